@@ -1,0 +1,6 @@
+"""``python -m bpeflow``."""
+
+from bpeflow.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

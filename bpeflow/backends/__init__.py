@@ -1,0 +1,1 @@
+"""Backends: implementations of the merge step behind one contract."""

@@ -1,0 +1,247 @@
+"""Finding, checking and calling the native libraries: the only module that touches ctypes.
+
+`ext/include/bpeflow.h` states the rules of the border. Each native backend is a library that implements all of it, so
+one table of signatures and one session class serve them all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import weakref
+from ctypes import POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from dataclasses import fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import bpeflow
+from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
+from bpeflow.errors import BackendError, BackendUnavailable, CountOverflowError
+
+#: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this module was written for.
+ABI = 1
+
+#: A folder to look for the libraries in before the package's own: how sanitizer builds are tested.
+LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
+
+_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+
+
+class _Task(ctypes.Structure):
+    _fields_ = [
+        ("data", POINTER(c_uint8)),
+        ("offsets", POINTER(c_int64)),
+        ("counts", POINTER(c_int64)),
+        ("words", c_uint64),
+        ("token_data", POINTER(c_uint8)),
+        ("token_offsets", POINTER(c_int64)),
+        ("tokens", c_uint32),
+        ("max_tokens", c_uint32),
+        ("byte_ids", POINTER(c_uint32)),
+        ("min_frequency", c_int64),
+        ("max_token_length", c_uint64),
+        ("order", c_uint32),
+        ("reuse_tokens", c_uint32),
+        ("scan", c_uint32),
+        ("threads", c_uint32),
+    ]
+
+
+class _Statistics(ctypes.Structure):
+    _fields_ = [
+        ("words", c_uint64),
+        ("positions", c_uint64),
+        ("pairs", c_uint64),
+        ("occurrences_visited", c_uint64),
+        ("occurrences_merged", c_uint64),
+        ("stale_pops", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("threads", c_uint64),
+        ("setup_seconds", c_double),
+        ("selection_seconds", c_double),
+        ("update_seconds", c_double),
+    ]
+
+
+_ORDERS = {"greatest_bytes": 0, "smallest_ids": 1}
+
+
+def _check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:  # noqa: ARG001
+    """Turn the statuses of the header into exceptions; ctypes calls this after every call that returns one."""
+    if status == 0:
+        return status
+    if status == 2:
+        raise CountOverflowError("the count of a pair does not fit 64 bits; count less text, or in parts")
+    reasons = {
+        1: "out of memory",
+        3: "2^32 - 1 or more positions (bytes of distinct pre-tokens), tokens or pairs, which is this backend's limit",
+        4: "arguments that break the rules of bpeflow.h (please report this)",
+    }
+    raise BackendError(f"{function.__name__}: {reasons.get(status, f'unknown status {status}')}")
+
+
+#: Every function that is called, with its result, its arguments and what looks at its result.
+_SIGNATURES: dict[str, tuple[Any, list[Any], Any]] = {
+    "bpeflow_abi": (c_uint32, [], None),
+    "bpeflow_learner_new": (c_int, [POINTER(_Task), POINTER(c_void_p)], _check_status),
+    "bpeflow_learner_step": (c_int, [c_void_p, c_uint64, c_void_p, POINTER(c_uint64)], _check_status),
+    "bpeflow_learner_statistics": (c_int, [c_void_p, POINTER(_Statistics)], _check_status),
+    "bpeflow_learner_free": (None, [c_void_p], None),
+}
+
+
+class NativeBackend:
+    """A backend in a shared library. The library is loaded when it is first needed."""
+
+    def __init__(self, name: str, description: str) -> None:
+        self.name = name
+        self._description = description
+
+    def unavailable(self) -> str | None:
+        try:
+            self._library  # noqa: B018  # loading it is the question
+        except BackendUnavailable as error:
+            return str(error)
+        return None
+
+    def describe(self) -> str:
+        return self._description
+
+    def start(self, task: MergeTask) -> NativeSession:
+        return NativeSession(self._library, task, task.threads or 0)
+
+    @cached_property
+    def _library(self) -> ctypes.CDLL:
+        return _load(f"libbpeflow_{self.name}{_SUFFIX}", self.name)
+
+
+class NativeSession:
+    """Merges being learned behind a handle, which is freed with the session or when it is forgotten."""
+
+    def __init__(self, library: ctypes.CDLL, task: MergeTask, threads: int) -> None:
+        self._library = library
+        self._handle = c_void_p()
+        native_task, _borrowed = _native_task(task, threads)
+        library.bpeflow_learner_new(byref(native_task), byref(self._handle))
+        self._free = weakref.finalize(self, library.bpeflow_learner_free, c_void_p(self._handle.value))
+        self._last_statistics = self._read_statistics()
+
+    def step(self, max_merges: int) -> npt.NDArray[np.void]:
+        records = np.empty(max_merges, dtype=MERGE_DTYPE)
+        learned = c_uint64()
+        self._library.bpeflow_learner_step(self._open_handle(), max_merges, records.ctypes.data, byref(learned))
+        return records[: learned.value]
+
+    def statistics(self) -> MergeStatistics:
+        if self._free.alive:
+            self._last_statistics = self._read_statistics()
+        return self._last_statistics
+
+    def close(self) -> None:
+        self.statistics()
+        self._free()
+
+    def __enter__(self) -> NativeSession:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _open_handle(self) -> c_void_p:
+        if not self._free.alive:
+            raise BackendError("this merge session is closed")
+        return self._handle
+
+    def _read_statistics(self) -> MergeStatistics:
+        native = _Statistics()
+        self._library.bpeflow_learner_statistics(self._open_handle(), byref(native))
+        return MergeStatistics(**{field.name: getattr(native, field.name) for field in fields(MergeStatistics)})
+
+
+def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray[Any]]]:
+    """Return the task as the header has it, with the arrays that it points into: keep those for as long as the call."""
+    token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
+    np.cumsum([len(token) for token in task.tokens], out=token_offsets[1:])
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "data": np.ascontiguousarray(task.counts.data),
+        "offsets": np.ascontiguousarray(task.counts.offsets),
+        "counts": np.ascontiguousarray(task.counts.counts),
+        "token_data": np.frombuffer(b"".join(task.tokens), dtype=np.uint8),
+        "token_offsets": token_offsets,
+        "byte_ids": np.array(task.byte_ids, dtype=np.uint32),
+    }
+    types: dict[str, Any] = dict(_Task._fields_)  # type: ignore[arg-type]
+    pointers = {name: array.ctypes.data_as(types[name]) for name, array in arrays.items()}
+    native = _Task(
+        **pointers,
+        words=len(task.counts),
+        tokens=len(task.tokens),
+        max_tokens=task.max_tokens,
+        min_frequency=task.min_frequency,
+        max_token_length=task.max_token_length or 0,
+        order=_ORDERS[task.order],
+        reuse_tokens=task.reuse_tokens,
+        scan=task.max_search == "scan",
+        threads=threads,
+    )
+    return native, list(arrays.values())
+
+
+# ---- loading ----
+
+
+def library_folders() -> list[Path]:
+    """Where the libraries are looked for, first to last."""
+    override = os.environ.get(LIBRARY_PATH_VARIABLE)
+    installed = [Path(folder) / "_native" for folder in bpeflow.__path__]  # an editable install has two
+    return [Path(override), *installed] if override else installed
+
+
+def _load(file_name: str, backend: str) -> ctypes.CDLL:
+    path = next((folder / file_name for folder in library_folders() if (folder / file_name).is_file()), None)
+    if path is None:
+        raise BackendUnavailable(_why_missing(backend))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BackendUnavailable(f"{path} cannot be loaded: {error}") from error
+    _declare(library, path)
+    return library
+
+
+def _declare(library: ctypes.CDLL, path: Path) -> None:
+    """Give every function its types; refuse a library that was built for another version of the header."""
+    try:
+        for name, (result, arguments, check) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+            if check is not None:
+                function.errcheck = check
+        found = library.bpeflow_abi()
+    except AttributeError as error:
+        found = f"none ({error})"
+    if found != ABI:
+        raise BackendUnavailable(
+            f"{path} has interface {found}, this bpeflow needs {ABI}: rebuild it with pip install --force-reinstall"
+        )
+
+
+def _why_missing(backend: str) -> str:
+    """Say why there is no library, as the build noted it down (CMakeLists.txt writes the note)."""
+    for folder in library_folders():
+        note = folder / "build.json"
+        if note.is_file():
+            reason: str = json.loads(note.read_text(encoding="utf-8"))["missing"].get(backend, "")
+            if reason:
+                return f"{reason}, then reinstall bpeflow"
+    return (
+        "there are no native libraries beside the package: its build failed when it was installed, or this source tree "
+        "was never installed; pip install -v . shows the compiler's messages"
+    )

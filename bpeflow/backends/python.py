@@ -1,0 +1,246 @@
+"""The merge step in plain Python: the specification that the native backends must equal.
+
+The algorithm (the native backends have the same one) rests on one observation: *a pair's list of occurrences is
+complete the moment the younger of its tokens is created, and its count only falls afterwards.* So lists are written
+once and never repaired, and the heap is refreshed only where it lies.
+
+**Positions.** All pre-tokens lie in one flat list of positions, one for each byte, with an end mark before, between
+and after them. A token stands at its first and at its last position; what lies between is left as it was. A token's
+length follows from its id, so both neighbours are found without links: the token before position `i` ends at `i - 1`.
+Merging a pair writes two positions and moves nothing.
+
+**Occurrence lists.** The list of a pair `(left, right)` has the positions where `left` starts, in ascending order,
+which is what makes `aaa` come out as `aa a`. An entry is stale once either token was merged with its other neighbour.
+That is seen from the two positions where the tokens meet: had `left` become the right half of something, its last
+position would hold that; had `right` become the left half of something, its first position would.
+
+**The heap** holds every pair with the count it had when it was put there, which is never less than the count it has
+now. If what is popped has fallen, it is put back with its true count; if not, it is the best pair.
+
+With `reuse_tokens` a merge can yield a token that exists already, and then, alone, counts rise and lists grow again:
+the list is merged with the new positions and the pair put on the heap once more.
+
+Source of the heap with lazy refresh: HuggingFace tokenizers' `BpeTrainer`; of the rest: measurement.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
+from bpeflow.counting.counts import MAX_COUNT
+from bpeflow.errors import CountOverflowError
+
+Pair = tuple[int, int]
+#: What the heap and the scan order pairs by; the smallest comes first.
+Candidate = tuple[int, Any, Any, int, int]
+
+#: Stands before, between and after pre-tokens; no token has it as its id.
+END = -1
+
+
+class PythonBackend:
+    """Always there, needs nothing but Python."""
+
+    name = "python"
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def describe(self) -> str:
+        return "plain Python, one thread; the specification"
+
+    def start(self, task: MergeTask) -> PythonSession:
+        return PythonSession(task)
+
+
+class PythonSession:
+    """One run of the algorithm that the module's docstring describes."""
+
+    def __init__(self, task: MergeTask) -> None:
+        started = perf_counter()
+        self._task = task
+        self._tokens = list(task.tokens)
+        self._lengths = [len(token) for token in self._tokens]
+        self._sort_keys = [self._sort_key(token_id) for token_id in range(len(self._tokens))]
+        self._token_ids = {token: i for i, token in reversed(list(enumerate(self._tokens))) if token}
+        self._ids: list[int] = [END]
+        self._weights: list[int] = [0]
+        self._counts: dict[Pair, int] = {}
+        self._occurrences: dict[Pair, list[int]] = {}
+        self._lay_out_words()
+        self._count_pairs()
+        self._heap = [self._candidate(pair) for pair in self._counts if self._may_merge(pair)]
+        heapq.heapify(self._heap)
+        self._statistics = MergeStatistics(
+            words=len(task.counts),
+            positions=int(task.counts.offsets[-1]),
+            pairs=len(self._counts),
+            setup_seconds=perf_counter() - started,
+        )
+
+    def step(self, max_merges: int) -> npt.NDArray[np.void]:
+        learned: list[tuple[int, int, int, int]] = []
+        while len(learned) < max_merges and len(self._tokens) < self._task.max_tokens:
+            before = perf_counter()
+            pair = self._best_by_scan() if self._task.max_search == "scan" else self._best_by_heap()
+            chosen = perf_counter()
+            self._statistics.selection_seconds += chosen - before
+            if pair is None:
+                break
+            count = self._counts[pair]
+            token = self._token_for(pair)
+            self._merge(pair, token)
+            self._statistics.update_seconds += perf_counter() - chosen
+            learned.append((*pair, token, count))
+        return np.array(learned, dtype=MERGE_DTYPE)
+
+    def statistics(self) -> MergeStatistics:
+        return self._statistics
+
+    def close(self) -> None:
+        for table in (self._ids, self._weights, self._counts, self._occurrences, self._heap):
+            table.clear()
+
+    def __enter__(self) -> PythonSession:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # ---- set-up ----
+
+    def _lay_out_words(self) -> None:
+        byte_ids = self._task.byte_ids
+        for word, count in self._task.counts:
+            self._ids.extend(byte_ids[byte] for byte in word)
+            self._ids.append(END)
+            self._weights.extend([count] * (len(word) + 1))
+
+    def _count_pairs(self) -> None:
+        counts: defaultdict[Pair, int] = defaultdict(int)
+        occurrences: defaultdict[Pair, list[int]] = defaultdict(list)
+        left = END
+        for position, right in enumerate(self._ids):
+            if left != END and right != END:
+                counts[left, right] += self._weights[position]
+                occurrences[left, right].append(position - 1)
+            left = right
+        self._counts = dict(counts)
+        self._occurrences = dict(occurrences)
+        for pair, count in counts.items():
+            self._check_count(pair, count)
+
+    # ---- choosing ----
+
+    def _best_by_heap(self) -> Pair | None:
+        while self._heap:
+            negative_count, _, _, left, right = heapq.heappop(self._heap)
+            count = self._counts.get((left, right), 0)
+            if count == -negative_count:
+                return left, right
+            self._statistics.stale_pops += 1
+            if count >= self._task.min_frequency:
+                heapq.heappush(self._heap, self._candidate((left, right)))
+        return None
+
+    def _best_by_scan(self) -> Pair | None:
+        best = min((self._candidate(pair) for pair in self._counts if self._may_merge(pair)), default=None)
+        return None if best is None else best[3:]
+
+    def _candidate(self, pair: Pair) -> Candidate:
+        left, right = pair
+        return -self._counts[pair], self._sort_keys[left], self._sort_keys[right], left, right
+
+    def _may_merge(self, pair: Pair) -> bool:
+        limit = self._task.max_token_length
+        short_enough = limit is None or self._lengths[pair[0]] + self._lengths[pair[1]] <= limit
+        return short_enough and self._counts[pair] >= self._task.min_frequency
+
+    def _sort_key(self, token_id: int) -> int | str:
+        """Make a key that sorts ascending in the order in which tokens win ties.
+
+        For ids that is the id. For bytes it must be descending: byte b becomes character 255 - b, and a character
+        above all of these ends the key, so that of a token and a longer one that starts with it, the longer wins.
+        """
+        if self._task.order == "smallest_ids":
+            return token_id
+        return "".join(chr(255 - byte) for byte in self._tokens[token_id]) + "\u0100"
+
+    # ---- merging ----
+
+    def _token_for(self, pair: Pair) -> int:
+        """The id of what `pair` merges to: a new token, or with `reuse_tokens` the one that has these bytes."""
+        token = self._tokens[pair[0]] + self._tokens[pair[1]]
+        if self._task.reuse_tokens and token in self._token_ids:
+            return self._token_ids[token]
+        token_id = len(self._tokens)
+        self._tokens.append(token)
+        self._token_ids.setdefault(token, token_id)
+        self._lengths.append(len(token))
+        self._sort_keys.append(self._sort_key(token_id))
+        return token_id
+
+    def _merge(self, pair: Pair, token: int) -> None:
+        """Merge every occurrence of `pair` from left to right, and bring the counts of its neighbours up to date."""
+        changes: defaultdict[Pair, int] = defaultdict(int)
+        new_occurrences: defaultdict[Pair, list[int]] = defaultdict(list)
+        left, right = pair
+        for start, end in self._valid_occurrences(pair):
+            weight = self._weights[start]
+            previous, following = self._ids[start - 1], self._ids[end]
+            self._ids[start] = self._ids[end - 1] = token
+            if previous != END:
+                changes[previous, left] -= weight
+                changes[previous, token] += weight
+                new_occurrences[previous, token].append(start - self._lengths[previous])
+            if following != END:
+                changes[right, following] -= weight
+                changes[token, following] += weight
+                new_occurrences[token, following].append(start)
+        # No `left right` is left anywhere. In a run like `aaa` its own count changes too, as a neighbour's.
+        changes[pair] = -self._counts[pair]
+        for changed, change in changes.items():
+            self._change_count(changed, change)
+        for risen, positions in new_occurrences.items():
+            if risen in self._counts:
+                self._add_occurrences(risen, positions)
+
+    def _valid_occurrences(self, pair: Pair) -> Iterator[tuple[int, int]]:
+        """Yield ``(start, end)`` of the occurrences that still are one when their turn comes."""
+        left, right = pair
+        ids, left_length, right_length = self._ids, self._lengths[left], self._lengths[right]
+        for start in self._occurrences.pop(pair):
+            self._statistics.occurrences_visited += 1
+            middle = start + left_length
+            if ids[middle - 1] == left and ids[middle] == right:
+                self._statistics.occurrences_merged += 1
+                yield start, middle + right_length
+
+    def _change_count(self, pair: Pair, change: int) -> None:
+        count = self._counts.get(pair, 0) + change
+        if count > 0:
+            self._check_count(pair, count)
+            self._counts[pair] = count
+        else:
+            self._counts.pop(pair, None)
+
+    def _add_occurrences(self, pair: Pair, positions: list[int]) -> None:
+        known = self._occurrences.get(pair)
+        if known is None:
+            self._statistics.pairs += 1
+        self._occurrences[pair] = positions if known is None else list(heapq.merge(known, positions))
+        if self._may_merge(pair):
+            heapq.heappush(self._heap, self._candidate(pair))
+
+    def _check_count(self, pair: Pair, count: int) -> None:
+        if count > MAX_COUNT:
+            left, right = (self._tokens[token] for token in pair)
+            raise CountOverflowError(f"the count of pair {left!r} {right!r} is {count}, which does not fit 64 bits")

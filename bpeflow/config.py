@@ -1,0 +1,227 @@
+"""Settings: what they are, what they default to, and how YAML, flags and keyword arguments become them.
+
+`Settings` is flat on purpose: a config file reads as a list of decisions, and every key is also a keyword argument of
+`bpeflow.train_bpe`. `CountSettings` and `MergeSettings` are its two halves, which `bpeflow.count` and
+`bpeflow.learn_merges` take alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, model_validator
+
+from bpeflow.errors import ConfigError
+
+TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
+InvalidUtf8 = Literal["error", "replace", "skip"]
+StartMethod = Literal["forkserver", "spawn", "fork"]
+SettingsType = TypeVar("SettingsType", bound=BaseModel)
+
+_SIZES = frozenset({"vocab_size", "vocab_sizes"})
+
+#: Stands in `input` and `exclude` for the folder of Python's own standard library: real text that every machine has.
+STDLIB_PLACEHOLDER = "{stdlib}"
+
+
+def _as_tuple(value: object) -> object:
+    """Let one value stand for a list of one."""
+    return (value,) if isinstance(value, str | int | Path) and not isinstance(value, bool) else value
+
+
+def _as_paths(value: object) -> object:
+    values = _as_tuple(value)
+    if not isinstance(values, list | tuple):
+        return values
+    stdlib = sysconfig.get_paths()["stdlib"]
+    return tuple(os.fspath(v).replace(STDLIB_PLACEHOLDER, stdlib) if isinstance(v, str | Path) else v for v in values)
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(_as_paths)]
+NonEmpty = Annotated[str, Field(min_length=1)]
+#: A number of bytes: ``8mb`` (10^6), ``8MiB`` (2^20) or a plain number.
+Size = Annotated[ByteSize, Field(ge=1)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class QueueSettings(_Frozen):
+    """The bounds of each queue. When either is reached, the stage before it waits."""
+
+    max_items: int = Field(default=64, ge=1, description="items under way in a queue")
+    max_bytes: Size = Field(default=ByteSize(256_000_000), description="bytes under way in a queue")
+
+
+class MonitorSettings(_Frozen):
+    """The queue monitor."""
+
+    enabled: bool = Field(default=False, description="print queue depths and rates, and write monitor.jsonl")
+    interval: float = Field(default=10.0, gt=0, description="seconds between two samples")
+
+
+class CountSettings(_Frozen):
+    """How a corpus becomes pre-token counts."""
+
+    input: Paths = Field(min_length=1, description="files, folders and globs; {stdlib} is Python's standard library")
+    exclude: Paths = Field(default=(), description="globs of files to leave out")
+    special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(_as_tuple)] = Field(
+        default=("<|endoftext|>",), description="strings that are never split, merged or counted"
+    )
+    separator: NonEmpty | None = Field(
+        default=None, description="what stands between documents; by default the first special token"
+    )
+    invalid_utf8: InvalidUtf8 = Field(default="error", description="input that is not UTF-8: error, replace or skip")
+    pattern: NonEmpty = Field(default="gpt2", description="gpt2, cl100k, o200k, llama3, qwen2 or a regular expression")
+
+    num_counter: int | None = Field(default=None, ge=1, description="counter processes; by default one per core")
+    num_merger: int = Field(default=1, ge=1, description="merger processes, each with a partition of the counts")
+    chunk_size: Size = Field(default=ByteSize(8_000_000), description="bytes of text that a counter takes at a time")
+    small_input: Annotated[ByteSize, Field(ge=0)] = Field(
+        default=ByteSize(4_000_000), description="input up to this size is counted without starting processes"
+    )
+    queue: QueueSettings = QueueSettings()
+    start_method: StartMethod = Field(default="forkserver", description="how processes start")
+
+    @model_validator(mode="after")
+    def _check_special_tokens(self) -> CountSettings:
+        if len(set(self.special_tokens)) != len(self.special_tokens):
+            raise ValueError("special_tokens: the same token is given twice")
+        return self
+
+    @property
+    def document_separator(self) -> str | None:
+        """What ends a document: `separator`, or else the first special token, or else nothing but the file's end."""
+        return self.separator or next(iter(self.special_tokens), None)
+
+
+class MergeSettings(_Frozen):
+    """How pre-token counts become merges."""
+
+    vocab_size: int | None = Field(
+        default=None, ge=256, description="entries of the vocabulary: bytes, specials, merges"
+    )
+    tie_break: TieBreak = Field(
+        default="greatest_bytes", description="which of several pairs of the same count is merged first"
+    )
+    min_frequency: int = Field(default=1, ge=1, description="pairs that occur less often are not merged")
+    max_token_length: int | None = Field(default=None, ge=1, description="bytes that a token may have at most")
+    backend: str = Field(default="auto", description="auto, omp, c or python")
+    threads: int | None = Field(default=None, ge=1, description="threads of the omp backend; by default one per core")
+    max_search: Literal["heap", "scan"] = Field(
+        default="heap", description="how the best pair is found; scan is a baseline to compare with"
+    )
+
+
+class Settings(CountSettings, MergeSettings):
+    """All settings of a training run."""
+
+    vocab_sizes: Annotated[tuple[Annotated[int, Field(ge=256)], ...], BeforeValidator(_as_tuple)] = Field(
+        default=(), description="several vocabularies from one run, in place of vocab_size"
+    )
+    special_tokens_first: bool = Field(
+        default=False, description="ids in HuggingFace's order: special tokens, bytes, merges"
+    )
+    out_dir: Path | None = Field(default=None, description="the run folder, where everything is written")
+    skip_merge: bool = Field(default=False, description="stop after the counts")
+    monitor: MonitorSettings = MonitorSettings()
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Settings:
+        if self.vocab_size is not None and self.vocab_sizes:
+            raise ValueError("vocab_size and vocab_sizes: give one of the two")
+        if not self.skip_merge and not self.sizes:
+            raise ValueError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
+        check_vocab_sizes(self.sizes, len(self.special_tokens))
+        return self
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The vocabulary sizes that were asked for, in ascending order; none with `skip_merge` alone."""
+        return tuple(sorted(set(self.vocab_sizes))) or ((self.vocab_size,) if self.vocab_size is not None else ())
+
+
+def check_vocab_sizes(sizes: tuple[int, ...], special_tokens: int) -> None:
+    """Raise `ValueError` when the bytes and the special tokens alone do not fit the smallest size."""
+    if sizes and min(sizes) < 256 + special_tokens:
+        raise ValueError(
+            f"vocab_size {min(sizes)} is too small: 256 bytes and {special_tokens} special token(s) alone take "
+            f"{256 + special_tokens}"
+        )
+
+
+def make_settings(model: type[SettingsType], values: Mapping[str, Any], where: str = "settings") -> SettingsType:
+    """Validate `values` as `model`. Raises `ConfigError` with one line that names every key that is wrong."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(f"{where}: " + "; ".join(_explain(model, details) for details in error.errors())) from None
+
+
+def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read a YAML config and put `overrides`, which may have dotted keys (``monitor.interval``), over it.
+
+    Raises `ConfigError` for a missing or malformed file and for settings that are unknown or out of range.
+    """
+    values = override(read_yaml(path) if path is not None else {}, overrides or {})
+    return make_settings(Settings, values, where=str(path) if path is not None else "settings")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read one YAML mapping, with the loader that builds nothing but plain values."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: need lines of the form `key: value`, found a {type(values).__name__}")
+    return values
+
+
+def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with `overrides`, whose keys may be dotted, over them."""
+    result = dict(values)
+    if not _SIZES.isdisjoint(overrides):  # either way to say the size replaces the other
+        result = {key: value for key, value in result.items() if key not in _SIZES}
+    for dotted_key, value in overrides.items():
+        *sections, key = dotted_key.split(".")
+        target = result
+        for section in sections:
+            target[section] = dict(target.get(section) or {})
+            target = target[section]
+        target[key] = value
+    return result
+
+
+def _explain(model: type[BaseModel], details: Any) -> str:
+    location = [str(part) for part in details["loc"]]
+    key = ".".join(location)
+    if details["type"] == "extra_forbidden":
+        return f"unknown setting {key}" + _nearest(model, location)
+    if details["type"] == "missing":
+        return f"{key} is missing" + (": say what to train on" if key == "input" else "")
+    message = details["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}, found {details['input']!r}" if key else message
+
+
+def _nearest(model: type[BaseModel], location: list[str]) -> str:
+    """Name the known key that is most like the unknown one at the end of `location`."""
+    for section in location[:-1]:
+        annotation = model.model_fields[section].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return ""
+        model = annotation
+    known = list(model.model_fields)
+    close = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+    return f" (did you mean {'.'.join([*location[:-1], close[0]])}?)" if close else f" (there are: {', '.join(known)})"

@@ -1,0 +1,20 @@
+"""The corpus: which files it has, how they are planned into chunks, and how a chunk becomes texts."""
+
+from bpeflow.corpus.delimiters import Delimiters, Document
+from bpeflow.corpus.documents import ChunkTexts, DocumentStatistics, InvalidUtf8Policy, decode_chunk, read_chunk
+from bpeflow.corpus.files import CorpusFile, find_files
+from bpeflow.corpus.plan import Chunk, plan_chunks
+
+__all__ = [
+    "Chunk",
+    "ChunkTexts",
+    "CorpusFile",
+    "Delimiters",
+    "Document",
+    "DocumentStatistics",
+    "InvalidUtf8Policy",
+    "decode_chunk",
+    "find_files",
+    "plan_chunks",
+    "read_chunk",
+]

@@ -1,0 +1,125 @@
+"""Where a file may be divided into chunks, found by looking at a few small windows of it.
+
+The definition (`Delimiters.documents`) reads a file from its start: which of two overlapping delimiters is taken
+depends on what was taken before them. The planner jumps into the middle instead, and may end a chunk at position p
+only if nothing taken by the definition lies across p: then both sides, each read on its own, give together what the
+whole gives. (Left of p: where the definition takes a delimiter, that delimiter ends at or before p, so the left side
+holds it too and holds no others. Right of p: the definition's reading goes on from p as from a start.)
+
+Two facts make that decidable on the spot:
+
+* A position is *free* if no occurrence of any delimiter, taken or not, lies across it. Taken ones are occurrences,
+  so a chunk may end at every free position where the pattern allows a cut.
+* From a free position on, reading left to right takes exactly what the definition takes. So a chunk may end after the
+  first separator that is found by reading on from a free position.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.errors import CorpusError
+from bpeflow.pretokenize import Pretokenizer
+
+WINDOW_BYTES = 64 * 1024
+"""Read at a time. Smaller: more reads where separators are far apart; larger: more bytes read in vain where not."""
+
+
+class BoundaryFinder:
+    """Finds the positions at which one file may be divided. Positions count bytes from the file's beginning.
+
+    ``cutter`` allows cuts inside documents, at the pattern's safe cuts; None allows none.
+    """
+
+    def __init__(self, file: BinaryIO, size: int, delimiters: Delimiters, cutter: Pretokenizer | None) -> None:
+        self._file = file
+        self._size = size
+        self._delimiters = delimiters
+        self._cutter = cutter
+        # How far an occurrence can reach over a position: that many bytes before it can hold the start of one.
+        self._overhang = max(delimiters.longest - 1, 0)
+        self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest)
+
+    def next_boundary(self, target: int, reach: int) -> int:
+        """The end of the chunk that should end at ``target``, or soon after it; at the latest the end of the file.
+
+        The first separator that starts less than ``reach`` bytes after ``target``, else the first safe cut there, else
+        likewise in the stretch behind, which is twice as long, and so on. (Doubling keeps a small ``reach`` cheap in a
+        long document that cannot be cut.)
+        """
+        start = target
+        while start < self._size:
+            stop = min(start + reach, self._size)
+            free = self._next_free(start)
+            boundary = self._separator_end(free, stop)
+            if boundary is None:
+                boundary = self._safe_cut(free, stop)
+            if boundary is not None:
+                return boundary
+            start = max(stop, free)
+            reach *= 2
+        return self._size
+
+    def _next_free(self, position: int) -> int:
+        """The first position from ``position`` on that no delimiter's bytes lie across."""
+        start = max(position - self._overhang, 0)
+        while True:
+            window, decided = self._read(start)
+            for occurrence in self._delimiters.occurrences(window):
+                if start + occurrence.start() >= min(position, decided):
+                    break
+                position = max(position, start + occurrence.end())
+            if position <= decided:
+                return position
+            start = decided
+
+    def _separator_end(self, free: int, stop: int) -> int | None:
+        """The end of the first separator that starts before ``stop``, reading on from a free position."""
+        if self._delimiters.separator is None:
+            return None
+        position = free
+        while position < stop:
+            start = position
+            window, decided = self._read(start)
+            position = decided
+            for match in self._delimiters.matches(window):
+                if start + match.start() >= min(stop, decided):
+                    break
+                if self._delimiters.is_separator(match):
+                    return start + match.end()
+                position = max(decided, start + match.end())
+        return None
+
+    def _safe_cut(self, start: int, stop: int) -> int | None:
+        """The first free position in ``[start, stop)`` where the pattern may be cut."""
+        if self._cutter is None:
+            return None
+        position = start
+        while position < stop:
+            before = max(position - 1, 0)  # a cut is judged by the byte before it, too
+            window, _ = self._read(before)
+            cut = self._cutter.find_cut(window, position - before)
+            if cut is None:
+                position = before + len(window)
+                continue
+            position = before + cut
+            free = self._next_free(position)
+            if free == position:
+                return position if position < stop else None
+            position = free
+        return None
+
+    def _read(self, start: int) -> tuple[bytes, int]:
+        """The window that begins at ``start``, and the file position before which its delimiters are decided.
+
+        An occurrence that starts before that position ends inside the window, so that neither it nor a longer one at
+        the same place can be cut off by the window's end.
+        """
+        length = min(self._window_bytes, self._size - start)
+        self._file.seek(start)
+        window = self._file.read(length)
+        if len(window) < length:
+            raise CorpusError(f"{self._file.name} became shorter while it was read; run again when it is complete")
+        end = start + length
+        return window, end if end == self._size else end - self._overhang

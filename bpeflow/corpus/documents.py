@@ -1,0 +1,87 @@
+"""Reading a chunk, and turning its bytes into the texts to pre-tokenize."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.plan import Chunk
+from bpeflow.errors import CorpusError, InvalidUtf8Error
+
+InvalidUtf8Policy = Literal["error", "replace", "skip"]
+"""What to do with bytes that are not UTF-8: stop; put U+FFFD there, as Python does; or drop the whole document."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentStatistics:
+    """What a chunk, or by addition a corpus, consists of.
+
+    ``documents``: all of them, empty ones between two separators included; one cut into several chunks counts once, in
+    the chunk that holds its end. ``skipped_documents``: those of them dropped for not being UTF-8. ``bytes``: all,
+    delimiters and skipped documents included.
+    """
+
+    documents: int = 0
+    skipped_documents: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: DocumentStatistics) -> DocumentStatistics:
+        return DocumentStatistics(
+            self.documents + other.documents,
+            self.skipped_documents + other.skipped_documents,
+            self.bytes + other.bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTexts:
+    """The ``texts`` of a chunk, none of them empty, each to be pre-tokenized on its own; and its ``statistics``."""
+
+    texts: list[str]
+    statistics: DocumentStatistics
+
+
+def read_chunk(chunk: Chunk) -> bytes:
+    """The bytes of a chunk. CorpusError if the file is gone, or shorter than when the chunk was planned."""
+    try:
+        with Path(chunk.path).open("rb") as stream:
+            stream.seek(chunk.offset)
+            data = stream.read(chunk.length)
+    except OSError as error:
+        raise CorpusError(f"cannot read {chunk.path}: {error.strerror}") from error
+    if len(data) < chunk.length:
+        raise CorpusError(f"{chunk.path} changed while it was read: it ends before byte {chunk.offset + chunk.length}")
+    return data
+
+
+def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8: InvalidUtf8Policy) -> ChunkTexts:
+    """The texts between the delimiters in ``data``, the bytes of ``chunk``.
+
+    InvalidUtf8Error, under ``"error"``, names the file and the position in it. ValueError if ``"skip"`` meets a chunk
+    that ends inside a document, because the rest cannot be dropped from here: plan with ``cut_documents=False``.
+    """
+    texts: list[str] = []
+    documents = skipped = 0
+    errors = "replace" if invalid_utf8 == "replace" else "strict"
+    for document in delimiters.documents(data):
+        complete = document.closed or chunk.ends_file
+        if invalid_utf8 == "skip" and not complete:
+            raise ValueError(f"{chunk} ends inside a document, which can then not be skipped whole")
+        documents += complete
+        decoded = []
+        try:
+            for start, end in document.pieces:
+                if start < end:
+                    decoded.append(data[start:end].decode(errors=errors))
+        except UnicodeDecodeError as error:
+            if invalid_utf8 == "error":
+                raise InvalidUtf8Error(
+                    f"{chunk.path} is not UTF-8 at byte {chunk.offset + start + error.start} ({error.reason}); use "
+                    "invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
+                ) from None
+            skipped += 1
+        else:
+            texts += decoded
+    return ChunkTexts(texts, DocumentStatistics(documents, skipped, len(data)))

@@ -1,0 +1,132 @@
+"""The files of a corpus, found from the paths, globs and folders that the user names."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase, translate
+from pathlib import Path
+
+from bpeflow.errors import CorpusError
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFile:
+    """A regular file, under the name by which it was found, and its ``size`` in bytes at that time."""
+
+    path: Path
+    size: int
+
+
+def find_files(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> list[CorpusFile]:
+    """The files that ``inputs`` name and ``exclude`` does not, sorted by path, each once however often it is named.
+
+    An input is one of
+
+    * a file, even if its name holds glob characters;
+    * a folder: all regular files in it and below;
+    * a glob: the regular files that it matches (the folders that it matches are not entered: ``data/*`` has one level,
+      ``data/**`` all). ``**`` stands for any number of folders, none included.
+
+    ``~`` is the home folder. As in the shell, hidden files and folders (``.git``) belong only if they are named;
+    as with ``os.walk``, links to folders are not followed when searching downwards (so loops do no harm), links to
+    files are. Two paths that lead to one file through links count once, under the first path.
+
+    An ``exclude`` pattern must match the whole path, as named or made absolute, and ``*`` in it stands for any
+    characters, ``/`` too: ``**/site-packages/**``, ``*.log``, ``/data/old/*``.
+
+    Raises CorpusError for an input that does not exist, is neither file nor folder or cannot be read, for a glob or a
+    folder without files, and if nothing is left after ``exclude``.
+    """
+    if not inputs:
+        raise CorpusError("no input is given; name at least one file, folder or glob")
+    named = [path for entry in inputs for path in _expand(Path(entry).expanduser())]
+    excluded = _compile_excludes(exclude)
+    kept = sorted(p for p in set(named) if not (excluded.match(str(p)) or excluded.match(str(p.absolute()))))
+    if not kept:
+        raise CorpusError(f"all {len(named)} input files are excluded by {', '.join(map(repr, exclude))}; exclude less")
+    by_real_path: dict[str, CorpusFile] = {}
+    for path in kept:
+        by_real_path.setdefault(os.path.realpath(path), _corpus_file(path))
+    return list(by_real_path.values())
+
+
+def _expand(path: Path) -> list[Path]:
+    """The files that one input names. Only those below a folder or in a glob are known to be regular files."""
+    if path.is_dir():
+        files = list(_walk(path))
+        if not files:
+            raise CorpusError(f"the input folder {path} holds no files (hidden ones are passed over)")
+        return files
+    if path.exists():
+        return [path]
+    if glob.has_magic(str(path)):
+        files = list(_expand_glob(path))
+        if not files:
+            raise CorpusError(f"the input {path} matches no file; check the pattern and the current folder")
+        return files
+    raise CorpusError(f"the input {path} does not exist; check the path and the current folder ({Path.cwd()})")
+
+
+def _expand_glob(path: Path) -> Iterator[Path]:
+    """The regular files that a glob matches.
+
+    ``glob.glob`` would follow links to folders under ``**``, for ever longer paths where two of them make loops; so
+    from the first ``**`` on, the search is ours.
+    """
+    depth = path.parts.index("**") if "**" in path.parts else len(path.parts)
+    head, tail = Path(*path.parts[:depth]), path.parts[depth:]
+    for found in map(Path, glob.iglob(str(head))):  # noqa: PTH207 (Path.glob would match hidden files, too)
+        if tail and found.is_dir():
+            yield from (file for file in _walk(found) if _matches(file.relative_to(found).parts, tail))
+        elif not tail and found.is_file():
+            yield found
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a path match the parts of a glob."""
+    if not pattern or not names:
+        return not names and all(part == "**" for part in pattern)
+    if pattern[0] == "**":
+        return _matches(names, pattern[1:]) or _matches(names[1:], pattern)
+    return fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every regular file in a folder and below, hidden ones and linked folders left out."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _walk(folder / entry.name)
+                elif entry.is_file() or _dangles(entry):  # a dangling link is an error, unless it is excluded
+                    yield folder / entry.name
+    except OSError as error:
+        raise CorpusError(f"cannot read the folder {folder} ({error.strerror}); change its mode or move it") from error
+
+
+def _dangles(entry: os.DirEntry[str]) -> bool:
+    return entry.is_symlink() and not Path(entry).exists()
+
+
+def _compile_excludes(exclude: Sequence[str]) -> re.Pattern[str]:
+    patterns = [translate(str(Path(pattern).expanduser())) for pattern in exclude]
+    return re.compile("|".join(patterns) if patterns else r"(?!)")  # `(?!)` matches nothing
+
+
+def _corpus_file(path: Path) -> CorpusFile:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise CorpusError(f"cannot read the input {path}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise CorpusError(f"the input {path} is not a regular file (a device, pipe or socket); save its content first")
+    if not os.access(path, os.R_OK):
+        raise CorpusError(f"the input {path} must not be read by this user; change its mode or exclude it")
+    return CorpusFile(path, status.st_size)

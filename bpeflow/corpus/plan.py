@@ -1,0 +1,73 @@
+"""The plan: a corpus divided into chunks that can be read and counted on their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from bpeflow.corpus.boundaries import BoundaryFinder
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.files import CorpusFile
+from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.pretokenize import Pretokenizer
+
+LOOK_AHEAD_BYTES = 1 << 20
+"""How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
+where those are long; smaller: chunks nearer to the size asked for, and less to read for the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """``length`` bytes of the file ``path`` from byte ``offset`` on; ``ends_file`` if they are its last."""
+
+    path: str
+    offset: int
+    length: int
+    ends_file: bool
+
+
+def plan_chunks(
+    files: Iterable[CorpusFile],
+    chunk_size: int,
+    delimiters: Delimiters,
+    pretokenizer: Pretokenizer,
+    cut_documents: bool = True,
+) -> Iterator[Chunk]:
+    """Divide files into chunks of about ``chunk_size`` bytes; in order, without gap or overlap. Empty files give none.
+
+    A chunk ends after the first separator at or after its size, looking ahead `LOOK_AHEAD_BYTES` (and no further than
+    once its size again, so that small chunks stay cheap to plan); failing that, inside a document, at a safe cut of
+    the pattern. Where that is not allowed (a custom pattern; ``cut_documents=False``, as ``invalid_utf8: skip`` needs,
+    which drops whole documents) at the next separator however far, or at the end of the file.
+
+    Every ``chunk_size`` gives the same pre-tokens in total, and the same documents. The plan is lazy, and holds one
+    open file and one window of it in memory.
+
+    ConfigError if ``chunk_size`` is below 1; CorpusError for a file that has vanished or shrunk since it was found.
+    What was appended to a file since then is not read.
+    """
+    if chunk_size < 1:
+        raise ConfigError(f"the chunk size must be at least 1 byte, not {chunk_size}")
+    cutter = pretokenizer if cut_documents and not pretokenizer.custom else None
+    return chain.from_iterable(_file_chunks(file, chunk_size, delimiters, cutter) for file in files)
+
+
+def _file_chunks(
+    file: CorpusFile, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None
+) -> Iterator[Chunk]:
+    try:
+        with file.path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size < file.size:
+                raise CorpusError(f"{file.path} shrank from {file.size} to {size} bytes; run again when it is complete")
+            finder = BoundaryFinder(stream, file.size, delimiters, cutter)
+            reach = min(chunk_size, LOOK_AHEAD_BYTES)
+            offset = 0
+            while offset < file.size:
+                end = finder.next_boundary(offset + chunk_size, reach)
+                yield Chunk(str(file.path), offset, end - offset, end == file.size)
+                offset = end
+    except OSError as error:
+        raise CorpusError(f"cannot read {file.path}: {error.strerror}") from error

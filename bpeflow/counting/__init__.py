@@ -1,0 +1,1 @@
+"""Counting: pre-tokens of chunks → merged partitions → `PretokenCounts`."""

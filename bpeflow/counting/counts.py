@@ -1,0 +1,175 @@
+"""`PretokenCounts`: how often each distinct pre-token occurs. What the counting half hands to the merging half."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bpeflow.atomic import atomic_path
+from bpeflow.counting import interchange
+from bpeflow.errors import CountOverflowError, FormatError
+
+#: The version of the layout that `PretokenCounts.save` writes.
+FILE_VERSION = 1
+
+MAX_COUNT = 2**63 - 1
+
+
+class PretokenCounts:
+    """An immutable table of distinct pre-tokens and their counts, in canonical order.
+
+    Canonical order is count descending, then bytes ascending. It makes all that follows deterministic, lets a backend
+    find a pre-token's count from its position alone, and puts the frequent pre-tokens on the same cache lines.
+
+    Attributes:
+        data: ``uint8[total_bytes]``, the pre-tokens' bytes, one after another.
+        offsets: ``int64[n + 1]``; pre-token ``i`` is ``data[offsets[i]:offsets[i + 1]]``, at least one byte long.
+        counts: ``int64[n]``, each at least 1.
+    """
+
+    __slots__ = ("counts", "data", "offsets")
+
+    def __init__(
+        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+    ) -> None:
+        """Take three arrays as they are. Raises `FormatError` if they do not fit together or are out of order."""
+        _check_arrays(data, offsets, counts)
+        self.data = data
+        self.offsets = offsets
+        self.counts = counts
+        for array in (data, offsets, counts):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_items(cls, items: Iterable[tuple[bytes, int]]) -> PretokenCounts:
+        """Build from ``(pre-token, count)`` pairs in any order; no pre-token may occur twice.
+
+        Raises `CountOverflowError` for a count that does not fit 64 bits, `FormatError` for one below 1.
+        """
+        ordered = sorted(items, key=itemgetter(0))
+        ordered.sort(key=itemgetter(1), reverse=True)  # stable: equal counts stay in ascending order of bytes
+        if ordered and ordered[0][1] > MAX_COUNT:
+            token, count = ordered[0]
+            raise CountOverflowError(f"the count of pre-token {token!r} is {count}, which does not fit 64 bits")
+        lengths = np.fromiter((len(token) for token, _ in ordered), dtype=np.int64, count=len(ordered))
+        offsets = np.zeros(len(ordered) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        counts = np.fromiter((count for _, count in ordered), dtype=np.int64, count=len(ordered))
+        data = np.frombuffer(b"".join(token for token, _ in ordered), dtype=np.uint8)
+        return cls(data, offsets, counts)
+
+    @classmethod
+    def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
+        """Build from ``{pre-token: count}`` with `bytes` or `str` keys (taken as UTF-8), in any order."""
+        encoded = {token.encode() if isinstance(token, str) else token: count for token, count in counts.items()}
+        if len(encoded) != len(counts):
+            raise FormatError("a pre-token is given twice, once as str and once as bytes")
+        return cls.from_items(encoded.items())
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+        """Yield ``(pre-token, count)`` in canonical order."""
+        data = self.data.tobytes()
+        start = 0
+        for end, count in zip(self.offsets[1:].tolist(), self.counts.tolist(), strict=True):
+            yield data[start:end], count
+            start = end
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PretokenCounts):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, and content this large is no dictionary key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PretokenCounts, (self.data, self.offsets, self.counts)
+
+    def __repr__(self) -> str:
+        return f"PretokenCounts({len(self):,} distinct pre-tokens, {self.total:,} in all)"
+
+    @property
+    def total(self) -> int:
+        """The number of pre-tokens in the corpus, repetitions included; exact, even beyond 64 bits."""
+        return _exact_sum(self.counts)
+
+    @property
+    def total_bytes(self) -> int:
+        """The number of bytes that the pre-tokens of the corpus have, repetitions included; exact."""
+        lengths = np.diff(self.offsets)
+        return sum(int(length) * _exact_sum(self.counts[lengths == length]) for length in np.unique(lengths))
+
+    def save(self, path: str | Path) -> None:
+        """Write to `path` as an uncompressed ``.npz`` of plain arrays: exact, no pickle, whole or not at all."""
+        with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
+            version = np.array([FILE_VERSION], dtype=np.int64)
+            np.savez(file, version=version, data=self.data, offsets=self.offsets, counts=self.counts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> PretokenCounts:
+        """Read what `save` wrote. Raises `FormatError`, with the path, for anything else."""
+        try:
+            with np.load(Path(path), allow_pickle=False) as arrays:
+                if arrays["version"].tolist() != [FILE_VERSION]:
+                    raise FormatError(f"counts of version {arrays['version']}; this bpeflow reads {FILE_VERSION}")
+                return cls(arrays["data"], arrays["offsets"], arrays["counts"])
+        except FormatError as error:
+            raise FormatError(f"{path}: {error}") from None
+        except (ValueError, KeyError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise FormatError(
+                f"{path}: not a file of pre-token counts, or a damaged one ({error}); "
+                "JSON and TSV counts are read from files that end in .json and .tsv"
+            ) from error
+
+    def to_json(self, path: str | Path) -> None:
+        """Write ``{"pre-token": count}``. Raises `FormatError` for a pre-token that is not UTF-8 (TSV holds those)."""
+        interchange.write_json(Path(path), self)
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> PretokenCounts:
+        """Read ``{"pre-token": count}`` in any order. Raises `FormatError`, with the path, for anything else."""
+        return cls.from_items(interchange.read_json(Path(path)))
+
+    def to_tsv(self, path: str | Path) -> None:
+        r"""Write ``pre-token TAB count`` lines; backslash, tab, CR, LF and broken UTF-8 as ``\\ \t \r \n \xNN``."""
+        interchange.write_tsv(Path(path), self)
+
+    @classmethod
+    def from_tsv(cls, path: str | Path) -> PretokenCounts:
+        """Read what `to_tsv` wrote. Raises `FormatError`, with the path and line, for anything else."""
+        return cls.from_items(interchange.read_tsv(Path(path)))
+
+    @classmethod
+    def read(cls, path: str | Path) -> PretokenCounts:
+        """Read counts in the format that the file's name ends in: ``.json``, ``.tsv``, anything else as `load`."""
+        readers = {".json": cls.from_json, ".tsv": cls.from_tsv}
+        return readers.get(Path(path).suffix, cls.load)(path)
+
+    def write(self, path: str | Path) -> None:
+        """Write counts in the format that the file's name ends in: ``.json``, ``.tsv``, anything else as `save`."""
+        writers = {".json": self.to_json, ".tsv": self.to_tsv}
+        writers.get(Path(path).suffix, self.save)(path)
+
+
+def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
+    if data.dtype != np.uint8 or offsets.dtype != np.int64 or counts.dtype != np.int64:
+        raise FormatError(f"arrays of types {data.dtype}, {offsets.dtype}, {counts.dtype}; need uint8, int64, int64")
+    if not (data.ndim == offsets.ndim == counts.ndim == 1) or len(offsets) != len(counts) + 1:
+        raise FormatError(f"arrays of shapes {data.shape}, {offsets.shape}, {counts.shape} do not fit together")
+    if offsets[0] != 0 or offsets[-1] != len(data) or np.any(np.diff(offsets) < 1):
+        raise FormatError("offsets that do not cut the bytes into pre-tokens of at least one byte")
+    if len(counts) and (counts[-1] < 1 or np.any(np.diff(counts) > 0)):
+        raise FormatError("counts below 1 or not in descending order")
+
+
+def _exact_sum(counts: npt.NDArray[np.int64]) -> int:
+    """Sum without wrapping: the upper and the lower 32 bits apart, each sum far from the end of its 64 bits."""
+    return (int(np.sum(counts >> 32)) << 32) + int(np.sum(counts & 0xFFFFFFFF))

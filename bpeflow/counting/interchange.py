@@ -1,0 +1,100 @@
+"""Pre-token counts as JSON and as TSV: for other tools, for reading, for a spreadsheet."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bpeflow.atomic import atomic_path
+from bpeflow.errors import FormatError
+
+_ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}
+_UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
+_NEEDS_ESCAPE = re.compile(rb"[\\\t\n\r]")
+_ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
+_COUNT = re.compile(rb"[0-9]+")
+
+
+def write_json(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
+    """Write one object, a member a line, in the order given."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        separator = "{\n"
+        for token, count in items:
+            try:
+                text = token.decode()
+            except UnicodeDecodeError:
+                raise FormatError(f"{path}: JSON cannot hold {token!r}, which is not UTF-8; write a .tsv") from None
+            file.write(f"{separator}  {json.dumps(text, ensure_ascii=False)}: {count}")
+            separator = ",\n"
+        file.write("{}\n" if separator == "{\n" else "\n}\n")
+
+
+def read_json(path: Path) -> list[tuple[bytes, int]]:
+    """Read one object of string keys and whole numbers of at least 1, no key twice."""
+    try:
+        members = json.loads(path.read_bytes(), object_pairs_hook=tuple)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise FormatError(f"{path}: not JSON: {error}") from error
+    if not isinstance(members, tuple):  # what the hook makes of an object; an array is a list
+        raise FormatError(f'{path}: need one JSON object of the form {{"pre-token": count}}')
+    counts: dict[bytes, int] = {}
+    for token, count in members:
+        try:
+            encoded = token.encode()
+        except UnicodeEncodeError:
+            raise FormatError(f"{path}: pre-token {token!r} has a lone surrogate, which no UTF-8 text has") from None
+        _put(counts, encoded, count, where=f"{path}: pre-token {token!r}")
+    return list(counts.items())
+
+
+def write_tsv(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
+    """Write ``pre-token TAB count`` lines in UTF-8, in the order given."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        for token, count in items:
+            file.write(b"%s\t%d\n" % (_escape(token), count))
+
+
+def read_tsv(path: Path) -> list[tuple[bytes, int]]:
+    """Read ``pre-token TAB count`` lines, no pre-token twice."""
+    counts: dict[bytes, int] = {}
+    for number, line in enumerate(_lines(path), start=1):
+        where = f"{path}, line {number}"
+        escaped, tab, count = line.partition(b"\t")
+        if not tab or not _COUNT.fullmatch(count):
+            raise FormatError(f"{where}: need a pre-token, a tab and a whole number, found {line!r}")
+        _put(counts, _unescape(escaped, where), int(count), where)
+    return list(counts.items())
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for line in file:
+            yield line.removesuffix(b"\n")
+
+
+def _put(counts: dict[bytes, int], token: bytes, count: object, where: str) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise FormatError(f"{where}: the count must be a whole number of at least 1, found {count!r}")
+    if not token:
+        raise FormatError(f"{where}: an empty pre-token")
+    if token in counts:
+        raise FormatError(f"{where}: the pre-token {token!r} occurs twice")
+    counts[token] = count
+
+
+def _escape(token: bytes) -> bytes:
+    escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
+    return escaped.decode("utf-8", errors="backslashreplace").encode()  # what is not UTF-8 becomes \xNN
+
+
+def _unescape(escaped: bytes, where: str) -> bytes:
+    def plain(match: re.Match[bytes]) -> bytes:
+        if match[0] in _UNESCAPES:
+            return _UNESCAPES[match[0]]
+        if match[0].startswith(b"\\x") and len(match[0]) == 4:
+            return bytes([int(match[0][2:], 16)])
+        raise FormatError(f"{where}: unknown escape {match[0].decode(errors='replace')}")
+
+    return _ESCAPE.sub(plain, escaped)

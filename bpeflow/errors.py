@@ -1,0 +1,60 @@
+"""Every exception that users of bpeflow can meet.
+
+All are subclasses of `BpeflowError`, except those of the flow framework, which stands on its own and is only
+re-exported here (`FlowError`, `WorkerDied`). Each takes one message, so that it survives the pickling between
+processes; the message says what went wrong, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from bpeflow.flow.errors import FlowError, WorkerDied
+
+__all__ = [
+    "BackendError",
+    "BackendUnavailable",
+    "BpeflowError",
+    "ConfigError",
+    "CorpusError",
+    "CountOverflowError",
+    "FlowError",
+    "FormatError",
+    "InvalidUtf8Error",
+    "PatternError",
+    "WorkerDied",
+]
+
+
+class BpeflowError(Exception):
+    """Base of bpeflow's own errors."""
+
+
+class ConfigError(BpeflowError):
+    """A setting that is missing, unknown or out of range. Raised before any work is done."""
+
+
+class PatternError(ConfigError):
+    """A pre-token pattern that is neither a known name nor a valid regular expression."""
+
+
+class CorpusError(BpeflowError):
+    """An input file that is missing, unreadable or changed while it was read."""
+
+
+class InvalidUtf8Error(CorpusError):
+    """Input that is not UTF-8, with the file and the byte offset, under ``invalid_utf8: error``."""
+
+
+class CountOverflowError(BpeflowError):
+    """A count, or a sum of counts, that does not fit 64 bits."""
+
+
+class FormatError(BpeflowError):
+    """A file that is not what its format says, or content that a format cannot hold."""
+
+
+class BackendUnavailable(BpeflowError):  # noqa: N818  # a state of affairs, more than an error
+    """A merge backend that was asked for by name and is not there, with the reason and the remedy."""
+
+
+class BackendError(BpeflowError):
+    """A merge backend that failed: out of memory, or an input beyond its documented limits."""

@@ -1,0 +1,72 @@
+"""A small producer/consumer framework: stages in processes, bounded queues between them, clean failure, a monitor.
+
+It stands on the standard library's multiprocessing (and psutil, for the monitor) and knows nothing about text. Word
+count over a list of files, with ``count`` and ``read`` in a module of their own or under ``if __name__ ==
+"__main__":`` like all of multiprocessing (doctest runs it inline, hence without processes):
+
+    >>> from collections import Counter
+    >>> from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
+    >>> def read():
+    ...     yield from ["to be or", "not to be"]
+    >>> def count(lines):
+    ...     counts = Counter()
+    ...     for line in lines:
+    ...         counts.update(line.split())
+    ...     yield counts
+    >>> counter = Stage("counter", count, reads=QueueSpec("line_queue"), workers=4)
+    >>> totals = Counter()
+    >>> for counts in Pipeline(Source("reader", read), [counter]).run(inline=True):
+    ...     totals.update(counts)
+    >>> totals.most_common(2)
+    [('to', 2), ('be', 2)]
+
+Who puts what where, and who takes it off::
+
+    main process                 worker processes
+    ============                 ================
+                                 source ×1
+                                   │  items, pickled, within the bounds of
+                                   ▼  the queue
+    supervisor ─── Stop ──────▶ [queue]
+      (thread)                     │
+        │  ▲                       ▼
+        │  └─ reports, exits ─── stage ×N  ──▶ … ──▶ stage ×M
+        │                                              │
+        │      Stop                                    ▼
+        └───────────────────────────────────────▶ [results queue]
+                                                       │
+    Pipeline.run() ◀───────────── items ───────────────┘
+      for item in …: the sink
+
+    Monitor (thread) ◀── Snapshot ── meters: a row of shared memory for each process
+
+Where to read what: `spec` what users state; `pipeline` the whole; `pool` one run of it; `worker` what happens in a
+process; `channel` queues and back-pressure; `meters` shared counters; `supervisor` how every run ends (the shutdown
+protocol); `launch` how processes start; `inline` the same without processes; `monitor` watching it.
+"""
+
+from .errors import FlowError, WorkerDied
+from .memory import peak_memory
+from .messages import WorkerReport
+from .meters import QueueDepth
+from .monitor import Monitor, ProcessUse, Sample, StageRate
+from .pipeline import Pipeline, Snapshot, StageTotals
+from .spec import QueueSpec, Source, Stage
+
+__all__ = [
+    "FlowError",
+    "Monitor",
+    "Pipeline",
+    "ProcessUse",
+    "QueueDepth",
+    "QueueSpec",
+    "Sample",
+    "Snapshot",
+    "Source",
+    "Stage",
+    "StageRate",
+    "StageTotals",
+    "WorkerDied",
+    "WorkerReport",
+    "peak_memory",
+]

@@ -1,0 +1,161 @@
+"""Starting worker processes: by which method, with what in them, and safe from Ctrl-C and from the main script.
+
+Notes
+-----
+**Start methods.** "forkserver" (the default; "spawn" where it does not exist) forks workers from a small clean process
+that has imported only what ``preload`` names. "spawn" starts fresh interpreters. "fork" copies this process with all
+its memory and with whatever locks its other threads hold at that moment. In every case functions travel by pickle,
+so a pipeline that works with one method works with all.
+
+**OpenMP.** GNU's OpenMP keeps its threads from one parallel region to the next, and a forked child has the bookkeeping
+but not the threads: it hangs in its first parallel region. So a process that forks workers must not have run such a
+region: do not run one while a preloaded module is imported, and avoid the start method "fork". In workers use one
+thread each; the workers are the parallelism already.
+
+**The main script.** A process made by forkserver or spawn normally imports the script that was run as ``__main__``,
+which is why multiprocessing asks for ``if __name__ == "__main__":`` around whatever starts processes. We need that only
+if a stage function (or something in it) is *defined* in that script. Otherwise the script is hidden while workers
+start, and needs no guard; the same goes for ``python -c``, a script on standard input and a notebook.
+
+**Ctrl-C.** A terminal sends SIGINT to the whole foreground group. Workers ignore it as their first act, and so that
+there is no moment before that, they and the fork server start with it blocked.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.process
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from .errors import FlowError
+from .spec import QueueSpec, Source, Stage
+from .worker import Job, Post, work
+
+_PRELOADED = "bpeflow.flow.worker"
+
+
+def start_context(start_method: str, preload: Sequence[str]) -> BaseContext:
+    """Return the multiprocessing context for a start method, with these modules imported before workers are forked.
+
+    Modules that are to be preloaded take effect if the fork server has not started yet: it serves the whole process.
+    """
+    available = multiprocessing.get_all_start_methods()
+    if start_method == "forkserver" and start_method not in available:
+        start_method = "spawn"
+    if start_method not in available:
+        raise FlowError(f"start method {start_method!r} is not one of {', '.join(available)}")
+    context = multiprocessing.get_context(start_method)
+    if start_method == "forkserver":
+        context.set_forkserver_preload([_PRELOADED, *preload])
+    return context
+
+
+def pickle_job(station: Source | Stage, writes: QueueSpec) -> bytes:
+    """Pickle what the workers of a stage need of the user's, or raise FlowError naming what cannot be pickled."""
+    weigh = station.weigh if isinstance(station, Stage) else None
+    _check_pickles(f"stage {station.name!r}: function", station.function)
+    _check_pickles(f"stage {station.name!r}: weigh", weigh)
+    _check_pickles(f"queue {writes.name!r}: route", writes.route)
+    return pickle.dumps(Job(station.function, weigh, writes.route))
+
+
+def _check_pickles(role: str, function: object) -> None:
+    try:
+        pickle.dumps(function)
+    except Exception as error:
+        raise FlowError(f"{role} {function!r} cannot be pickled: define it at module level") from error
+
+
+class Launcher:
+    """Starts the workers of one run."""
+
+    def __init__(self, context: BaseContext, jobs: Sequence[bytes]) -> None:
+        self._context = context
+        forked = context.get_start_method() == "fork"
+        needs_main = any(b"__main__" in job for job in jobs)
+        self._hides_main = not forked and not needs_main
+        if getattr(multiprocessing.process.current_process(), "_inheriting", False):
+            raise FlowError(
+                "a pipeline was started while a worker was importing the main script. Put what starts it under\n"
+                '    if __name__ == "__main__":\n'
+                "or move the stage functions to a module of their own"
+            )
+        if needs_main and not forked and not _main_can_be_imported():
+            raise FlowError(
+                "a stage function is defined in __main__, which workers cannot import here (an interactive session, "
+                'python -c, or standard input): move it to a module, or use start_method="fork"'
+            )
+
+    def start(self, name: str, post: Post) -> BaseProcess:
+        """Start one worker. Call it with Ctrl-C held back."""
+        process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
+            target=work, args=(post,), name=name, daemon=True
+        )
+        with _main_module_hidden() if self._hides_main else nullcontext():
+            process.start()
+        return process
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back while the body runs, and deliver it afterwards. Processes started meanwhile have it blocked.
+
+    Two things are needed. The signal mask is what child processes inherit; but it does not protect this thread,
+    because Python runs its handler in the main thread whichever thread the kernel chose. So the handler is exchanged
+    too.
+    (Outside the main thread there is no handler to run, and none to exchange.)
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if in_main_thread else None
+    held: list[tuple[int, FrameType | None]] = []
+    if callable(handler):
+        signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        with _interrupts_blocked():
+            yield
+    finally:
+        if callable(handler):
+            signal.signal(signal.SIGINT, handler)
+            if held:
+                handler(*held[0])
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Show multiprocessing a main module without name or file, so that children import none."""
+    main: Any = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _main_can_be_imported() -> bool:
+    main = sys.modules["__main__"]
+    if getattr(main, "__spec__", None) is not None:
+        return True
+    file = getattr(main, "__file__", None)
+    return file is not None and Path(file).exists()

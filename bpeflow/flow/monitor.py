@@ -1,0 +1,178 @@
+"""Watches a running pipeline: samples its queues, rates and processes at an interval. It observes and never decides.
+
+How to read a sample: a queue that is full means that the stage behind it is the slow one; a queue that is empty, that
+the stage before it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psutil
+
+from .meters import QueueDepth
+from .pipeline import Pipeline, Snapshot, StageTotals
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StageRate:
+    """A stage since the last sample, and in all. The source has no inputs: its items are those that it put out."""
+
+    items_per_second: float
+    weight_per_second: float
+    items: int
+    weight_done: int
+    workers_alive: int
+
+
+@dataclass(frozen=True)
+class ProcessUse:
+    """What one process uses now; ``cpu_percent`` is since the last sample, 100 for one full core."""
+
+    stage: str
+    worker: int
+    pid: int
+    cpu_percent: float
+    rss_bytes: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look at a pipeline, ``elapsed`` seconds after the monitor began. The main process is stage "main"."""
+
+    elapsed: float
+    queues: Mapping[str, QueueDepth]
+    stages: Mapping[str, StageRate]
+    processes: tuple[ProcessUse, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sample as plain dicts, lists and numbers, for JSON."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """Return the sample as one line of text.
+
+        For example ``chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1
+        MB/s | CPU 201 %, 1.3 GB``: items in each queue, rates of stages (weight is bytes by convention; a stage without
+        ``weigh`` shows items), and processor time and memory of all processes together.
+        """
+        queues = ", ".join(f"{name}: {depth.items}" for name, depth in self.queues.items())
+        rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
+        cpu = sum(process.cpu_percent for process in self.processes)
+        rss = sum(process.rss_bytes for process in self.processes)
+        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_human(rss)}B"
+
+
+def _ignore(sample: Sample) -> None:
+    pass
+
+
+class Monitor:
+    """Samples a pipeline every ``interval`` seconds, and once at the end; hands each sample to ``on_sample``.
+
+    A context manager around the loop over the results::
+
+        with Monitor(pipeline, interval=10.0, on_sample=lambda sample: print(sample.line())):
+            for item in pipeline.run():
+                ...
+
+    ``on_sample`` runs in the monitor's thread. What goes wrong there is logged and does not touch the run.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, interval: float = 10.0, on_sample: Callable[[Sample], object] = _ignore
+    ) -> None:
+        self._pipeline = pipeline
+        self._interval = interval
+        self._on_sample = on_sample
+        self._sampler = _Sampler()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
+
+    def __enter__(self) -> Monitor:
+        """Begin to sample."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Take the last sample and end."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._interval):
+            self._sample()
+        self._sample()
+
+    def _sample(self) -> None:
+        try:
+            self._on_sample(self._sampler.sample(self._pipeline.snapshot()))
+        except Exception:
+            _log.warning("the monitor could not take or deliver a sample", exc_info=True)
+
+
+class _Sampler:
+    """Turns snapshots into samples: remembers the last one, to tell rates."""
+
+    def __init__(self) -> None:
+        self._began = self._last_time = time.monotonic()
+        self._last: Mapping[str, StageTotals] = {}
+        self._processes: dict[int, psutil.Process] = {}
+
+    def sample(self, snapshot: Snapshot) -> Sample:
+        now = time.monotonic()
+        seconds = max(now - self._last_time, 1e-9)
+        stages = {
+            name: _stage_rate(self._last.get(name, _NOTHING), totals, seconds)
+            for name, totals in snapshot.stages.items()
+        }
+        self._last, self._last_time = snapshot.stages, now
+        return Sample(now - self._began, snapshot.queues, stages, tuple(self._uses(snapshot.pids)))
+
+    def _uses(self, pids: Mapping[tuple[str, int], int]) -> Iterator[ProcessUse]:
+        names = {pid: name for name, pid in pids.items()} | {os.getpid(): ("main", 0)}
+        # Kept from sample to sample, because psutil counts processor time between two calls on one object.
+        self._processes = {pid: process for pid, process in self._processes.items() if pid in names}
+        for pid, (stage, worker) in names.items():
+            with suppress(psutil.Error):  # it has just gone
+                process = self._processes.setdefault(pid, psutil.Process(pid))
+                yield ProcessUse(stage, worker, pid, process.cpu_percent(), process.memory_info().rss)
+
+
+_NOTHING = StageTotals(items_in=0, items_out=0, weight_done=0, workers_alive=0)
+
+
+def _stage_rate(before: StageTotals, now: StageTotals, seconds: float) -> StageRate:
+    items = now.items_in or now.items_out
+    return StageRate(
+        items_per_second=(items - (before.items_in or before.items_out)) / seconds,
+        weight_per_second=(now.weight_done - before.weight_done) / seconds,
+        items=items,
+        weight_done=now.weight_done,
+        workers_alive=now.workers_alive,
+    )
+
+
+def _rate(stage: StageRate) -> str:
+    if stage.weight_done:
+        return f"{_human(stage.weight_per_second)}B/s"
+    return f"{_human(stage.items_per_second).rstrip()} items/s"
+
+
+def _human(number: float) -> str:
+    """Return a number with three digits or so and a decimal prefix: ``12.1 M``, ``684``."""
+    prefixes = iter("kMGT")
+    prefix = ""
+    while number >= 999.5:
+        number /= 1000
+        prefix = next(prefixes)
+    return f"{number:.3g} {prefix}"

@@ -1,0 +1,97 @@
+"""One run of a pipeline in processes: opening its channels, starting its workers, handing out results, ending it."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from multiprocessing import Pipe
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from .channel import Channel
+from .launch import Launcher
+from .messages import Stop, WorkerReport
+from .meters import Meter
+from .spec import QueueSpec
+from .supervisor import Crew, Supervisor, Worker, end_processes
+from .worker import Post
+
+
+class Pool:
+    """The processes of a pipeline and the channels between them.
+
+    ``names`` and ``jobs`` are those of the source and the stages; ``queues`` follow them one by one; ``meters`` belong
+    to the processes of each, and last to the caller.
+    """
+
+    def __init__(
+        self,
+        context: BaseContext,
+        names: Sequence[str],
+        jobs: Sequence[bytes],
+        queues: Sequence[QueueSpec],
+        meters: Sequence[Sequence[Meter]],
+    ) -> None:
+        self._launcher = Launcher(context, jobs)
+        self._channels = [
+            Channel(context, queue, above, below)
+            for queue, (above, below) in zip(queues, pairwise(meters), strict=True)
+        ]
+        self._crews = [Crew(name, channel) for name, channel in zip(names, self._channels, strict=True)]
+        self._jobs = jobs
+        self._meters = meters
+        self._supervisor: Supervisor | None = None
+
+    def start(self) -> None:
+        """Start every worker, and then the supervisor. If one cannot be started, none is left."""
+        try:
+            for place, crew in enumerate(self._crews):
+                for number in range(len(self._meters[place])):
+                    crew.workers.append(self._start_worker(place, number))
+        except BaseException:
+            end_processes([worker for crew in self._crews for worker in crew.workers])
+            raise
+        self._supervisor = Supervisor(self._crews)
+        self._supervisor.start()
+        atexit.register(self.end)
+
+    def results(self) -> Iterator[Any]:
+        """Yield what the last stage puts out; raise the failure if the run has one."""
+        assert self._supervisor is not None, "results come after start"  # noqa: S101
+        channel, [meter] = self._channels[-1], self._meters[-1]
+        while channel.wait_or(self._supervisor.alarm):
+            try:
+                item = channel.get(0, meter)
+            except (EOFError, OSError):
+                if self._supervisor.failed:  # the channel was hung up in the middle of a message
+                    break
+                raise
+            if isinstance(item, Stop):
+                return
+            yield item
+        raise self._supervisor.take_failure()
+
+    def end(self) -> list[WorkerReport]:
+        """End the run whatever its state, leave no process, thread or pipe behind, and return the workers' reports."""
+        if self._supervisor is not None:
+            self._supervisor.end()
+        for channel in self._channels:
+            channel.close()
+        atexit.unregister(self.end)
+        return self._supervisor.reports() if self._supervisor else []
+
+    @property
+    def pids(self) -> Mapping[tuple[str, int], int]:
+        """Processes that run, by stage and worker number."""
+        return self._supervisor.pids if self._supervisor else {}
+
+    def _start_worker(self, place: int, number: int) -> Worker:
+        crew = self._crews[place]
+        ours, theirs = Pipe(duplex=False)
+        meter = self._meters[place][number]
+        inlet = self._channels[place - 1] if place else None
+        post = Post(crew.stage, number, self._jobs[place], inlet, crew.outlet, meter, theirs)
+        with theirs:  # once the worker has its own copy, ours must go: see `supervisor`, Reports
+            process = self._launcher.start(f"{crew.stage} {number}", post)
+        return Worker(number, process, ours, meter)

@@ -1,0 +1,99 @@
+"""The pre-tokenizer: text in, pre-tokens out."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+
+import regex
+
+from bpeflow.errors import PatternError
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.unicode_data import unicode_version
+
+_CUSTOM = "custom"
+
+
+class Pretokenizer:
+    r"""Splits text into pre-tokens with one regular expression; made by `load_pretokenizer`.
+
+    ``name`` is the pattern's name, or ``"custom"``; ``regex`` its source; ``unicode_version`` the version of Unicode
+    that its character classes follow. Pickles as its source and is compiled anew where it arrives.
+    """
+
+    def __init__(self, name: str, source: str, cut: bytes | None = None) -> None:
+        """``cut``: a regular expression over bytes whose matches start at safe cuts (see `patterns`); None for none."""
+        self.name = name
+        self.regex = source
+        self.unicode_version = unicode_version()
+        self._pattern = _compile(source)
+        self._cut = None if cut is None else re.compile(cut)
+
+    @property
+    def custom(self) -> bool:
+        """Whether the pattern is the user's own, of which nothing is known: it is never cut."""
+        return self.name == _CUSTOM
+
+    def pretokens(self, text: str) -> list[str]:
+        """The matches of the pattern in ``text``, from left to right, without empty ones.
+
+        Text that a custom pattern does not match is in no pre-token; the named patterns match everything.
+
+        >>> load_pretokenizer("gpt2").pretokens("Hello, world's")
+        ['Hello', ',', ' world', "'s"]
+        """
+        if self._pattern.groups:  # findall would return the groups instead of the match
+            return [match.group() for match in self._pattern.finditer(text) if match.group()]
+        tokens: list[str] = self._pattern.findall(text)
+        return [token for token in tokens if token] if self.custom else tokens
+
+    def find_cut(self, window: bytes, start: int) -> int | None:
+        """The first position ``>= start`` at which a document that contains ``window`` may be cut.
+
+        Positions count bytes from the beginning of ``window``. Position p is judged by the bytes at p - 1 and at p, so
+        neither 0 nor ``len(window)`` is ever the answer. None if there is no such position, and always for a custom
+        pattern.
+
+        >>> load_pretokenizer("gpt2").find_cut(b"one two three", 4)
+        7
+        """
+        if self._cut is None:
+            return None
+        match = self._cut.search(window, start)
+        return None if match is None else match.start()
+
+    def __reduce__(self) -> tuple[Callable[[str], Pretokenizer], tuple[str]]:
+        return load_pretokenizer, (self.regex if self.custom else self.name,)
+
+    def __repr__(self) -> str:
+        return f"load_pretokenizer({self.regex if self.custom else self.name!r})"
+
+
+def load_pretokenizer(pattern: str) -> Pretokenizer:
+    """The pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`), or of a regular expression.
+
+    Raises PatternError for an invalid regular expression, and for a word that is no name but close to one (`gtp2`),
+    which as a regular expression would match nothing but itself.
+    """
+    if pattern in NAMED_PATTERNS:
+        named = NAMED_PATTERNS[pattern]
+        return Pretokenizer(named.name, named.regex, named.cut)
+    if not pattern:
+        raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
+    if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
+        nearest = difflib.get_close_matches(pattern.lower(), NAMED_PATTERNS, n=1)
+        if nearest:
+            raise PatternError(
+                f"unknown pattern {pattern!r}; did you mean {nearest[0]!r}? "
+                f"(the named patterns are {', '.join(NAMED_PATTERNS)})"
+            )
+    return Pretokenizer(_CUSTOM, pattern)
+
+
+def _compile(source: str) -> regex.Pattern[str]:
+    try:
+        return regex.compile(source)
+    # The last two: flags that exclude each other, thousands of nested groups.
+    except (regex.error, ValueError, RecursionError) as error:
+        raise PatternError(f"invalid regular expression {source!r}: {error}") from error

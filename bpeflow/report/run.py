@@ -1,0 +1,129 @@
+"""``run.json``: what a run was asked to do, on what, with what, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime, timezone
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bpeflow.atomic import atomic_path
+from bpeflow.config import Settings
+from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts, available_cores
+from bpeflow.errors import FormatError
+from bpeflow.flow import WorkerReport, peak_memory
+from bpeflow.merging import LearnedMerges
+from bpeflow.pretokenize import unicode_version
+from bpeflow.vocab import Vocab
+
+RUN_FILE = "run.json"
+
+
+def write_run(path: Path, report: Mapping[str, Any]) -> None:
+    """Write a report, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Read the report of a run folder; empty where there is none. Raises `FormatError` for one that is damaged."""
+    path = folder / RUN_FILE
+    if not path.is_file():
+        return {}
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FormatError(f"{path}: not JSON: {error}") from error
+    if not isinstance(report, dict) or not isinstance(report.get("settings"), dict):
+        raise FormatError(f"{path}: not the report of a run: it has no settings")
+    return report
+
+
+def describe_run(settings: Settings) -> dict[str, Any]:
+    """What is known before the work: settings and versions."""
+    return {
+        "bpeflow": version("bpeflow"),
+        "command": sys.argv,
+        "settings": settings.model_dump(mode="json"),
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": version("numpy"),
+            "regex": version("regex"),
+            "unicode": unicode_version(),
+            "platform": platform.platform(),
+            "cores": available_cores(),
+        },
+    }
+
+
+def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, Any]:
+    """What was counted."""
+    counts = counted.counts
+    return {
+        "files": counted.files,
+        "bytes": counted.documents.bytes,
+        "documents": counted.documents.documents,
+        "skipped_documents": counted.documents.skipped_documents,
+        "pattern": corpus.pretokenizer.regex,
+        "pretokens": counts.total,
+        "pretoken_bytes": counts.total_bytes,
+        "distinct_pretokens": len(counts),
+        "distinct_pretoken_bytes": len(counts.data),
+    }
+
+
+def describe_stages(counted: CorpusCounts) -> dict[str, Any]:
+    """What each stage of the pipeline did: its workers added up."""
+    stages = {stage: list(workers) for stage, workers in groupby(counted.workers, key=lambda worker: worker.stage)}
+    return {
+        "in_process": counted.in_process,
+        **{stage: _describe_stage(workers) for stage, workers in stages.items()},
+    }
+
+
+def _describe_stage(workers: Iterable[WorkerReport]) -> dict[str, Any]:
+    workers = list(workers)
+    seconds = max(worker.wall_seconds for worker in workers)
+    described: dict[str, Any] = {
+        "workers": len(workers),
+        "items_in": sum(worker.items_in for worker in workers),
+        "items_out": sum(worker.items_out for worker in workers),
+        "seconds": seconds,
+        "cpu_seconds": sum(worker.cpu_seconds for worker in workers),
+        "peak_memory_bytes": max(worker.peak_memory for worker in workers),
+    }
+    done = sum(worker.weight_done for worker in workers)
+    if done:
+        described |= {"bytes": done, "mb_per_second": done / 1e6 / seconds if seconds else None}
+    return described
+
+
+def describe_merges(learned: LearnedMerges, vocab: Vocab, seconds: float) -> dict[str, Any]:
+    """What was learned."""
+    longest = vocab.longest_token
+    return {
+        "learned": len(learned),
+        "wanted": learned.wanted,
+        "seconds": seconds,
+        "lowest_count": learned.counts[-1] if learned.counts else None,
+        "backend": {"name": learned.backend, **asdict(learned.statistics)},
+        "vocab_size": len(vocab),
+        "longest_token": {"text": longest.decode(errors="replace"), "bytes": len(longest), "hex": longest.hex()},
+    }
+
+
+def describe_end(seconds: float, files: Iterable[Path], folder: Path) -> dict[str, Any]:
+    """What is known when all is written."""
+    return {
+        "seconds": seconds,
+        "peak_memory_bytes": peak_memory(),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "files": [os.fspath(path.relative_to(folder)) for path in files],
+    }

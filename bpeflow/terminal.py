@@ -1,0 +1,175 @@
+"""What people see of a run: progress bars on a terminal, plain lines elsewhere, and the summary at the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from bpeflow.flow import Sample
+from bpeflow.training import Observer, TrainResult
+
+#: Seconds between two plain lines of progress: often enough to see that it lives, seldom enough for a log file.
+PLAIN_INTERVAL = 10.0
+
+
+def set_up_logging(console: Console, quiet: bool) -> None:
+    """Let the library's warnings through to the console."""
+    handler: logging.Handler
+    if console.is_terminal:
+        handler = RichHandler(console=console, show_time=False, show_path=False)
+    else:
+        handler = logging.StreamHandler(console.file)
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(level=logging.ERROR if quiet else logging.INFO, handlers=[handler], force=True)
+
+
+class PlainObserver(Observer):
+    """Prints a line now and then: for log files and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started: dict[str, float] = {}
+        self._printed: dict[str, float] = {}
+
+    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+        if (elapsed := self._due("counting", counted_bytes >= total_bytes)) is not None:
+            rate = f", {counted_bytes / 1e6 / elapsed:.1f} MB/s" if elapsed > 0.05 else ""
+            left = _time_left(elapsed, counted_bytes, total_bytes)
+            self._say(f"counting: {counted_bytes / 1e6:,.1f} of {total_bytes / 1e6:,.1f} MB{rate}{left}")
+
+    def merging(self, learned: int, wanted: int) -> None:
+        if (elapsed := self._due("merging", learned >= wanted)) is not None:
+            self._say(f"merging: {learned:,} of {wanted:,} merges{_time_left(elapsed, learned, wanted)}")
+
+    def monitored(self, sample: Sample) -> None:
+        self._say(sample.line())
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _due(self, what: str, finished: bool) -> float | None:
+        """Seconds since `what` began, if it is time to say something of it; its end is told once, whenever it comes."""
+        now = time.monotonic()
+        started = self._started.setdefault(what, now)
+        last = self._printed.setdefault(what, now)
+        if last == float("inf") or (not finished and now - last < PLAIN_INTERVAL):
+            return None
+        self._printed[what] = float("inf") if finished else now
+        return now - started
+
+
+class TerminalObserver(Observer):
+    """Draws progress bars. Use as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description:>8}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            _AmountColumn(),
+            TimeRemainingColumn(compact=True),
+            console=console,
+        )
+        self._tasks: dict[str, object] = {}
+
+    def __enter__(self) -> TerminalObserver:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+        self._update("counting", counted_bytes, total_bytes)
+
+    def merging(self, learned: int, wanted: int) -> None:
+        self._update("merging", learned, wanted)
+
+    def monitored(self, sample: Sample) -> None:
+        self._progress.console.print(sample.line(), markup=False, highlight=False, soft_wrap=True)
+
+    def _update(self, what: str, done: int, total: int) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=total)
+        self._progress.update(self._tasks[what], completed=done)  # type: ignore[arg-type]
+
+
+class _AmountColumn(ProgressColumn):
+    """Megabytes and their rate for counting, merges for merging."""
+
+    _merges = MofNCompleteColumn()
+
+    def render(self, task: Task) -> Text:
+        if task.description != "counting":
+            return self._merges.render(task)
+        rate = f"  {task.speed / 1e6:.1f} MB/s" if task.speed else ""
+        return Text(f"{task.completed / 1e6:,.0f}/{(task.total or 0) / 1e6:,.0f} MB{rate}")
+
+
+def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
+    """Say in a few lines what came of a run."""
+    statistics = result.statistics
+    say = console.print
+    say()
+    if corpus := statistics.get("corpus"):
+        say(
+            f"[bold]corpus[/]   {corpus['bytes'] / 1e6:,.1f} MB in {_number(corpus['files'], 'file')} and "
+            f"{_number(corpus['documents'], 'document')}: {corpus['pretokens']:,} pre-tokens, "
+            f"{corpus['distinct_pretokens']:,} of them distinct"
+        )
+        if corpus["skipped_documents"]:
+            say(f"         [yellow]{_number(corpus['skipped_documents'], 'document')} skipped: not UTF-8[/]")
+    if counting := statistics.get("counting"):
+        megabytes = statistics["corpus"]["bytes"] / 1e6
+        say(
+            f"[bold]counting[/] {counting['seconds']:.1f} s, {megabytes / max(counting['seconds'], 1e-9):.1f} MB/s"
+            + _workers(counting["stages"])
+        )
+    if merging := statistics.get("merging"):
+        backend = merging["backend"]
+        threads = f", {backend['threads']} threads" if backend["threads"] > 1 else ""
+        merges = f"{merging['learned']:,} merges ({backend['name']}{threads})"
+        say(f"[bold]merging[/]  {merging['seconds']:.1f} s for {merges}")
+        longest = merging["longest_token"]
+        say(
+            f"[bold]vocab[/]    {merging['vocab_size']:,} tokens; the longest has {_number(longest['bytes'], 'byte')}: "
+            + escape(repr(longest["text"]))
+        )
+        if merging["learned"] < merging["wanted"]:
+            say(f"         [yellow]{merging['wanted']:,} merges were asked for, but no more pairs could be merged[/]")
+    say(f"[bold]written[/]  {escape(out_dir)}: {', '.join([*statistics['files'], 'run.json'])}")
+
+
+def _workers(stages: dict[str, object]) -> str:
+    if stages["in_process"]:
+        return " (small input: no worker processes)"
+    counters: dict[str, int] = stages["counter"]  # type: ignore[assignment]
+    mergers: dict[str, int] = stages["merger"]  # type: ignore[assignment]
+    return f" ({_number(counters['workers'], 'counter')}, {_number(mergers['workers'], 'merger')})"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _time_left(elapsed: float, done: int, total: int) -> str:
+    if not done or done >= total:
+        return ""
+    seconds = round(elapsed * (total - done) / done)
+    return f", {seconds // 60}:{seconds % 60:02} left"

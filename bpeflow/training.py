@@ -1,0 +1,222 @@
+"""Counts → merges → vocabulary: the one place that knows the order of things."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bpeflow.backends.choice import choose_backend
+from bpeflow.config import MergeSettings, Settings, load_settings, make_settings
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.errors import ConfigError
+from bpeflow.flow import Sample
+from bpeflow.formats import gpt2
+from bpeflow.merging import LearnedMerges, learn_merges
+from bpeflow.report import run
+from bpeflow.vocab import Merge, Vocab
+
+COUNTS_FILE = "counts.npz"
+MONITOR_FILE = "monitor.jsonl"
+
+log = logging.getLogger(__name__)
+
+
+class Observer:
+    """Is told how far a run has come. This one listens to nothing; the command line has those that speak."""
+
+    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+        """Counting goes on: so many bytes of so many."""
+
+    def merging(self, learned: int, wanted: int) -> None:
+        """Learning goes on: so many merges of so many."""
+
+    def monitored(self, sample: Sample) -> None:
+        """The queue monitor has taken a sample."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run gives.
+
+    Attributes:
+        vocab: the vocabulary of the largest size asked for; None after `skip_merge`.
+        merges: its merges, by rank; empty after `skip_merge`.
+        statistics: what `run.json` holds.
+        counts: the pre-token counts.
+        learned: the merges with their counts and the backend's statistics; None after `skip_merge`.
+    """
+
+    vocab: Vocab | None
+    merges: tuple[Merge, ...]
+    statistics: dict[str, Any]
+    counts: PretokenCounts = field(repr=False)
+    learned: LearnedMerges | None = field(default=None, repr=False)
+
+
+def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer | None = None) -> TrainResult:
+    """Train a tokenizer as a config says: settings, a mapping of them, or the path of a YAML file.
+
+    With `out_dir` everything is written to that folder; without it nothing is written.
+
+    Raises:
+        ConfigError: a setting that is unknown or out of range, or a folder that cannot be written to.
+        CorpusError: input that is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
+        BackendUnavailable: a backend that was asked for by name and is not here; before any counting.
+        CountOverflowError: a count that does not fit 64 bits.
+        WorkerDied: a process of the pipeline was killed.
+    """
+    settings = _as_settings(config)
+    observer = observer or Observer()
+    started = perf_counter()
+    choose_backend(settings.backend)  # to fail now, not after hours of counting
+    corpus = CorpusCounter(settings)
+    output = _Output(settings.out_dir)
+    with output.monitor(settings.monitor.enabled, observer) as on_sample:
+        counted = corpus.count(observer, on_sample, settings.monitor.interval)
+    report = run.describe_run(settings)
+    report["corpus"] = run.describe_corpus(corpus, counted)
+    report["counting"] = {"seconds": counted.seconds, "stages": run.describe_stages(counted)}
+    output.write(COUNTS_FILE, counted.counts.save)
+    return _merge_and_finish(counted.counts, settings, report, output, observer, started)
+
+
+def train_from_counts(
+    counts: PretokenCounts,
+    settings: Settings,
+    observer: Observer | None = None,
+    corpus: Mapping[str, Any] | None = None,
+) -> TrainResult:
+    """Learn and write the vocabularies that `settings` ask for from counts that exist already.
+
+    `corpus` is what an earlier report told of the corpus, to be carried over into this one. Raises as `train` does.
+    """
+    started = perf_counter()
+    choose_backend(settings.backend)
+    output = _Output(settings.out_dir)
+    report = run.describe_run(settings)
+    report |= dict(corpus or {})
+    return _merge_and_finish(counts, settings, report, output, observer or Observer(), started)
+
+
+def train_bpe(
+    input_path: str | Path | Sequence[str | Path], vocab_size: int, special_tokens: Sequence[str], **options: Any
+) -> tuple[dict[int, bytes], list[Merge]]:
+    """Train as Stanford CS336's assignment asks: return ``{id: bytes}`` and the merges in order; write nothing.
+
+    Args:
+        input_path: a UTF-8 text file (or several, or a folder, or a glob).
+        vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
+        special_tokens: strings that are never split or merged. The first one ends documents.
+        options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.
+
+    Raises as `train` does.
+    """
+    values = {"input": input_path, "vocab_size": vocab_size, "special_tokens": special_tokens, **options}
+    result = train(values)
+    vocab = result.vocab.to_dict() if result.vocab is not None else {}
+    return vocab, list(result.merges)
+
+
+def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
+    if isinstance(config, Settings):
+        return config
+    if isinstance(config, Mapping):
+        return make_settings(Settings, config)
+    return load_settings(Path(config))
+
+
+def _merge_and_finish(
+    counts: PretokenCounts,
+    settings: Settings,
+    report: dict[str, Any],
+    output: _Output,
+    observer: Observer,
+    started: float,
+) -> TrainResult:
+    vocab, learned = None, None
+    if not settings.skip_merge:
+        merging_started = perf_counter()
+        learned = _learn(counts, settings, observer)
+        seconds = perf_counter() - merging_started
+        vocab = _write_vocabs(learned, settings, output)
+        report["merging"] = run.describe_merges(learned, vocab, seconds)
+        if len(vocab) < settings.sizes[-1]:
+            log.warning(
+                "the vocabulary has %d entries, not %d: no more pairs could be merged", len(vocab), settings.sizes[-1]
+            )
+    if output.folder is not None:
+        report |= run.describe_end(perf_counter() - started, output.written, output.folder)
+        run.write_run(output.folder / run.RUN_FILE, report)
+    return TrainResult(vocab, vocab.merges if vocab else (), report, counts, learned)
+
+
+def _learn(counts: PretokenCounts, settings: Settings, observer: Observer) -> LearnedMerges:
+    options = settings.model_dump(include=set(MergeSettings.model_fields) - {"vocab_size"})
+    return learn_merges(counts, settings.sizes[-1], settings.special_tokens, observer=observer, **options)
+
+
+def _write_vocabs(learned: LearnedMerges, settings: Settings, output: _Output) -> Vocab:
+    """Write a vocabulary for each size: the largest into the run folder, the others into ``vocab_<size>`` in it."""
+    for size in settings.sizes:
+        vocab = Vocab.build(
+            learned.pairs,
+            settings.special_tokens,
+            special_tokens_first=settings.special_tokens_first,
+            reuse_tokens=learned.reuse_tokens,
+            max_tokens=size,
+        )
+        output.write_vocab(vocab, "" if size == settings.sizes[-1] else f"vocab_{size}")
+    return vocab
+
+
+class _Output:
+    """The run folder, or nothing at all where there is none."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Make the folder and see that it can be written to. Raises `ConfigError`; before any work is done."""
+        self.folder = folder
+        self.written: list[Path] = []
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make the run folder {folder}: {error.strerror}") from error
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise ConfigError(f"cannot write to the run folder {folder}: no permission")
+
+    def write(self, name: str, save: Callable[[Path], object]) -> None:
+        if self.folder is not None:
+            save(self.folder / name)
+            self.written.append(self.folder / name)
+
+    def write_vocab(self, vocab: Vocab, subfolder: str) -> None:
+        if self.folder is not None:
+            (self.folder / subfolder).mkdir(exist_ok=True)
+            self.written += gpt2.save(vocab, self.folder / subfolder)
+
+    @contextmanager
+    def monitor(self, enabled: bool, observer: Observer) -> Iterator[Callable[[Sample], None] | None]:
+        """Yield what to do with a sample: tell the observer, and append it to ``monitor.jsonl``."""
+        if not enabled:
+            yield None
+        elif self.folder is None:
+            yield observer.monitored
+        else:
+            path = self.folder / MONITOR_FILE
+            with path.open("w", encoding="utf-8", buffering=1) as file:
+
+                def record(sample: Sample) -> None:
+                    observer.monitored(sample)
+                    file.write(json.dumps(sample.to_dict()) + "\n")
+
+                yield record
+            self.written.append(path)

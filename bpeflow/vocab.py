@@ -1,0 +1,111 @@
+"""`Vocab`: which ids there are, what bytes each stands for, and the merges that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from bpeflow.printable import BYTES_BY_CHARACTER, from_printable
+
+#: A learned pair: the bytes of its left and of its right token.
+Merge = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """An immutable vocabulary.
+
+    Attributes:
+        tokens: the bytes of each id; an id is an index.
+        special_tokens: the id of each special token.
+        merges: in the order in which they were learned; a merge's index is its rank.
+    """
+
+    tokens: tuple[bytes, ...]
+    special_tokens: dict[str, int]
+    merges: tuple[Merge, ...]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def build(
+        cls,
+        merges: Iterable[Merge],
+        special_tokens: Sequence[str] = (),
+        *,
+        special_tokens_first: bool = False,
+        reuse_tokens: bool = False,
+        max_tokens: int | None = None,
+    ) -> Vocab:
+        """Number the tokens: bytes, special tokens, merges; or special tokens, bytes in HuggingFace's order, merges.
+
+        With `reuse_tokens` (HuggingFace's way) a token whose bytes exist already, as a special token's can, keeps their
+        id; without it every merge makes a token of its own. Merges are taken until there are `max_tokens` tokens,
+        which is how a vocabulary of a smaller size is cut from a larger one.
+        """
+        builder = _Builder(reuse_tokens)
+        if special_tokens_first:
+            specials = {token: builder.add_special(token) for token in special_tokens}
+            for byte in BYTES_BY_CHARACTER:
+                builder.add(bytes([byte]))
+        else:
+            for byte in range(256):
+                builder.add(bytes([byte]))
+            specials = {token: builder.add_special(token) for token in special_tokens}
+        taken = []
+        for left, right in merges:
+            if max_tokens is not None and len(builder.tokens) >= max_tokens:
+                break
+            builder.add(left + right)
+            taken.append((left, right))
+        return cls(tuple(builder.tokens), specials, tuple(taken))
+
+    @cached_property
+    def byte_ids(self) -> tuple[int, ...]:
+        """The id of each of the 256 bytes' own tokens."""
+        specials = set(self.special_tokens.values())
+        ids: dict[bytes, int] = {}
+        for token_id, token in enumerate(self.tokens):
+            if len(token) == 1 and (token not in ids or ids[token] in specials):
+                ids[token] = token_id
+        return tuple(ids[bytes([byte])] for byte in range(256))
+
+    @property
+    def longest_token(self) -> bytes:
+        """The longest token that merging made; the first of several."""
+        specials = set(self.special_tokens.values())
+        return max((t for i, t in enumerate(self.tokens) if i not in specials), key=len)
+
+    def to_dict(self) -> dict[int, bytes]:
+        """Return ``{id: bytes}``, as CS336's ``train_bpe`` does."""
+        return dict(enumerate(self.tokens))
+
+
+def mergeable_bytes(special_token: str) -> bytes:
+    """The bytes that HuggingFace takes a special token for while it merges; empty where no merge can yield it.
+
+    It compares tokens in printable form, so ``"the"`` is what merging ``t h e`` yields, ``"Ġthe"`` is what merging a
+    space and ``the`` yields, and ``"a b"``, having a space, is nothing that merging could yield.
+    """
+    return from_printable(special_token) or b""
+
+
+class _Builder:
+    def __init__(self, reuse_tokens: bool) -> None:
+        self.tokens: list[bytes] = []
+        self._reuse_tokens = reuse_tokens
+        self._ids: dict[bytes, int] = {}
+
+    def add(self, token: bytes, merged_form: bytes | None = None) -> int:
+        key = token if merged_form is None else merged_form
+        if self._reuse_tokens and key in self._ids:
+            return self._ids[key]
+        self.tokens.append(token)
+        if key:
+            self._ids.setdefault(key, len(self.tokens) - 1)
+        return len(self.tokens) - 1
+
+    def add_special(self, token: str) -> int:
+        return self.add(token.encode(), mergeable_bytes(token))

@@ -1,0 +1,587 @@
+/* Learning merges: the C backend. One thread, plain C11.
+ *
+ * Positions. All pre-tokens lie in one array of positions, a byte each, with an END before, between and after them:
+ *
+ *     END t h e END t h a t END          position 0 is the first END
+ *
+ * `ids` has a token's id at the first and at the last position of the token; what lies between them is left over from
+ * its parts and is never read as a token. The length of a token follows from its id, so both neighbours are found
+ * without links: the token before position i ends at i - 1, the one after a token of n bytes at i starts at i + n. A
+ * merge writes two entries and moves nothing.
+ *
+ * Occurrence lists. The list of a pair (L, R) has, in ascending order, the positions where its L starts. It is written
+ * when the younger of the two is made and not changed afterwards; occurrences that go away stay in it. With
+ * q = i + length(L), where R starts:
+ *
+ *     an entry i is still an occurrence  if and only if  ids[q - 1] == L and ids[q] == R.
+ *
+ * Proof. When i was entered, this held. Tokens only grow. So whatever was written to q - 1 since then is a token that
+ * covers q - 1 and is longer than L, hence not L: it is L grown to the left (which then ends at q - 1), or else grown
+ * over q by a merge that had q inside. Likewise for q and R. So both ids are as they were if and only if nothing was
+ * written there. If nothing was written, L and R are still tokens of their own, or they were merged by a merge at q,
+ * which writes neither place if both are longer than 1. But such a merge is one of the pair (L, R), it uses up the
+ * whole list, and a list that is filled anew (as can happen when tokens are reused) has new occurrences only. Within
+ * that merge each entry comes up once; if L is R, as in LLL, the entry of the second L is seen to be gone because the
+ * new token was written to its last position.                                                                     q.e.d.
+ *
+ * Counts. The count of a pair is exact at the end of every merge. Unless tokens are reused, it only falls once the pair
+ * exists. During a merge the changes add up in arrays indexed by the neighbour (struct side), so that the table of
+ * pairs is looked up once per distinct neighbour and not once per occurrence.
+ */
+#define _POSIX_C_SOURCE 199309L /* clock_gettime */
+
+#include "bpeflow.h"
+#include "candidates.h"
+#include "pairs.h"
+#include "tokens.h"
+
+#include <stddef.h>
+#include <time.h>
+
+#define END UINT32_MAX /* an id that no token has */
+#define NOWHERE UINT64_MAX
+
+/* Pre-tokens of one count: those from position `start` up to the start of the next run. */
+struct run {
+    uint64_t start;
+    int64_t count;
+};
+
+/* What one token, as a neighbour of the occurrences that are being merged, changes. */
+struct neighbour {
+    int64_t weight;   /* how often it is one, counted with the pre-tokens' counts */
+    uint32_t entries; /* how often it is one */
+    uint32_t back;    /* the new pair's left token starts so far before the new token */
+    uint64_t cursor;  /* where in the arena the new pair's next occurrence goes */
+};
+
+/* One side, left or right, of the occurrences that are being merged. */
+struct side {
+    struct neighbour *neighbours; /* all zero between merges; see `neighbour_of` */
+    uint32_t *met;                /* the neighbours that are not zero */
+    uint32_t met_count;
+    uint32_t capacity; /* of the two arrays above */
+    struct record {
+        uint32_t neighbour, position; /* position: of the new token */
+    } *records;                       /* one per occurrence, but for those at the edge of a pre-token */
+    uint64_t record_count, record_capacity;
+};
+
+struct bpeflow_learner {
+    uint32_t *ids; /* [positions] */
+    uint64_t positions;
+    struct run *runs;  /* [run_count], and one more that starts at `positions` */
+    uint32_t *run_of;  /* [positions / RUN_BLOCK + 1]; the run of each RUN_BLOCK-th position */
+    uint64_t run_count;
+    struct tokens tokens;
+    struct pairs pairs;
+    struct heap heap;
+    struct side left, right;
+
+    uint32_t *arena; /* the occurrence lists */
+    uint64_t arena_used, arena_capacity;
+    uint64_t spare, spare_length; /* a part of the arena that is free again */
+
+    uint32_t max_tokens;
+    int64_t min_frequency;
+    uint64_t max_token_length;
+    bool reuse_tokens, scan;
+    bpeflow_merge_statistics statistics;
+};
+
+/* Blocks of 64 positions: with 16 the table would not stay in the cache, with 1024 the walk over the short runs of the
+ * most frequent pre-tokens would be long. */
+#define RUN_BLOCK 64
+
+/* How many occurrences ahead memory is fetched. They are far apart: without, most of the time goes into waiting. */
+#define AHEAD 16
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Makes room in an array of elements of `size` bytes for `needed` of them; false if there is no memory. */
+static bool reserve(void *array_pointer, uint64_t *capacity, uint64_t needed, size_t size)
+{
+    if (needed <= *capacity) return true;
+    uint64_t larger = needed + needed / 4;
+    void *array;
+    memcpy(&array, array_pointer, sizeof array);
+    if (larger > SIZE_MAX / size || !(array = realloc(array, larger * size))) return false;
+    memcpy(array_pointer, &array, sizeof array);
+    *capacity = larger;
+    return true;
+}
+
+/* ---- the sides of the occurrences ------------------------------------------------------------------------------ */
+
+/* END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0. */
+static inline struct neighbour *neighbour_of(const struct side *side, uint32_t id)
+{
+    return &side->neighbours[(uint32_t)(id + 1)];
+}
+
+/* Makes room for that many tokens and records. */
+static bool side_reserve(struct side *side, uint32_t tokens, uint64_t records)
+{
+    if (!reserve(&side->records, &side->record_capacity, records, sizeof *side->records)) return false;
+    if (tokens < side->capacity) return true;
+    uint64_t capacity = (uint64_t)tokens * 2 + 1; /* one more, for END */
+    free(side->neighbours);
+    free(side->met);
+    side->neighbours = calloc(capacity, sizeof *side->neighbours);
+    side->met = malloc(capacity * sizeof *side->met);
+    side->capacity = capacity < UINT32_MAX ? (uint32_t)capacity : UINT32_MAX;
+    return side->neighbours && side->met;
+}
+
+static inline void side_add(struct side *side, uint32_t id, uint32_t position, int64_t weight)
+{
+    struct neighbour *neighbour = neighbour_of(side, id);
+    side->met[side->met_count] = id;
+    side->met_count += neighbour->entries == 0;
+    neighbour->entries++;
+    neighbour->weight += weight; /* fits: all of them together are at most the count of the pair that is merged */
+    side->records[side->record_count] = (struct record){id, position};
+    side->record_count += id != END;
+}
+
+/* Forgets all neighbours. */
+static void side_clear(struct side *side)
+{
+    for (uint32_t m = 0; m < side->met_count; m++) *neighbour_of(side, side->met[m]) = (struct neighbour){0};
+    side->met_count = 0;
+    side->record_count = 0;
+}
+
+/* ---- one merge ------------------------------------------------------------------------------------------------- */
+
+/* Merges the occurrences in list[length] of (left, right) into `token` and notes their neighbours.
+ *
+ * Neighbours are what they are at that moment: in `abab` the second `ab` has the first, merged already, to its left. */
+static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list, uint64_t length, uint32_t left,
+                                uint32_t right, uint32_t token)
+{
+    uint32_t *ids = l->ids;
+    uint32_t middle = (uint32_t)token_length(&l->tokens, left);
+    uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
+    uint64_t run = 0, merged = 0;
+    for (uint64_t k = 0; k < length; k++) {
+        if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
+        uint32_t i = list[k];
+        if (ids[i + middle - 1] != left || ids[i + middle] != right) continue;
+        if (run < l->run_of[i / RUN_BLOCK]) run = l->run_of[i / RUN_BLOCK];
+        while (l->runs[run + 1].start <= i) run++;
+        ids[i] = token;
+        ids[i + size - 1] = token;
+        side_add(&l->left, ids[i - 1], i, l->runs[run].count);
+        side_add(&l->right, ids[i + size], i, l->runs[run].count);
+        merged++;
+    }
+    l->statistics.occurrences_visited += length;
+    l->statistics.occurrences_merged += merged;
+}
+
+/* A part of the arena for a list. */
+static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
+{
+    if (length <= l->spare_length) {
+        *list = l->spare;
+        l->spare += length;
+        l->spare_length -= length;
+        return true;
+    }
+    if (!reserve(&l->arena, &l->arena_capacity, l->arena_used + length, sizeof *l->arena)) return false;
+    *list = l->arena_used;
+    l->arena_used += length;
+    return true;
+}
+
+/* Lowers the count of a pair that lost occurrences. Pairs that can never be merged are not in the table. */
+static inline void lower(struct bpeflow_learner *l, uint32_t left, uint32_t right, int64_t weight)
+{
+    struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
+    if (pair->key != 0) pair->count -= weight;
+}
+
+/* Adds to a pair, mostly a new one, and makes room in its list for the neighbour's entries. */
+static int raise(struct bpeflow_learner *l, uint32_t left, uint32_t right, struct neighbour *neighbour)
+{
+    neighbour->cursor = NOWHERE;
+    if (token_length(&l->tokens, left) + token_length(&l->tokens, right) > l->max_token_length) return BPEFLOW_OK;
+
+    struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
+    if (pair->key == 0) {
+        if (neighbour->weight == 0) return BPEFLOW_OK; /* they were all merged themselves in the meantime */
+        l->statistics.pairs++;
+        if (neighbour->weight < l->min_frequency && !l->reuse_tokens) return BPEFLOW_OK; /* it will only fall */
+        pair->key = pair_key(left, right);
+        l->pairs.used++;
+    }
+    if (__builtin_add_overflow(pair->count, neighbour->weight, &pair->count)) return BPEFLOW_OVERFLOW;
+
+    uint64_t list, old_length = pair->length;
+    if (!list_new(l, old_length + neighbour->entries, &list)) return BPEFLOW_NO_MEMORY;
+    if (old_length > 0) memcpy(&l->arena[list], &l->arena[pair->list], old_length * sizeof *l->arena);
+    pair->list = list;
+    pair->length += neighbour->entries;
+    neighbour->cursor = list + old_length;
+    if (neighbour->weight > 0 && pair->count >= l->heap.lowest &&
+        !heap_push(&l->heap, (struct candidate){pair->count, left, right}))
+        return BPEFLOW_NO_MEMORY;
+    return BPEFLOW_OK;
+}
+
+/* Writes the records of one side into the lists of the new pairs. The records are in ascending order, so are the
+ * lists. */
+static void write_lists(struct bpeflow_learner *l, const struct side *side)
+{
+    for (uint64_t r = 0; r < side->record_count; r++) {
+        struct neighbour *neighbour = neighbour_of(side, side->records[r].neighbour);
+        if (neighbour->cursor != NOWHERE) l->arena[neighbour->cursor++] = side->records[r].position - neighbour->back;
+    }
+}
+
+/* Brings counts and lists of the neighbouring pairs up to date after the occurrences of (left, right) were replaced.
+ *
+ * P left right N  became  P token N: (P, left) and (right, N) lost, (P, token) and (token, N) won. Where P is itself
+ * `token`, as in `abab`, the pair that lost is (token, left), which may be new: it won when that P was made. */
+static int update_pairs(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t token)
+{
+    struct side *before = &l->left, *after = &l->right;
+    if (!pairs_reserve(&l->pairs, (uint64_t)before->met_count + after->met_count + 1)) return BPEFLOW_NO_MEMORY;
+    for (uint32_t m = 0; m < after->met_count; m++) {
+        if (m + AHEAD < after->met_count) pairs_prefetch(&l->pairs, pair_key(right, after->met[m + AHEAD]));
+        if (after->met[m] != END) lower(l, right, after->met[m], neighbour_of(after, after->met[m])->weight);
+    }
+    for (uint32_t m = 0; m < before->met_count; m++) {
+        if (m + AHEAD < before->met_count) pairs_prefetch(&l->pairs, pair_key(before->met[m + AHEAD], left));
+        if (before->met[m] != END && before->met[m] != token)
+            lower(l, before->met[m], left, neighbour_of(before, before->met[m])->weight);
+    }
+    struct pair *merged = pairs_slot(&l->pairs, pair_key(left, right));
+    merged->count = 0; /* also if it was lowered as its own neighbour, as `aa` is in `aaa` */
+    merged->length = 0;
+
+    l->spare = merged->list; /* the records have all that is still needed of it */
+    l->spare_length = merged->length;
+    merged->count = 0; /* also if it was lowered as its own neighbour, as `aa` is in `aaa` */
+    merged->length = 0;
+
+    const struct neighbour *itself = neighbour_of(before, token);
+    struct neighbour *left_after = neighbour_of(after, left);
+    if (left_after->entries > 0)
+        left_after->weight -= itself->weight;
+    else if (itself->entries > 0) /* only a token that was there before, reused, can be a neighbour all the same */
+        lower(l, token, left, itself->weight);
+
+    int status = BPEFLOW_OK;
+    for (uint32_t m = 0; m < after->met_count && status == BPEFLOW_OK; m++) {
+        if (m + AHEAD < after->met_count) pairs_prefetch(&l->pairs, pair_key(token, after->met[m + AHEAD]));
+        if (after->met[m] == END) continue;
+        struct neighbour *neighbour = neighbour_of(after, after->met[m]);
+        neighbour->back = 0;
+        status = raise(l, token, after->met[m], neighbour);
+    }
+    if (status != BPEFLOW_OK) return status;
+    write_lists(l, after);
+    for (uint32_t m = 0; m < before->met_count && status == BPEFLOW_OK; m++) {
+        if (m + AHEAD < before->met_count) pairs_prefetch(&l->pairs, pair_key(before->met[m + AHEAD], token));
+        if (before->met[m] == END) continue;
+        struct neighbour *neighbour = neighbour_of(before, before->met[m]);
+        neighbour->back = (uint32_t)token_length(&l->tokens, before->met[m]);
+        status = raise(l, before->met[m], token, neighbour);
+    }
+    if (status != BPEFLOW_OK) return status;
+    write_lists(l, before);
+    return BPEFLOW_OK;
+}
+
+static int by_position(const void *a, const void *b)
+{
+    uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+    return (first > second) - (first < second);
+}
+
+/* Makes a token of the pair and replaces all its occurrences. */
+static int merge(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t *token)
+{
+    const struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
+    uint64_t bytes = token_length(&l->tokens, left) + token_length(&l->tokens, right);
+    if (!tokens_reserve(&l->tokens, 1, bytes, l->reuse_tokens)) return BPEFLOW_NO_MEMORY;
+    *token = tokens_join(&l->tokens, left, right);
+    if (!side_reserve(&l->left, l->tokens.count, pair->length) ||
+        !side_reserve(&l->right, l->tokens.count, pair->length))
+        return BPEFLOW_NO_MEMORY;
+
+    uint32_t *list = &l->arena[pair->list];
+    /* A pair with a reused token can have been raised several times, each time at the end of its list. */
+    if (l->reuse_tokens) qsort(list, pair->length, sizeof *list, by_position);
+    replace_occurrences(l, list, pair->length, left, right, *token);
+    int status = update_pairs(l, left, right, *token);
+    side_clear(&l->left);
+    side_clear(&l->right);
+    return status;
+}
+
+/* ---- choosing the pair ----------------------------------------------------------------------------------------- */
+
+/* The pair in a slot of the table as a candidate; count 0 if it is none. */
+static struct candidate candidate_in(const struct bpeflow_learner *l, const struct pair *pair)
+{
+    if (pair->count < l->min_frequency) return (struct candidate){0};
+    return (struct candidate){pair->count, pair_left(pair), pair_right(pair)};
+}
+
+/* The best pair of all, found the slow way. */
+static struct candidate scan(const struct bpeflow_learner *l)
+{
+    struct candidate best = {0};
+    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
+        struct candidate candidate = candidate_in(l, &l->pairs.slots[i]);
+        if (candidate.count > 0 && candidate_before(&l->tokens, l->heap.order, candidate, best)) best = candidate;
+    }
+    return best;
+}
+
+/* Fills the empty heap with the pairs whose count is at least half of the highest. So there are at most as many fills
+ * as a count has bits. Half: with more the fills take longer, with less the heap gets larger than it need be. */
+static bool refill(struct bpeflow_learner *l)
+{
+    int64_t highest = 0;
+    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
+        if (l->pairs.slots[i].count > highest) highest = l->pairs.slots[i].count;
+    l->heap.lowest = highest - highest / 2;
+    if (l->heap.lowest < l->min_frequency) l->heap.lowest = l->min_frequency;
+    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
+        struct candidate candidate = candidate_in(l, &l->pairs.slots[i]);
+        if (candidate.count >= l->heap.lowest && !heap_append(&l->heap, candidate)) return false;
+    }
+    heap_order(&l->heap);
+    return true;
+}
+
+/* Finds the best pair; count 0 if there is none. */
+static int choose(struct bpeflow_learner *l, struct candidate *best)
+{
+    if (l->scan) {
+        *best = scan(l);
+        return BPEFLOW_OK;
+    }
+    for (;;) {
+        if (l->heap.count == 0 && !refill(l)) return BPEFLOW_NO_MEMORY;
+        *best = l->heap.count > 0 ? l->heap.entries[0] : (struct candidate){0};
+        if (l->heap.count == 0) return BPEFLOW_OK;
+        /* All that is better than the root, or was once, would be above it. So the root is the best pair if its count
+         * is still true. */
+        int64_t count = pairs_slot(&l->pairs, pair_key(best->left, best->right))->count;
+        if (count == best->count) {
+            heap_pop(&l->heap);
+            return BPEFLOW_OK;
+        }
+        l->statistics.stale_pops++;
+        if (count >= l->heap.lowest)
+            heap_lower_root(&l->heap, count);
+        else
+            heap_pop(&l->heap);
+    }
+}
+
+/* ---- setting up ------------------------------------------------------------------------------------------------ */
+
+static int check(const bpeflow_merge_task *task)
+{
+    if (task->tokens == UINT32_MAX) return BPEFLOW_TOO_LARGE;
+    if (task->min_frequency < 1 || task->order > BPEFLOW_SMALLEST_IDS) return BPEFLOW_BAD_ARGUMENT;
+    if (task->tokens == 0 || task->token_offsets[0] < 0) return BPEFLOW_BAD_ARGUMENT;
+    for (uint32_t t = 0; t < task->tokens; t++)
+        if (task->token_offsets[t + 1] < task->token_offsets[t]) return BPEFLOW_BAD_ARGUMENT;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t token = task->byte_ids[byte];
+        if (token >= task->tokens) return BPEFLOW_BAD_ARGUMENT;
+        int64_t start = task->token_offsets[token];
+        if (task->token_offsets[token + 1] - start != 1 || task->token_data[start] != byte) return BPEFLOW_BAD_ARGUMENT;
+    }
+    if (task->words == 0) return BPEFLOW_OK;
+
+    if (task->words >= UINT32_MAX) return BPEFLOW_TOO_LARGE;
+    if (task->offsets[0] < 0 || task->counts[task->words - 1] < 1) return BPEFLOW_BAD_ARGUMENT;
+    for (uint64_t w = 0; w < task->words; w++) {
+        if (task->offsets[w + 1] <= task->offsets[w]) return BPEFLOW_BAD_ARGUMENT;
+        if (w > 0 && task->counts[w] > task->counts[w - 1]) return BPEFLOW_BAD_ARGUMENT;
+    }
+    uint64_t bytes = (uint64_t)(task->offsets[task->words] - task->offsets[0]);
+    return bytes + task->words + 1 >= UINT32_MAX ? BPEFLOW_TOO_LARGE : BPEFLOW_OK;
+}
+
+/* Lays out the positions and the runs of pre-tokens with the same count. */
+static int lay_out(struct bpeflow_learner *l, const bpeflow_merge_task *task)
+{
+    uint64_t bytes = task->words ? (uint64_t)(task->offsets[task->words] - task->offsets[0]) : 0;
+    l->positions = bytes + task->words + 1;
+    l->run_count = 0;
+    for (uint64_t w = 0; w < task->words; w++) l->run_count += w == 0 || task->counts[w] != task->counts[w - 1];
+    l->ids = malloc(l->positions * sizeof *l->ids);
+    l->runs = malloc((l->run_count + 1) * sizeof *l->runs);
+    l->run_of = malloc((l->positions / RUN_BLOCK + 1) * sizeof *l->run_of);
+    if (!l->ids || !l->runs || !l->run_of) return BPEFLOW_NO_MEMORY;
+
+    uint64_t position = 0, run = 0;
+    l->ids[position++] = END;
+    for (uint64_t w = 0; w < task->words; w++) {
+        if (w == 0 || task->counts[w] != task->counts[w - 1])
+            l->runs[run++] = (struct run){w == 0 ? 0 : position, task->counts[w]};
+        for (int64_t b = task->offsets[w]; b < task->offsets[w + 1]; b++)
+            l->ids[position++] = task->byte_ids[task->data[b]];
+        l->ids[position++] = END;
+    }
+    l->runs[l->run_count] = (struct run){l->positions, 0};
+    run = 0;
+    for (uint64_t block = 0; block * RUN_BLOCK < l->positions; block++) {
+        while (run < l->run_count && l->runs[run + 1].start <= block * RUN_BLOCK) run++;
+        l->run_of[block] = (uint32_t)run;
+    }
+    return BPEFLOW_OK;
+}
+
+/* A pair of bytes, while the pairs of the corpus are counted. */
+struct byte_pair {
+    int64_t count;
+    uint64_t entries, cursor;
+};
+
+static int count_byte_pairs(const bpeflow_merge_task *task, struct byte_pair *byte_pairs)
+{
+    for (uint64_t w = 0; w < task->words; w++)
+        for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++) {
+            struct byte_pair *pair = &byte_pairs[task->data[b] << 8 | task->data[b + 1]];
+            if (__builtin_add_overflow(pair->count, task->counts[w], &pair->count)) return BPEFLOW_OVERFLOW;
+            pair->entries++;
+        }
+    return BPEFLOW_OK;
+}
+
+/* Makes the pairs of the corpus, with their lists. */
+static int make_pairs(struct bpeflow_learner *l, const bpeflow_merge_task *task)
+{
+    int status = BPEFLOW_NO_MEMORY;
+    struct byte_pair *byte_pairs = calloc(65536, sizeof *byte_pairs);
+    if (!byte_pairs || !pairs_reserve(&l->pairs, 65536)) goto done;
+    if ((status = count_byte_pairs(task, byte_pairs)) != BPEFLOW_OK) goto done;
+
+    for (uint32_t p = 0; p < 65536; p++) {
+        if (byte_pairs[p].entries == 0) continue;
+        struct neighbour neighbour = {.weight = byte_pairs[p].count, .entries = (uint32_t)byte_pairs[p].entries};
+        status = raise(l, task->byte_ids[p >> 8], task->byte_ids[p & 255], &neighbour);
+        if (status != BPEFLOW_OK) goto done;
+        byte_pairs[p].cursor = neighbour.cursor;
+    }
+    uint32_t position = 1;
+    for (uint64_t w = 0; w < task->words; w++, position += 2)
+        for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++, position++) {
+            struct byte_pair *pair = &byte_pairs[task->data[b] << 8 | task->data[b + 1]];
+            if (pair->cursor != NOWHERE) l->arena[pair->cursor++] = position;
+        }
+done:
+    free(byte_pairs);
+    return status;
+}
+
+/* ---- the interface --------------------------------------------------------------------------------------------- */
+
+uint32_t bpeflow_abi(void) { return BPEFLOW_ABI; }
+
+int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner)
+{
+    if (!learner) return BPEFLOW_BAD_ARGUMENT;
+    *learner = NULL;
+    if (!task) return BPEFLOW_BAD_ARGUMENT;
+    double start = seconds();
+    int status = check(task);
+    if (status != BPEFLOW_OK) return status;
+
+    status = BPEFLOW_NO_MEMORY;
+    struct bpeflow_learner *l = calloc(1, sizeof *l);
+    if (!l) goto fail;
+    l->max_tokens = task->max_tokens;
+    l->min_frequency = task->min_frequency;
+    l->max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
+    l->reuse_tokens = task->reuse_tokens != 0;
+    l->scan = task->scan != 0;
+    l->heap.order = task->order;
+    l->heap.tokens = &l->tokens;
+    l->heap.lowest = INT64_MAX; /* until the first fill */
+    if (!tokens_copy(&l->tokens, task->token_data, task->token_offsets, task->tokens, l->reuse_tokens)) goto fail;
+    if ((status = lay_out(l, task)) != BPEFLOW_OK) goto fail;
+    if ((status = make_pairs(l, task)) != BPEFLOW_OK) goto fail;
+
+    l->statistics.words = task->words;
+    l->statistics.positions = l->positions - task->words - 1;
+    l->statistics.threads = 1;
+    l->statistics.setup_seconds = seconds() - start;
+    *learner = l;
+    return BPEFLOW_OK;
+
+fail:
+    bpeflow_learner_free(l);
+    return status;
+}
+
+int bpeflow_learner_step(bpeflow_learner *l, uint64_t max_merges, bpeflow_merge_record *records, uint64_t *learned)
+{
+    if (!l || !learned || (!records && max_merges > 0)) return BPEFLOW_BAD_ARGUMENT;
+    double start = seconds();
+    for (*learned = 0; *learned < max_merges && l->tokens.count < l->max_tokens; ++*learned) {
+        struct candidate best;
+        int status = choose(l, &best);
+        if (status != BPEFLOW_OK) return status;
+        double chosen = seconds();
+        l->statistics.selection_seconds += chosen - start;
+        start = chosen;
+        if (best.count == 0) break;
+
+        bpeflow_merge_record *record = &records[*learned];
+        *record = (bpeflow_merge_record){.left = best.left, .right = best.right, .count = best.count};
+        status = merge(l, best.left, best.right, &record->token);
+        if (status != BPEFLOW_OK) return status;
+        double merged = seconds();
+        l->statistics.update_seconds += merged - start;
+        start = merged;
+    }
+    return BPEFLOW_OK;
+}
+
+int bpeflow_learner_statistics(const bpeflow_learner *l, bpeflow_merge_statistics *statistics)
+{
+    if (!l || !statistics) return BPEFLOW_BAD_ARGUMENT;
+    *statistics = l->statistics;
+    uint64_t tables = l->positions * sizeof *l->ids + l->run_count * sizeof *l->runs;
+    tables += l->positions / RUN_BLOCK * sizeof *l->run_of + l->arena_capacity * sizeof *l->arena;
+    tables += pairs_size(&l->pairs) * sizeof *l->pairs.slots + l->heap.capacity * sizeof *l->heap.entries;
+    tables += (l->left.record_capacity + l->right.record_capacity) * sizeof *l->left.records;
+    tables += (uint64_t)l->left.capacity * 2 * (sizeof *l->left.neighbours + sizeof *l->left.met);
+    statistics->memory_bytes = tables + tokens_memory(&l->tokens);
+    return BPEFLOW_OK;
+}
+
+void bpeflow_learner_free(bpeflow_learner *l)
+{
+    if (!l) return;
+    struct side *sides[] = {&l->left, &l->right};
+    for (int s = 0; s < 2; s++) {
+        free(sides[s]->neighbours);
+        free(sides[s]->met);
+        free(sides[s]->records);
+    }
+    tokens_free(&l->tokens);
+    free(l->pairs.slots);
+    free(l->heap.entries);
+    free(l->arena);
+    free(l->run_of);
+    free(l->runs);
+    free(l->ids);
+    free(l);
+}

@@ -1,0 +1,73 @@
+/* The pairs: a hash table from (left, right) to the pair's count and the list of its occurrences. */
+#ifndef BPEFLOW_MERGE_PAIRS_H
+#define BPEFLOW_MERGE_PAIRS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+struct pair {
+    uint64_t key;  /* see pair_key; 0 is an empty slot */
+    int64_t count; /* exact at the end of every merge */
+    uint64_t list; /* the occurrences: where they begin in the learner's arena, and how many */
+    uint64_t length;
+};
+
+/* Open addressing with linear probing. Pairs lie in the table itself, so that a look-up costs one cache miss; they
+ * move when it grows. At most two thirds full: fuller, the probes get long; emptier, the kernel clears more pages. */
+struct pairs {
+    struct pair *slots;
+    uint64_t used;
+    unsigned bits; /* there are 2^bits slots */
+};
+
+/* No key is 0, so that memory from calloc is an empty table. */
+static inline uint64_t pair_key(uint32_t left, uint32_t right) { return (((uint64_t)left + 1) << 32) | right; }
+static inline uint32_t pair_left(const struct pair *pair) { return (uint32_t)(pair->key >> 32) - 1; }
+static inline uint32_t pair_right(const struct pair *pair) { return (uint32_t)pair->key; }
+
+static inline uint64_t pairs_size(const struct pairs *pairs) { return pairs->slots ? (uint64_t)1 << pairs->bits : 0; }
+
+static inline uint64_t pairs_home(const struct pairs *pairs, uint64_t key)
+{
+    key ^= key >> 32; /* the product's upper bits depend on all of the key's lower ones, and only on them */
+    key *= 0x9E3779B97F4A7C15u;
+    key ^= key >> 32;
+    return (key * 0xD6E8FEB86659FD93u) >> (64 - pairs->bits);
+}
+
+/* The pair, or the empty slot where it belongs. */
+static inline struct pair *pairs_slot(const struct pairs *pairs, uint64_t key)
+{
+    for (uint64_t i = pairs_home(pairs, key);; i++) {
+        struct pair *pair = &pairs->slots[i & (pairs_size(pairs) - 1)];
+        if (pair->key == key || pair->key == 0) return pair;
+    }
+}
+
+/* Starts to load the place where a pair that is needed soon will be. */
+static inline void pairs_prefetch(const struct pairs *pairs, uint64_t key)
+{
+    __builtin_prefetch(&pairs->slots[pairs_home(pairs, key)], 1);
+}
+
+/* Makes room for `more` pairs; false if there is no memory. Pairs that no longer occur are left behind. */
+static inline bool pairs_reserve(struct pairs *pairs, uint64_t more)
+{
+    if (pairs->slots && pairs->used + more <= pairs_size(pairs) / 3 * 2) return true;
+    uint64_t alive = 0;
+    for (uint64_t i = 0; i < pairs_size(pairs); i++) alive += pairs->slots[i].count > 0;
+    struct pairs grown = {.used = alive, .bits = 12};
+    while (alive + more > ((uint64_t)1 << grown.bits) / 2) grown.bits++;
+    grown.slots = calloc((uint64_t)1 << grown.bits, sizeof *grown.slots);
+    if (!grown.slots) return false;
+    for (uint64_t i = 0; i < pairs_size(pairs); i++) {
+        const struct pair *pair = &pairs->slots[i];
+        if (pair->count > 0) *pairs_slot(&grown, pair->key) = *pair;
+    }
+    free(pairs->slots);
+    *pairs = grown;
+    return true;
+}
+
+#endif

@@ -1,0 +1,200 @@
+"""Every backend against the naive recount: the same merges, tokens and counts, whatever the task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.backends.choice import BACKENDS
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import BackendError, CountOverflowError
+from bpeflow.merging import learn_merges, merge_task
+from bpeflow.config import MergeSettings
+from bpeflow.printable import from_printable
+from oracle import Merge, naive_merges
+
+BYTES = tuple(bytes([byte]) for byte in range(256))
+
+
+def make_task(words: dict[bytes, int], merges: int, **options: object) -> MergeTask:
+    counts = PretokenCounts.from_mapping(words)
+    task = MergeTask(counts, tokens=BYTES, byte_ids=tuple(range(256)), max_tokens=256 + merges)
+    return replace(task, **options)  # type: ignore[arg-type]
+
+
+def with_specials(task: MergeTask, specials: tuple[bytes, ...]) -> MergeTask:
+    """Put special tokens before the bytes, as HuggingFace has them, and let merges reuse them."""
+    shift = len(specials)
+    return replace(
+        task,
+        tokens=specials + BYTES,
+        byte_ids=tuple(range(shift, shift + 256)),
+        max_tokens=task.max_tokens + shift,
+        reuse_tokens=True,
+    )
+
+
+def learn(backend: MergeBackend, task: MergeTask, step: int = 1000) -> list[Merge]:
+    with backend.start(task) as session:
+        learned: list[Merge] = []
+        while True:
+            records = session.step(step).tolist()
+            learned.extend(records)
+            if len(records) < step:
+                return learned
+
+
+# Small alphabets, periodic words and equal counts: where runs overlap and everything ties.
+letters = st.sampled_from([b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123))])
+periodic = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max_size=3), st.integers(1, 12))
+
+
+@st.composite
+def words(draw: st.DrawFn) -> dict[bytes, int]:
+    alphabet = draw(letters)
+    word = st.lists(st.sampled_from(alphabet), min_size=1, max_size=14).map(bytes)
+    runs = st.builds(lambda unit, times: unit[:3] * times, word, st.integers(1, 8))
+    counts = draw(st.sampled_from([st.just(1), st.integers(1, 3), st.integers(1, 2**40)]))
+    return draw(st.dictionaries(st.one_of(word, runs, periodic), counts, max_size=10))
+
+
+options = st.fixed_dictionaries(
+    {
+        "order": st.sampled_from(["greatest_bytes", "smallest_ids"]),
+        "min_frequency": st.sampled_from([1, 1, 2, 5]),
+        "max_token_length": st.sampled_from([None, None, 1, 2, 3, 5]),
+        "max_search": st.sampled_from(["heap", "scan"]),
+        "threads": st.sampled_from([1, 2, 3, 4, 7]),
+    }
+)
+colliding = st.lists(
+    st.sampled_from([b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"bc", b"aaaa"]), max_size=4, unique=True
+).map(tuple)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=words(), options=options, merges=st.integers(0, 40), step=st.sampled_from([1, 3, 1000]))
+def test_merges_equal_the_naive_recount(
+    backend: MergeBackend, words: dict[bytes, int], options: dict[str, object], merges: int, step: int
+) -> None:
+    task = make_task(words, merges, **options)
+    assert learn(backend, task, step) == naive_merges(task)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=words(), options=options, merges=st.integers(0, 40), specials=colliding)
+def test_reused_tokens_equal_the_naive_recount(
+    backend: MergeBackend, words: dict[bytes, int], options: dict[str, object], merges: int, specials: tuple[bytes, ...]
+) -> None:
+    task = with_specials(make_task(words, merges, **options), specials)
+    assert learn(backend, task) == naive_merges(task)
+
+
+def test_overlapping_occurrences_count_and_merge_from_left_to_right(backend: MergeBackend) -> None:
+    assert learn(backend, make_task({b"aaa": 5}, 3)) == [(97, 97, 256, 10), (256, 97, 257, 5)]
+
+
+def test_no_words_and_one_byte_words_teach_nothing(backend: MergeBackend) -> None:
+    assert learn(backend, make_task({}, 10)) == []
+    assert learn(backend, make_task({b"a": 3, b"b": 2}, 10)) == []
+
+
+def test_a_full_vocabulary_teaches_nothing(backend: MergeBackend) -> None:
+    assert learn(backend, make_task({b"ab": 3}, 0)) == []
+
+
+@pytest.mark.parametrize("length", [1000, 65_537])
+def test_a_long_run_equals_the_naive_recount(backend: MergeBackend, length: int) -> None:
+    task = make_task({b"a" * length: 1, b"ab" * (length // 2): 1}, 40)
+    assert learn(backend, task) == naive_merges(task)
+
+
+def test_a_larger_vocabulary_begins_with_the_smaller(backend: MergeBackend) -> None:
+    words = {b"the": 9, b"then": 5, b"hen": 5, b"other": 3, b"bother": 2}
+    few, many = make_task(words, 4), make_task(words, 12)
+    assert learn(backend, many)[:4] == learn(backend, few)
+
+
+def test_counts_beyond_32_bits_are_exact(backend: MergeBackend) -> None:
+    task = make_task({b"ab": 2**33, b"abc": 2**62 - 5, b"cd": 2**31}, 3)
+    assert learn(backend, task) == naive_merges(task)
+    assert learn(backend, task)[0] == (97, 98, 256, 2**33 + 2**62 - 5)
+
+
+def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend) -> None:
+    with pytest.raises(CountOverflowError, match="64 bits"):
+        learn(backend, make_task({b"ab": 2**62, b"abc": 2**62}, 3))
+
+
+def test_a_pair_count_of_the_greatest_64_bit_number_is_exact(backend: MergeBackend) -> None:
+    assert learn(backend, make_task({b"ab": 2**62, b"abc": 2**62 - 1}, 1)) == [(97, 98, 256, 2**63 - 1)]
+
+
+def test_the_session_counts_its_work(backend: MergeBackend) -> None:
+    with backend.start(make_task({b"abab": 3, b"ab": 2, b"c": 1}, 5)) as session:
+        session.step(10)
+        statistics = session.statistics()
+    assert (statistics.words, statistics.positions) == (3, 7)
+    assert statistics.occurrences_merged == 4  # ab three times, abab once
+    assert statistics.occurrences_visited >= statistics.occurrences_merged
+    assert statistics.pairs >= 3
+    assert statistics.setup_seconds > 0
+
+
+def test_a_closed_session_can_be_closed_again_and_tells_its_statistics(backend: MergeBackend) -> None:
+    session = backend.start(make_task({b"abab": 3}, 5))
+    session.step(1)
+    session.close()
+    session.close()
+    assert session.statistics().words == 1
+
+
+def test_the_tinystories_reference_comes_out_merge_for_merge(backend: MergeBackend, reference) -> None:  # type: ignore[no-untyped-def]
+    expected = list(read_reference((reference / "tinystories_5M.merges.txt").read_text(encoding="utf-8").splitlines()))
+    counts = PretokenCounts.from_json(reference / "tinystories_5M.pretoken_counts.json")
+    learned = learn_merges(counts, vocab_size=256 + len(expected), backend=backend.name)
+    assert len(expected) == 1743
+    assert list(zip(learned.pairs, learned.counts, strict=True)) == expected
+
+
+def read_reference(lines: Iterable[str]) -> Iterable[tuple[tuple[bytes | None, bytes | None], int]]:
+    for line in lines:
+        pair, _, count = line.rpartition(" => ")
+        left, right = pair.split(" ")
+        yield (from_printable(left), from_printable(right)), int(count)
+
+
+def test_all_backends_agree_on_a_realistic_table() -> None:
+    """Zipf-like counts of random words: thousands of merges, many of them tied."""
+    seed = int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]
+    print("seed", seed)  # noqa: T201
+    random = np.random.default_rng(seed)
+    alphabet = np.frombuffer(b"etaoinshrdlcumwfgypbvk", dtype=np.uint8)
+    weights = 1 / np.arange(1, len(alphabet) + 1)
+    drawn = [
+        b" " + random.choice(alphabet, size=length, p=weights / weights.sum()).tobytes()
+        for length in random.integers(1, 12, size=20_000)
+    ]
+    counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(drawn))}
+    available = [backend for backend in BACKENDS if backend.unavailable() is None]
+    for tie_break in ("greatest_bytes", "smallest_ids", "huggingface"):
+        tasks = merge_task(
+            PretokenCounts.from_mapping(counts), 4000, ["<|endoftext|>"], MergeSettings(tie_break=tie_break)
+        )
+        answers = [learn(backend, tasks) for backend in available]
+        assert all(answer == answers[0] for answer in answers)
+
+
+def test_a_step_after_closing_is_an_error() -> None:
+    for backend in BACKENDS:
+        if backend.unavailable() is None and backend.name != "python":
+            session = backend.start(make_task({b"abab": 3}, 5))
+            session.close()
+            with pytest.raises(BackendError, match="closed"):
+                session.step(1)

@@ -1,0 +1,33 @@
+"""What several test modules share: the backends at hand and the real corpora."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bpeflow.backends.base import MergeBackend
+from bpeflow.backends.choice import BACKENDS
+
+#: Real text to test with; tests that need it skip where it is missing.
+DATA = Path(os.environ.get("BPEFLOW_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+def backend(request: pytest.FixtureRequest) -> MergeBackend:
+    """Every backend in turn; one that was not built here is skipped with its reason."""
+    candidate: MergeBackend = request.param
+    reason = candidate.unavailable()
+    if reason is not None:
+        pytest.skip(f"backend {candidate.name}: {reason}")
+    return candidate
+
+
+@pytest.fixture
+def reference() -> Path:
+    """The folder of the TinyStories merge reference."""
+    folder = DATA / "reference"
+    if not folder.is_dir():
+        pytest.skip(f"no reference merges: {folder} is missing (BPEFLOW_TEST_DATA names another folder)")
+    return folder

@@ -1,0 +1,226 @@
+"""Stage functions for the tests: importable by child processes, which pytest's own modules are not."""
+
+import ctypes
+import multiprocessing.connection
+import os
+import signal
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
+
+# ---- sources
+
+
+def numbers(count: int) -> Iterator[int]:
+    yield from range(count)
+
+
+def endless() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def nothing() -> Iterator[int]:
+    return iter(())
+
+
+def blobs(sizes: Iterable[int]) -> Iterator[bytes]:
+    for size in sizes:
+        yield bytes(size)
+
+
+# ---- stages
+
+
+def pass_on(items: Iterator[Any]) -> Iterator[Any]:
+    yield from items
+
+
+def square(items: Iterator[int]) -> Iterator[int]:
+    for item in items:
+        yield item * item
+
+
+def total(items: Iterator[int]) -> Iterator[int]:
+    yield sum(items)
+
+
+def collect(items: Iterator[int]) -> Iterator[list[int]]:
+    yield list(items)
+
+
+def swallow(items: Iterator[Any]) -> Iterator[Any]:
+    for _ in items:
+        pass
+    yield from ()
+
+
+def count_words(lines: Iterator[str]) -> Iterator[Counter[str]]:
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line.split())
+    yield counts
+
+
+def yield_and_change(items: Iterator[int]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for item in items:
+        batch.append(item)
+        yield batch
+
+
+def take_one_only(items: Iterator[Any]) -> Iterator[Any]:
+    yield next(items)
+
+
+def wait_for_ever(items: Iterator[Any]) -> Iterator[Any]:
+    time.sleep(1000)
+    yield from items
+
+
+def spin_for_ever(items: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        pass
+    yield from items
+
+
+def tell_where(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:
+    """Which process this is, and whether it has imported the main script of its parent."""
+    for _ in items:
+        pass
+    yield os.getpid(), "__mp_main__" in sys.modules
+
+
+def identity(item: int) -> int:
+    return item
+
+
+def weigh_ten(item: Any) -> int:
+    return 10
+
+
+# ---- failures: each at the third item, so that the run is well under way
+
+
+class OddError(Exception):
+    """Pickles, but does not load: its __init__ wants more than its args."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
+
+
+class LockedError(Exception):
+    """Does not even pickle."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.callback = lambda: text
+
+
+def _raise() -> None:
+    raise ValueError("the third item is bad")
+
+
+def _raise_eof() -> None:
+    raise EOFError("as if a file had ended")
+
+
+def _raise_odd() -> None:
+    raise OddError("odd", "error")
+
+
+def _raise_locked() -> None:
+    raise LockedError("locked error")
+
+
+def _segfault() -> None:
+    ctypes.string_at(0)
+
+
+def _kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+FAILURES = {
+    "raise": _raise,
+    "raise eof": _raise_eof,
+    "raise odd": _raise_odd,
+    "raise locked": _raise_locked,
+    "exit 0": lambda: os._exit(0),
+    "exit 1": lambda: os._exit(1),
+    "sys.exit 0": lambda: sys.exit(0),
+    "sys.exit 3": lambda: sys.exit(3),
+    "segfault": _segfault,
+    "kill": _kill_self,
+    "unpicklable": lambda: lambda: None,  # the item itself is a function without a name
+}
+
+
+def fail(how: str, items: Iterable[Any]) -> Iterator[Any]:
+    for number, item in enumerate(items):
+        yield FAILURES[how]() if number == 2 else item
+
+
+def failing_source(how: str) -> Iterator[Any]:
+    return fail(how, endless())
+
+
+def kill_self_in_half_a_message(items: Iterator[Any]) -> Iterator[bytes]:
+    """Die while the reader has the length and one half of a message, and waits for the other half."""
+
+    def send_half(connection: Any, buffer: Any) -> None:
+        os.write(connection.fileno(), struct.pack("!i", len(buffer)) + bytes(buffer[: len(buffer) // 2]))
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    multiprocessing.connection.Connection._send_bytes = send_half  # type: ignore[method-assign]
+    for _ in items:
+        yield bytes(1000)
+
+
+def slow_feeder(items: Iterator[Any]) -> Iterator[Any]:
+    """Every message to the pipe takes a while, so that this process' feeder thread falls behind."""
+    send = multiprocessing.connection.Connection._send_bytes
+
+    def send_slowly(connection: Any, buffer: Any) -> None:
+        time.sleep(0.05)
+        send(connection, buffer)
+
+    multiprocessing.connection.Connection._send_bytes = send_slowly  # type: ignore[method-assign]
+    yield from items
+
+
+class UnloadableItem:
+    """Pickles, but raises where it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_refuse, ())
+
+
+def _refuse() -> None:
+    raise LookupError("this item cannot be loaded")
+
+
+def unloadable(items: Iterator[Any]) -> Iterator[UnloadableItem]:
+    for _ in items:
+        yield UnloadableItem()
+
+
+# ---- pipelines
+
+
+def simple_pipeline(source: Any, *functions: Any, workers: int = 2, max_items: int = 4, **options: Any) -> Pipeline:
+    """A pipeline of these functions, each behind a small queue."""
+    stages = [
+        Stage(f"stage {number}", function, QueueSpec(f"queue {number}", max_items), workers)
+        for number, function in enumerate(functions)
+    ]
+    options.setdefault("preload", ("flow_workers",))
+    return Pipeline(Source("source", source), stages, QueueSpec("results", max_items), **options)

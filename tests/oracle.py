@@ -1,0 +1,51 @@
+"""The naive recount: byte-pair encoding as its definition reads, for tests to compare the backends with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from bpeflow.backends.base import MergeTask
+
+Merge = tuple[int, int, int, int]  # left, right, token, count
+
+
+def naive_merges(task: MergeTask) -> list[Merge]:
+    """Count all pairs of the current tokenization from scratch, merge the best one everywhere, and begin again."""
+    tokens = list(task.tokens)
+    words = [([task.byte_ids[byte] for byte in word], count) for word, count in task.counts]
+    merges: list[Merge] = []
+    while len(tokens) < task.max_tokens:
+        pairs: Counter[tuple[int, int]] = Counter()
+        for word, count in words:
+            for pair in pairwise(word):
+                pairs[pair] += count
+        limit = task.max_token_length or 10**9
+        allowed = [p for p in pairs if pairs[p] >= task.min_frequency and len(tokens[p[0]] + tokens[p[1]]) <= limit]
+        if not allowed:
+            break
+        if task.order == "greatest_bytes":
+            ties = max((pairs[p], tokens[p[0]], tokens[p[1]]) for p in allowed)
+            best = min(p for p in allowed if (pairs[p], tokens[p[0]], tokens[p[1]]) == ties)
+        else:
+            best = min(allowed, key=lambda p: (-pairs[p], p))
+        merged = tokens[best[0]] + tokens[best[1]]
+        token = tokens.index(merged) if task.reuse_tokens and merged in tokens else len(tokens)
+        if token == len(tokens):
+            tokens.append(merged)
+        merges.append((*best, token, pairs[best]))
+        words = [(_replace(word, best, token), count) for word, count in words]
+    return merges
+
+
+def _replace(word: list[int], pair: tuple[int, int], token: int) -> list[int]:
+    replaced: list[int] = []
+    i = 0
+    while i < len(word):
+        if tuple(word[i : i + 2]) == pair:
+            replaced.append(token)
+            i += 2
+        else:
+            replaced.append(word[i])
+            i += 1
+    return replaced
