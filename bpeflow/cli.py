@@ -105,8 +105,8 @@ def _merge_command(argv: Sequence[str]) -> int:
     if options.config:
         values = override(values, {**read_yaml(options.config), "input": str(path)})
     settings = make_settings(Settings, override(values, _overrides(options)))
-    corpus: dict[str, Any] = {key: earlier[key] for key in ("corpus", "counting") if key in earlier}
     counts = PretokenCounts.read(path)
+    corpus = earlier.get("corpus")
     return _run(settings, options.quiet, lambda observer: train_from_counts(counts, settings, observer, corpus))
 
 

@@ -102,7 +102,8 @@ def train_from_counts(
     choose_backend(settings.backend)
     output = _Output(settings.out_dir)
     report = run.describe_run(settings)
-    report |= dict(corpus or {})
+    if corpus is not None:
+        report["corpus"] = dict(corpus)
     return _merge_and_finish(counts, settings, report, output, observer or Observer(), started)
 
 

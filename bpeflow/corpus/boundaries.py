@@ -37,6 +37,7 @@ class BoundaryFinder:
         self._size = size
         self._delimiters = delimiters
         self._cutter = cutter
+        self._separator_bytes = len((delimiters.separator or "").encode())
         # How far an occurrence can reach over a position: that many bytes before it can hold the start of one.
         self._overhang = max(delimiters.longest - 1, 0)
         self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest)
@@ -44,17 +45,17 @@ class BoundaryFinder:
     def next_boundary(self, target: int, reach: int) -> int:
         """The end of the chunk that should end at ``target``, or soon after it; at the latest the end of the file.
 
-        The first separator that starts less than ``reach`` bytes after ``target``, else the first safe cut there, else
-        likewise in the stretch behind, which is twice as long, and so on. (Doubling keeps a small ``reach`` cheap in a
-        long document that cannot be cut.)
+        The first separator that ends at or after ``target`` and starts less than ``reach`` bytes after it, else the
+        first safe cut there, else likewise in the stretch behind, which is twice as long, and so on. (Doubling keeps a
+        small ``reach`` cheap in a long document that cannot be cut.)
         """
         start = target
         while start < self._size:
             stop = min(start + reach, self._size)
-            free = self._next_free(start)
+            free = self._next_free(max(start - self._separator_bytes, 0))
             boundary = self._separator_end(free, stop)
             if boundary is None:
-                boundary = self._safe_cut(free, stop)
+                boundary = self._safe_cut(start, stop)
             if boundary is not None:
                 return boundary
             start = max(stop, free)
@@ -67,7 +68,7 @@ class BoundaryFinder:
         while True:
             window, decided = self._read(start)
             for occurrence in self._delimiters.occurrences(window):
-                if start + occurrence.start() >= min(position, decided):
+                if start + occurrence.start() >= position:
                     break
                 position = max(position, start + occurrence.end())
             if position <= decided:

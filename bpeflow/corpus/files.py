@@ -128,5 +128,5 @@ def _corpus_file(path: Path) -> CorpusFile:
     if not stat.S_ISREG(status.st_mode):
         raise CorpusError(f"the input {path} is not a regular file (a device, pipe or socket); save its content first")
     if not os.access(path, os.R_OK):
-        raise CorpusError(f"the input {path} must not be read by this user; change its mode or exclude it")
+        raise CorpusError(f"the input {path} is not readable for this user; change its mode or exclude it")
     return CorpusFile(path, status.st_size)

@@ -117,7 +117,7 @@ class PretokenCounts:
     def load(cls, path: str | Path) -> PretokenCounts:
         """Read what `save` wrote. Raises `FormatError`, with the path, for anything else."""
         try:
-            with np.load(Path(path), allow_pickle=False) as arrays:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 if arrays["version"].tolist() != [FILE_VERSION]:
                     raise FormatError(f"counts of version {arrays['version']}; this bpeflow reads {FILE_VERSION}")
                 return cls(arrays["data"], arrays["offsets"], arrays["counts"])

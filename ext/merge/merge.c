@@ -133,7 +133,7 @@ static bool side_reserve(struct side *side, uint32_t tokens, uint64_t records)
     free(side->neighbours);
     free(side->met);
     side->neighbours = calloc(capacity, sizeof *side->neighbours);
-    side->met = malloc(capacity * sizeof *side->met);
+    side->met = malloc((capacity + 1) * sizeof *side->met); /* one more, see side_add */
     side->capacity = capacity < UINT32_MAX ? (uint32_t)capacity : UINT32_MAX;
     return side->neighbours && side->met;
 }
@@ -141,7 +141,7 @@ static bool side_reserve(struct side *side, uint32_t tokens, uint64_t records)
 static inline void side_add(struct side *side, uint32_t id, uint32_t position, int64_t weight)
 {
     struct neighbour *neighbour = neighbour_of(side, id);
-    side->met[side->met_count] = id;
+    side->met[side->met_count] = id; /* stays only if it is new */
     side->met_count += neighbour->entries == 0;
     neighbour->entries++;
     neighbour->weight += weight; /* fits: all of them together are at most the count of the pair that is merged */
@@ -223,11 +223,13 @@ static int raise(struct bpeflow_learner *l, uint32_t left, uint32_t right, struc
     }
     if (__builtin_add_overflow(pair->count, neighbour->weight, &pair->count)) return BPEFLOW_OVERFLOW;
 
-    uint64_t list, old_length = pair->length;
+    uint64_t list;
+    uint32_t old_length = pair->length;
     if (!list_new(l, old_length + neighbour->entries, &list)) return BPEFLOW_NO_MEMORY;
     if (old_length > 0) memcpy(&l->arena[list], &l->arena[pair->list], old_length * sizeof *l->arena);
     pair->list = list;
     pair->length += neighbour->entries;
+    pair->unordered = old_length > 0;
     neighbour->cursor = list + old_length;
     if (neighbour->weight > 0 && pair->count >= l->heap.lowest &&
         !heap_push(&l->heap, (struct candidate){pair->count, left, right}))
@@ -265,11 +267,13 @@ static int update_pairs(struct bpeflow_learner *l, uint32_t left, uint32_t right
     struct pair *merged = pairs_slot(&l->pairs, pair_key(left, right));
     merged->count = 0; /* also if it was lowered as its own neighbour, as `aa` is in `aaa` */
     merged->length = 0;
+    merged->unordered = false;
 
     l->spare = merged->list; /* the records have all that is still needed of it */
     l->spare_length = merged->length;
     merged->count = 0; /* also if it was lowered as its own neighbour, as `aa` is in `aaa` */
     merged->length = 0;
+    merged->unordered = false;
 
     const struct neighbour *itself = neighbour_of(before, token);
     struct neighbour *left_after = neighbour_of(after, left);
@@ -318,8 +322,7 @@ static int merge(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint3
         return BPEFLOW_NO_MEMORY;
 
     uint32_t *list = &l->arena[pair->list];
-    /* A pair with a reused token can have been raised several times, each time at the end of its list. */
-    if (l->reuse_tokens) qsort(list, pair->length, sizeof *list, by_position);
+    if (pair->unordered) qsort(list, pair->length, sizeof *list, by_position);
     replace_occurrences(l, list, pair->length, left, right, *token);
     int status = update_pairs(l, left, right, *token);
     side_clear(&l->left);

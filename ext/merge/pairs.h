@@ -10,7 +10,8 @@ struct pair {
     uint64_t key;  /* see pair_key; 0 is an empty slot */
     int64_t count; /* exact at the end of every merge */
     uint64_t list; /* the occurrences: where they begin in the learner's arena, and how many */
-    uint64_t length;
+    uint32_t length;
+    bool unordered; /* the list is not in ascending order: it was added to, as can happen if tokens are reused */
 };
 
 /* Open addressing with linear probing. Pairs lie in the table itself, so that a look-up costs one cache miss; they

@@ -80,7 +80,9 @@ def test_reports_tell_what_each_worker_did() -> None:
     assert [(report.stage, report.worker) for report in reports] == places
     assert reports[0].items_out == 60
     assert sum(report.items_in for report in reports if report.stage == "stage 1") == 60
-    assert all(report.wall_seconds > 0 and report.cpu_seconds > 0 and report.peak_memory > 1 << 20 for report in reports)
+    assert all(
+        report.wall_seconds > 0 and report.cpu_seconds > 0 and report.peak_memory > 1 << 20 for report in reports
+    )
 
 
 def test_a_snapshot_is_right_before_during_and_after_a_run() -> None:

@@ -27,8 +27,8 @@ SPLITTINGS = {
     "qwen2": "I|'LL| pay| $|1|2|3|4|.|5|6|,\r\n\r\n| | y|'all|'s| café|—naïve| x|²|!\n",
 }
 
-# Parts that patterns treat specially, put together at random: contractions of both cases (and ſ, which folds to s), every
-# kind of white space, marks, letters and digits of several scripts and cases, unassigned code points.
+# Parts that patterns treat specially, put together at random: contractions of both cases (and ſ, which folds to s),
+# every kind of white space, marks, letters and digits of several scripts and cases, unassigned code points.
 PARTS = [
     *["'s", "'S", "'ll", "'LL", "'lL", "'re", "'ve", "'m", "'d", "'t", "'ſ", "'l", "'r", "'", "’s", "''"],
     *[" ", "  ", "\n", "\r\n", "\r", "\n\n", "\t", "\v", "\f", " \n ", "\n ", " \r\n"],

@@ -1,0 +1,88 @@
+// The candidates: which pair is merged next.
+#pragma once
+
+#include "bpeflow.h"
+#include "tokens.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace bpeflow {
+
+// A pair and the count that it had when it became a candidate.
+struct Candidate {
+    std::int64_t count = 0;
+    std::uint32_t left = 0, right = 0;
+};
+
+// Whether the first of two candidates is merged after the second.
+class MergedAfter {
+  public:
+    MergedAfter(const Tokens &tokens, std::uint32_t order) : tokens_(&tokens), order_(order) {}
+
+    bool operator()(const Candidate &a, const Candidate &b) const
+    {
+        if (a.count != b.count) return a.count < b.count;
+        if (order_ == BPEFLOW_GREATEST_BYTES) {
+            int by_bytes = compare(a.left, b.left);
+            if (by_bytes == 0) by_bytes = compare(a.right, b.right);
+            if (by_bytes != 0) return by_bytes < 0;
+            // Two tokens of the same bytes make two pairs that look alike: ids decide.
+        }
+        return a.left != b.left ? a.left > b.left : a.right > b.right;
+    }
+
+  private:
+    int compare(std::uint32_t a, std::uint32_t b) const
+    {
+        return a == b ? 0 : tokens_->bytes(a).compare(tokens_->bytes(b)); // by unsigned bytes, as memcmp does
+    }
+
+    const Tokens *tokens_;
+    std::uint32_t order_;
+};
+
+// A heap whose root is merged before all others. It is lazy: counts fall in the table of pairs while the candidates
+// here stay as they are. And it is small, so that it stays in the cache: pairs with a count below `lowest` are not in
+// it, and most never will be.
+class Candidates {
+  public:
+    explicit Candidates(const MergedAfter &order) : order_(order) {}
+
+    bool empty() const { return heap_.empty(); }
+    const Candidate &best() const { return heap_.front(); }
+    std::int64_t lowest() const { return lowest_; }
+
+    void push(const Candidate &candidate)
+    {
+        if (candidate.count < lowest_) return;
+        heap_.push_back(candidate);
+        std::push_heap(heap_.begin(), heap_.end(), order_);
+    }
+
+    void pop()
+    {
+        std::pop_heap(heap_.begin(), heap_.end(), order_);
+        heap_.pop_back();
+    }
+
+    // Starts again with those pairs that occur at least `lowest` times.
+    template <typename Pairs> void refill(const Pairs &pairs, std::int64_t lowest)
+    {
+        lowest_ = lowest;
+        heap_.clear();
+        for (const auto &pair : pairs)
+            if (pair.count >= lowest) heap_.push_back({pair.count, pair.left(), pair.right()});
+        std::make_heap(heap_.begin(), heap_.end(), order_);
+    }
+
+    std::uint64_t memory() const { return heap_.capacity() * sizeof(Candidate); }
+
+  private:
+    MergedAfter order_;
+    std::vector<Candidate> heap_;
+    std::int64_t lowest_ = INT64_MAX; // until the first refill
+};
+
+} // namespace bpeflow

@@ -1,0 +1,447 @@
+// Learning merges: the OpenMP backend. C++17; several threads for setting up and for the merges with many occurrences.
+//
+// How it works. corpus.hpp tells how tokens lie in positions. The occurrence list of a pair (L, R) has, in ascending
+// order, the positions where its L starts. It is written when the younger of the two is made and not changed
+// afterwards; occurrences that go away stay in it. Position i of the list is still an occurrence if and only if L is
+// what ends just before i + length(L) and R is what starts there (`ids` has both side by side): tokens only grow, so
+// whatever else was written to one of these two places is a longer token than L, or than R; and the one merge that
+// would leave both as they are is that of (L, R), which uses up the whole list.
+//
+// A merge walks over the list, writes the new token and adds up, for each neighbour, what changes (neighbours.hpp).
+// Only then are the pairs looked up, once for each distinct neighbour, and the new pairs' lists written.
+//
+// Threads. A long list is cut between pre-tokens, so that no two threads see the same token. Each part has neighbours
+// of its own; they are added up, and the new lists are written part after part. So the lists are what one thread would
+// have written, sums of integers do not depend on their order, and neither does the order of candidates on who came
+// first: results are the same for every number of threads.
+
+#include "bpeflow.h"
+#include "byte_pairs.hpp"
+#include "candidates.hpp"
+#include "corpus.hpp"
+#include "neighbours.hpp"
+#include "pairs.hpp"
+#include "parallel.hpp"
+#include "tokens.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <omp.h>
+
+namespace bpeflow {
+namespace {
+
+// Lists with at least so many entries are merged by several threads. Tests set it to 1, to have them at work in tiny
+// cases too.
+#ifndef BPEFLOW_PARALLEL_THRESHOLD
+#define BPEFLOW_PARALLEL_THRESHOLD 4096
+#endif
+constexpr std::size_t PARALLEL_THRESHOLD = BPEFLOW_PARALLEL_THRESHOLD;
+
+// How many steps ahead memory is fetched. Occurrences are far apart: without, most of the time goes into waiting.
+constexpr std::size_t ahead = 16;
+
+using Clock = std::chrono::steady_clock;
+
+// Adds the time of its own life to a total.
+class Stopwatch {
+  public:
+    explicit Stopwatch(double &total) : total_(total) {}
+    ~Stopwatch() { total_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+    Stopwatch(const Stopwatch &) = delete;
+    Stopwatch &operator=(const Stopwatch &) = delete;
+
+  private:
+    double &total_;
+    Clock::time_point start_ = Clock::now();
+};
+
+// What one thread notes while it merges its part of a list.
+struct Part {
+    Neighbours before, after;
+    std::uint64_t merged = 0;
+};
+
+// The pair that a token is in with a neighbour.
+auto with_left(std::uint32_t left)
+{
+    return [left](std::uint32_t id) { return std::pair{left, id}; };
+}
+auto with_right(std::uint32_t right)
+{
+    return [right](std::uint32_t id) { return std::pair{id, right}; };
+}
+
+unsigned threads_for(const bpeflow_merge_task &task)
+{
+    const std::uint32_t wanted = task.threads ? task.threads : static_cast<std::uint32_t>(omp_get_max_threads());
+    return std::clamp(wanted, 1u, 256u); // more have never helped, and each takes memory
+}
+
+class Learner {
+  public:
+    explicit Learner(const bpeflow_merge_task &task)
+        : max_tokens_(task.max_tokens), min_frequency_(task.min_frequency),
+          max_token_length_(task.max_token_length ? task.max_token_length : UINT64_MAX),
+          reuse_tokens_(task.reuse_tokens != 0), scan_(task.scan != 0), threads_(threads_for(task)),
+          tokens_(task.token_data, task.token_offsets, task.tokens, reuse_tokens_), corpus_(task, threads_),
+          merged_after_(tokens_, task.order), candidates_(merged_after_), parts_(threads_)
+    {
+        BytePairs byte_pairs(task, threads_);
+        pairs_.reserve(BytePairs::size);
+        for (std::size_t p = 0; p < BytePairs::size; p++) {
+            if (byte_pairs.entries(p) == 0) continue;
+            const Neighbour change{byte_pairs.count(p), byte_pairs.entries(p)};
+            byte_pairs.set_list(p, raise(task.byte_ids[p / 256], task.byte_ids[p % 256], change));
+        }
+        byte_pairs.write_lists();
+        statistics_.words = task.words;
+        statistics_.positions = corpus_.size() - task.words - 1;
+        statistics_.threads = threads_;
+        statistics_.setup_seconds = std::chrono::duration<double>(Clock::now() - created_).count();
+    }
+
+    // Learns one more merge; false if there is none.
+    bool learn(bpeflow_merge_record &record)
+    {
+        if (tokens_.count() >= max_tokens_) return false;
+        const Candidate best = choose();
+        if (best.count == 0) return false;
+        record = {best.left, best.right, merge(best.left, best.right), best.count};
+        return true;
+    }
+
+    bpeflow_merge_statistics statistics() const
+    {
+        bpeflow_merge_statistics result = statistics_;
+        result.memory_bytes = tokens_.memory() + corpus_.memory() + candidates_.memory() + arena_.memory() +
+                              pairs_.slots().size() * sizeof(Pair) + before_.memory() + after_.memory();
+        for (const Part &part : parts_) result.memory_bytes += part.before.memory() + part.after.memory();
+        return result;
+    }
+
+  private:
+    // ---- choosing ----
+
+    // The best pair; count 0 if there is none.
+    Candidate choose()
+    {
+        const Stopwatch stopwatch(statistics_.selection_seconds);
+        if (scan_) return scan();
+        for (;;) {
+            if (candidates_.empty()) refill();
+            if (candidates_.empty()) return {};
+            // All that is better than this one, or was once, would come before it. So it is the best pair if its count
+            // is still true.
+            Candidate best = candidates_.best();
+            candidates_.pop();
+            const std::int64_t count = pairs_.at(best.left, best.right).count;
+            if (count == best.count) return best;
+            statistics_.stale_pops++;
+            best.count = count;
+            candidates_.push(best);
+        }
+    }
+
+    // Fills the candidates with the pairs whose count is at least half of the highest. So there are at most as many
+    // fills as a count has bits. With more than half there would be more fills, with less the heap would be larger.
+    void refill()
+    {
+        std::int64_t highest = 0;
+        for (const Pair &pair : pairs_.slots()) highest = std::max(highest, pair.count);
+        candidates_.refill(pairs_.slots(), std::max(min_frequency_, highest - highest / 2));
+    }
+
+    // The best pair, found by looking at all of them.
+    Candidate scan()
+    {
+        const std::vector<Pair> &slots = pairs_.slots();
+        const unsigned parts = slots.size() < PARALLEL_THRESHOLD ? 1 : threads_;
+        std::vector<Candidate> best(parts);
+        for_each_part(parts, [&](unsigned part) {
+            Candidate &mine = best[part];
+            const std::size_t end = slots.size() * (part + 1) / parts;
+            for (std::size_t i = slots.size() * part / parts; i < end; i++) {
+                const Candidate candidate{slots[i].count, slots[i].left(), slots[i].right()};
+                if (candidate.count >= min_frequency_ && merged_after_(mine, candidate)) mine = candidate;
+            }
+        });
+        return *std::max_element(best.begin(), best.end(), merged_after_);
+    }
+
+    // ---- merging ----
+
+    // Makes a token of the pair, which it returns, and replaces all occurrences.
+    std::uint32_t merge(std::uint32_t left, std::uint32_t right)
+    {
+        const Stopwatch stopwatch(statistics_.update_seconds);
+        const std::uint32_t token = tokens_.join(left, right);
+        const Pair pair = pairs_.at(left, right);
+        std::uint32_t *const list = pair.list;
+        if (pair.unordered) std::sort(list, list + pair.length);
+
+        const unsigned parts = pair.length < PARALLEL_THRESHOLD ? 1 : threads_;
+        const std::vector<std::size_t> cuts = cut(list, pair.length, parts);
+        for (unsigned p = 0; p < parts; p++) {
+            parts_[p].before.reserve(tokens_.count(), cuts[p + 1] - cuts[p]);
+            parts_[p].after.reserve(tokens_.count(), cuts[p + 1] - cuts[p]);
+        }
+        for_each_part(parts, [&](unsigned p) {
+            replace_occurrences(list + cuts[p], list + cuts[p + 1], left, right, token, parts_[p]);
+        });
+        statistics_.occurrences_visited += pair.length;
+        for (unsigned p = 0; p < parts; p++) statistics_.occurrences_merged += parts_[p].merged;
+
+        Neighbours &before = sum(&Part::before, before_, parts), &after = sum(&Part::after, after_, parts);
+        pairs_.reserve(before.size() + after.size());
+        lower_pairs(left, right, token, before, after);
+        arena_.recycle(list, pair.length); // the records have all that is still needed of it
+
+        for_each_pair(after, with_left(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
+            neighbour.cursor = raise(l, r, neighbour);
+        });
+        write_lists(&Part::after, after, parts);
+        for_each_pair(before, with_right(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
+            neighbour.cursor = raise(l, r, neighbour);
+            neighbour.back = static_cast<std::uint32_t>(tokens_.length(l));
+        });
+        write_lists(&Part::before, before, parts);
+
+        for (unsigned p = 0; p < parts; p++) {
+            parts_[p].before.clear();
+            parts_[p].after.clear();
+        }
+        before_.clear();
+        after_.clear();
+        return token;
+    }
+
+    // Where to cut a list so that each part has about the same length and no pre-token is in two of them.
+    std::vector<std::size_t> cut(const std::uint32_t *list, std::size_t length, unsigned parts) const
+    {
+        std::vector<std::size_t> cuts(parts + 1);
+        for (unsigned p = 1; p < parts; p++) {
+            cuts[p] = std::max(cuts[p - 1], length * p / parts);
+            while (cuts[p] > 0 && cuts[p] < length && corpus_.same_word(list[cuts[p] - 1], list[cuts[p]])) cuts[p]++;
+        }
+        cuts[parts] = length;
+        return cuts;
+    }
+
+    // Merges one part of a list and notes the neighbours. They are what they are at that moment: in `abab` the second
+    // `ab` has the first, merged already, to its left.
+    void replace_occurrences(const std::uint32_t *first, const std::uint32_t *last, std::uint32_t left,
+                             std::uint32_t right, std::uint32_t token, Part &part)
+    {
+        std::uint32_t *const ids = corpus_.ids();
+        const auto middle = static_cast<std::uint32_t>(tokens_.length(left));
+        const auto size = middle + static_cast<std::uint32_t>(tokens_.length(right));
+        Corpus::Counts counts(corpus_);
+        part.merged = 0;
+        for (; first < last; first++) {
+            if (last - first > static_cast<std::ptrdiff_t>(ahead)) __builtin_prefetch(&ids[first[ahead]], 1);
+            const std::uint32_t i = *first;
+            if (ids[i + middle - 1] != left || ids[i + middle] != right) continue;
+            ids[i] = token;
+            ids[i + size - 1] = token;
+            const std::int64_t count = counts.at(i);
+            part.before.note(ids[i - 1], i, count);
+            part.after.note(ids[i + size], i, count);
+            part.merged++;
+        }
+    }
+
+    // One side of all parts together: of the only part, or added up in `total`.
+    Neighbours &sum(Neighbours Part::*side, Neighbours &total, unsigned parts)
+    {
+        if (parts == 1) return parts_[0].*side;
+        total.reserve(tokens_.count(), 0);
+        for (unsigned p = 0; p < parts; p++) total.add(parts_[p].*side);
+        return total;
+    }
+
+    // P left right N  became  P token N: lowers the pairs that occur less often now, (P, left) and (right, N), and the
+    // merged one.
+    void lower_pairs(std::uint32_t left, std::uint32_t right, std::uint32_t token, Neighbours &before,
+                     Neighbours &after)
+    {
+        // Pairs that can never be merged are not in the table.
+        const auto lower = [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
+            if (Pair &pair = pairs_.at(l, r); pair.key != 0) pair.count -= neighbour.weight;
+        };
+        for_each_pair(after, with_left(right), lower);
+        for_each_pair(before, with_right(left), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
+            if (l != token) lower(l, r, neighbour);
+        });
+        Pair &merged = pairs_.at(left, right);
+        merged.count = 0; // also if it was lowered as its own neighbour, as `aa` is in `aaa`
+        merged.length = 0;
+        merged.unordered = false;
+
+        // Where P is `token` itself, as in `abab`, the pair that is lost is (token, left). That P was made by this very
+        // merge, most often, and then the same pair was won there.
+        if (before[token].entries == 0) return;
+        if (after[left].entries > 0)
+            after[left].weight -= before[token].weight;
+        else // P is older, a token that is reused
+            lower(token, left, before[token]);
+    }
+
+    // Adds what a merge has won to a pair, mostly a new one. Returns where in its list the new occurrences go; null if
+    // nobody will need them.
+    std::uint32_t *raise(std::uint32_t left, std::uint32_t right, const Neighbour &won)
+    {
+        if (tokens_.length(left) + tokens_.length(right) > max_token_length_) return nullptr;
+        Pair &pair = pairs_.at(left, right);
+        if (pair.key == 0) {
+            if (won.weight == 0) return nullptr; // they were all merged themselves in the meantime
+            statistics_.pairs++;
+            if (won.weight < min_frequency_ && !reuse_tokens_) return nullptr; // it can only get less frequent
+            pairs_.enter(pair, left, right);
+        }
+        if (__builtin_add_overflow(pair.count, won.weight, &pair.count))
+            throw std::overflow_error("a pair's count does not fit 64 bits");
+
+        std::uint32_t *const list = arena_.allocate(pair.length + won.entries);
+        std::copy_n(pair.list, pair.length, list);
+        pair.list = list;
+        pair.unordered = pair.length > 0;
+        pair.length += won.entries;
+        if (won.weight > 0 && !scan_) candidates_.push({pair.count, left, right});
+        return list + pair.length - won.entries;
+    }
+
+    // Writes the parts' records, those of each part after those of the one before, into the lists of the new pairs.
+    void write_lists(Neighbours Part::*side, Neighbours &total, unsigned parts)
+    {
+        if (parts > 1)
+            for (unsigned p = 0; p < parts; p++)
+                for (const std::uint32_t id : parts_[p].*side) {
+                    Neighbour &mine = (parts_[p].*side)[id], &all = total[id];
+                    mine.cursor = all.cursor;
+                    mine.back = all.back;
+                    if (all.cursor) all.cursor += mine.entries;
+                }
+        for_each_part(parts, [&](unsigned p) { (parts_[p].*side).write_records(); });
+    }
+
+    // Calls use(left, right, neighbour) for each neighbour; `pair_of` gives the pair that it is in.
+    template <typename PairOf, typename Use>
+    void for_each_pair(Neighbours &neighbours, const PairOf &pair_of, const Use &use)
+    {
+        for (const std::uint32_t *id = neighbours.begin(); id != neighbours.end(); id++) {
+            if (neighbours.end() - id > static_cast<std::ptrdiff_t>(ahead)) {
+                const auto [left, right] = pair_of(id[ahead]);
+                pairs_.prefetch(left, right);
+            }
+            if (*id == END) continue;
+            const auto [left, right] = pair_of(*id);
+            use(left, right, neighbours[*id]);
+        }
+    }
+
+    Clock::time_point created_ = Clock::now();
+    std::uint32_t max_tokens_;
+    std::int64_t min_frequency_;
+    std::uint64_t max_token_length_;
+    bool reuse_tokens_, scan_;
+    unsigned threads_;
+
+    Tokens tokens_;
+    Corpus corpus_;
+    PairTable pairs_;
+    Arena arena_;
+    MergedAfter merged_after_;
+    Candidates candidates_;
+    std::vector<Part> parts_;   // [threads]
+    Neighbours before_, after_; // of all parts together
+    bpeflow_merge_statistics statistics_{};
+};
+
+// Throws a status if the task breaks a rule or is too large.
+void check(const bpeflow_merge_task &task)
+{
+    const auto demand = [](bool rule) {
+        if (!rule) throw BPEFLOW_BAD_ARGUMENT;
+    };
+    if (task.tokens == UINT32_MAX) throw BPEFLOW_TOO_LARGE;
+    demand(task.tokens > 0 && task.min_frequency >= 1 && task.order <= BPEFLOW_SMALLEST_IDS);
+    demand(task.token_offsets[0] >= 0);
+    demand(std::is_sorted(task.token_offsets, task.token_offsets + task.tokens + 1));
+    for (unsigned byte = 0; byte < 256; byte++) {
+        const std::uint32_t token = task.byte_ids[byte];
+        demand(token < task.tokens);
+        demand(task.token_offsets[token + 1] - task.token_offsets[token] == 1);
+        demand(task.token_data[task.token_offsets[token]] == byte);
+    }
+    if (task.words == 0) return;
+
+    if (task.words >= UINT32_MAX) throw BPEFLOW_TOO_LARGE;
+    demand(task.offsets[0] >= 0 && task.counts[task.words - 1] >= 1);
+    demand(std::is_sorted(task.counts, task.counts + task.words, std::greater<>()));
+    for (std::uint64_t word = 0; word < task.words; word++) demand(task.offsets[word] < task.offsets[word + 1]);
+    if (start_of(task, task.words) >= UINT32_MAX) throw BPEFLOW_TOO_LARGE;
+}
+
+// Calls `work`, and makes a status of what it throws.
+template <typename Work> int status_of(const Work &work) noexcept
+{
+    try {
+        work();
+        return BPEFLOW_OK;
+    } catch (bpeflow_status status) {
+        return status;
+    } catch (const std::overflow_error &) {
+        return BPEFLOW_OVERFLOW;
+    } catch (...) { // std::bad_alloc and std::length_error: nothing else is thrown
+        return BPEFLOW_NO_MEMORY;
+    }
+}
+
+} // namespace
+} // namespace bpeflow
+
+struct bpeflow_learner {
+    explicit bpeflow_learner(const bpeflow_merge_task &task) : learner(task) {}
+    bpeflow::Learner learner;
+};
+
+std::uint32_t bpeflow_abi() { return BPEFLOW_ABI; }
+
+int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner)
+{
+    if (!learner) return BPEFLOW_BAD_ARGUMENT;
+    *learner = nullptr;
+    if (!task) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] {
+        bpeflow::check(*task);
+        *learner = new bpeflow_learner(*task);
+    });
+}
+
+int bpeflow_learner_step(bpeflow_learner *learner, std::uint64_t max_merges, bpeflow_merge_record *records,
+                         std::uint64_t *learned)
+{
+    if (!learner || !learned || (!records && max_merges > 0)) return BPEFLOW_BAD_ARGUMENT;
+    *learned = 0;
+    return bpeflow::status_of([&] {
+        while (*learned < max_merges && learner->learner.learn(records[*learned])) ++*learned;
+    });
+}
+
+int bpeflow_learner_statistics(const bpeflow_learner *learner, bpeflow_merge_statistics *statistics)
+{
+    if (!learner || !statistics) return BPEFLOW_BAD_ARGUMENT;
+    *statistics = learner->learner.statistics();
+    return BPEFLOW_OK;
+}
+
+void bpeflow_learner_free(bpeflow_learner *learner) { delete learner; }

@@ -1,0 +1,102 @@
+// The neighbours of the occurrences that are being merged: what a merge changes, added up.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace bpeflow {
+
+constexpr std::uint32_t END = UINT32_MAX; // the id between pre-tokens, which no token has
+
+// What one token, as a neighbour, changes.
+struct Neighbour {
+    std::int64_t weight = 0;         // how often it is one, counted with the pre-tokens' counts
+    std::uint32_t entries = 0;       // how often it is one
+    std::uint32_t back = 0;          // the new pair's left token starts so far before the new token
+    std::uint32_t *cursor = nullptr; // where the new pair's next occurrence is written; null if nobody wants it
+};
+
+// One side, left or right, of the occurrences that one thread merges.
+class Neighbours {
+  public:
+    struct Record {
+        std::uint32_t id, position; // of the neighbour; of the new token
+    };
+
+    // Makes room for that many tokens and occurrences. Only between merges.
+    void reserve(std::size_t tokens, std::size_t occurrences)
+    {
+        if (tokens + 1 > by_id_.size()) {
+            by_id_.resize((tokens + 1) * 2);
+            met_.resize(by_id_.size() + 1); // one more, see `add`
+        }
+        if (occurrences > capacity_) {
+            capacity_ = occurrences + occurrences / 4;
+            records_.reset(); // first, so that both are never there at once
+            records_.reset(new Record[capacity_]);
+        }
+    }
+
+    // END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0.
+    Neighbour &operator[](std::uint32_t id) { return by_id_[static_cast<std::uint32_t>(id + 1)]; }
+
+    // Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair.
+    void note(std::uint32_t id, std::uint32_t position, std::int64_t weight)
+    {
+        add(id, weight, 1);
+        records_[record_count_] = {id, position};
+        record_count_ += id != END; // no branch: whether an occurrence is at an edge cannot be predicted
+    }
+
+    // Adds what another thread has noted, but not its records.
+    void add(const Neighbours &other)
+    {
+        for (const std::uint32_t id : other)
+            add(id, other.by_id_[static_cast<std::uint32_t>(id + 1)].weight,
+                other.by_id_[static_cast<std::uint32_t>(id + 1)].entries);
+    }
+
+    // The ids noted, each once, END among them.
+    const std::uint32_t *begin() const { return met_.data(); }
+    const std::uint32_t *end() const { return met_.data() + met_count_; }
+    std::size_t size() const { return met_count_; }
+
+    // Writes all records to the neighbours' cursors, in ascending order.
+    void write_records()
+    {
+        for (std::size_t r = 0; r < record_count_; r++) {
+            Neighbour &neighbour = (*this)[records_[r].id];
+            if (neighbour.cursor) *neighbour.cursor++ = records_[r].position - neighbour.back;
+        }
+    }
+
+    void clear()
+    {
+        for (const std::uint32_t id : *this) (*this)[id] = {};
+        met_count_ = record_count_ = 0;
+    }
+
+    std::uint64_t memory() const
+    {
+        return by_id_.size() * (sizeof(Neighbour) + sizeof(std::uint32_t)) + capacity_ * sizeof(Record);
+    }
+
+  private:
+    void add(std::uint32_t id, std::int64_t weight, std::uint32_t entries)
+    {
+        Neighbour &neighbour = (*this)[id];
+        met_[met_count_] = id; // stays only if the id is new
+        met_count_ += neighbour.entries == 0;
+        neighbour.entries += entries;
+        neighbour.weight += weight;
+    }
+
+    std::vector<Neighbour> by_id_; // at id + 1; all zero between merges
+    std::vector<std::uint32_t> met_;
+    std::unique_ptr<Record[]> records_; // one per occurrence, but for those at the edge of a pre-token
+    std::size_t met_count_ = 0, record_count_ = 0, capacity_ = 0;
+};
+
+} // namespace bpeflow

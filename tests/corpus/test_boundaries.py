@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import io
+
+from bpeflow.corpus import Delimiters
+from bpeflow.corpus.boundaries import WINDOW_BYTES, BoundaryFinder
+from bpeflow.pretokenize import load_pretokenizer
+
+FAR = 1 << 20
+
+
+class CountingFile(io.BytesIO):
+    """A file in memory that counts the bytes read from it."""
+
+    bytes_read = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.bytes_read += len(data)
+        return data
+
+
+def _boundary(data: bytes, target: int, delimiters: Delimiters, *, cut: bool = False, reach: int = FAR) -> int:
+    cutter = load_pretokenizer("gpt2") if cut else None
+    return BoundaryFinder(io.BytesIO(data), len(data), delimiters, cutter).next_boundary(target, reach)
+
+
+def test_a_separator_in_the_middle_of_a_run_is_not_trusted() -> None:
+    # Read from the left, the pairs end at 3, 5 and 7. From 4 on one would see others: only behind the run is it safe.
+    data = b"a\n\n\n\n\n\nb\n\nc"
+    assert [_boundary(data, target, Delimiters("\n\n")) for target in (1, 2, 4, 7)] == [3, 3, 10, 10]
+
+
+def test_a_separator_inside_a_longer_special_token_is_not_trusted() -> None:
+    data = b"<|sep|>one|two"
+    assert _boundary(data, 2, Delimiters("|", ["<|sep|>"])) == 11
+
+
+def test_a_separator_that_a_window_edge_divides_is_found() -> None:
+    for shift in range(-12, 3):
+        data = b"x" * (WINDOW_BYTES + shift) + b"<|endoftext|>" + b"x" * 100
+        assert _boundary(data, 1, Delimiters("<|endoftext|>")) == len(data) - 100
+
+
+def test_a_longer_delimiter_that_a_window_edge_divides_is_not_taken_for_the_shorter() -> None:
+    for shift in range(-12, 3):
+        data = b"x" * (WINDOW_BYTES + shift) + b"<|e|><|x|>" + b"x<|e|>x"
+        assert _boundary(data, 1, Delimiters("<|e|>", ["<|e|><|x|>"])) == len(data) - 1
+
+
+def test_a_special_token_that_a_window_edge_divides_is_stepped_over_whole() -> None:
+    for shift in range(-12, 3):
+        data = b"x" * (WINDOW_BYTES + shift) + b"<|sep|>one|two"
+        assert _boundary(data, 1, Delimiters("|", ["<|sep|>"])) == len(data) - 3
+
+
+def test_a_run_longer_than_a_window_is_not_trusted_anywhere() -> None:
+    for length in (2 * WINDOW_BYTES, 2 * WINDOW_BYTES + 1):
+        data = b"a" + b"\n" * length + b"b\n\nc"
+        assert _boundary(data, 4, Delimiters("\n\n")) == len(data) - 1
+
+
+def test_a_cut_across_a_delimiter_is_not_made() -> None:
+    data = b"xx the end of it"
+    assert _boundary(data, 3, Delimiters(None), cut=True) == 6
+    assert _boundary(data, 3, Delimiters(None, ["the end"]), cut=True) == 10
+    assert _boundary(data, 3, Delimiters(None, ["the"]), cut=True) == 6  # just behind one
+
+
+def test_a_cut_at_a_window_edge_is_found() -> None:
+    for shift in range(-2, 3):
+        length = WINDOW_BYTES + shift
+        assert _boundary(b"x" * length + b" y", 1, Delimiters(None), cut=True) == length
+
+
+def test_the_search_goes_on_in_the_next_stretch() -> None:
+    data = b"x" * 5000 + b" x|x x|x"
+    assert _boundary(data, 10, Delimiters("|"), cut=True, reach=10) == 5003
+    assert _boundary(data, 10, Delimiters("|"), reach=10) == 5003
+    assert _boundary(b"x" * 5000 + b" y" + b"x" * 5000, 10, Delimiters("|"), cut=True, reach=10) == 5000
+
+
+def test_without_a_place_to_end_the_file_ends_the_chunk() -> None:
+    assert _boundary(b"x" * 100, 10, Delimiters("|", ["<s>"]), cut=True, reach=3) == 100
+    assert _boundary(b"one two", 10, Delimiters(None), cut=True) == 7
+
+
+def test_only_a_little_of_a_large_file_is_read() -> None:
+    file = CountingFile(b"a document of some length<|endoftext|>\n" * 500_000)
+    size = len(file.getvalue())
+    finder = BoundaryFinder(file, size, Delimiters("<|endoftext|>"), load_pretokenizer("gpt2"))
+    position, chunks = 0, 0
+    while position < size:
+        position = finder.next_boundary(position + 2_000_000, FAR)
+        chunks += 1
+    assert chunks == 10
+    assert file.bytes_read <= chunks * 2 * WINDOW_BYTES

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import lzma
+import os
+import pickle
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bpeflow.corpus import (
+    Chunk,
+    CorpusFile,
+    Delimiters,
+    DocumentStatistics,
+    InvalidUtf8Policy,
+    boundaries,
+    decode_chunk,
+    find_files,
+    plan_chunks,
+    read_chunk,
+)
+from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.pretokenize import NAMED_PATTERNS, Pretokenizer, load_pretokenizer
+
+CORPORA = Path(os.environ.get("BPEFLOW_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "corpora"
+CUSTOM = r"\w+ ?\w|\s+|(?<=x)."  # looks behind and ahead, and crosses every cut of the named patterns
+
+# Delimiters that overlap themselves, each other and the places where patterns may be cut, and text made of their parts.
+DELIMITERS = ["\n\n", "\n", "aa", "aba", "a b", "b a", "a a", " a", "|", "||", "<|e|>", "<|e|><|x|>", "|><", "x|>", "é"]
+PARTS = ["a", "b", "x", " ", "\n", "|", "<", ">", "é", "1", "!", "\r\n", "  ", *DELIMITERS]
+some_run = st.builds(lambda part, times: part * times, st.sampled_from(PARTS), st.sampled_from([1, 1, 1, 2, 3, 20]))
+some_text = st.lists(some_run, max_size=15).map(lambda parts: "".join(parts).encode())
+some_bytes = st.lists(st.sampled_from([part.encode() for part in PARTS] + [b"\xc3", b"\xa9", b"\xff"]), max_size=25)
+some_delimiter = st.sampled_from(DELIMITERS) | st.text("ab \n|", min_size=1, max_size=4)
+some_delimiters = st.tuples(st.none() | some_delimiter, st.lists(some_delimiter, max_size=3))
+some_pattern = st.sampled_from([*NAMED_PATTERNS, CUSTOM])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("corpus") / "file.txt"
+
+
+def _oracle(data: bytes, separator: str | None, special_tokens: list[str]) -> list[list[bytes]]:
+    """The pieces of each document, by the definition: byte by byte from the left, the longest delimiter first."""
+    delimiters = {text.encode() for text in special_tokens} | ({separator.encode()} if separator else set())
+    documents: list[list[bytes]] = [[b""]]
+    position = 0
+    while position < len(data):
+        here = [delimiter for delimiter in delimiters if data.startswith(delimiter, position)]
+        found = max(here, key=len, default=None)
+        if found is None:
+            documents[-1][-1] += data[position : position + 1]
+            position += 1
+            continue
+        position += len(found)
+        documents[-1].append(b"")
+        if separator and found == separator.encode():
+            documents[-1].pop()
+            documents.append([b""])
+    return documents if documents[-1] != [b""] else documents[:-1]
+
+
+def _count(texts: list[str], pretokenizer: Pretokenizer) -> Counter[str]:
+    return Counter(token for text in texts for token in pretokenizer.pretokens(text))
+
+
+def _plan_and_count(
+    chunks: list[Chunk], delimiters: Delimiters, pretokenizer: Pretokenizer, policy: InvalidUtf8Policy
+) -> tuple[Counter[str], DocumentStatistics]:
+    counts: Counter[str] = Counter()
+    statistics = DocumentStatistics()
+    for chunk in chunks:
+        decoded = decode_chunk(read_chunk(chunk), chunk, delimiters, policy)
+        counts += _count(decoded.texts, pretokenizer)
+        statistics += decoded.statistics
+    return counts, statistics
+
+
+def _assert_covers(chunks: list[Chunk], size: int) -> None:
+    ends = [chunk.offset + chunk.length for chunk in chunks]
+    assert [chunk.offset for chunk in chunks] == [0, *ends][: len(chunks)]
+    assert [chunk.ends_file for chunk in chunks] == [end == size for end in ends]
+    assert ends[-1:] == ([size] if size else [])
+    assert all(chunk.length > 0 for chunk in chunks)
+
+
+@settings(deadline=None, max_examples=250)
+@given(data=some_text, delimiters=some_delimiters, pattern=some_pattern, window=st.integers(2, 40), cut=st.booleans())
+@example(data=b"a\n\n\nb\n\n\n\n", delimiters=("\n\n", []), pattern="gpt2", window=2, cut=True)
+@example(data=b"1<|e|><|x|>2<|e|>3", delimiters=("<|e|>", ["<|e|><|x|>"]), pattern="gpt2", window=2, cut=True)
+@example(data=b"a b a b a b a b", delimiters=(None, ["a b"]), pattern="gpt2", window=2, cut=True)
+def test_every_chunk_size_gives_what_one_pass_gives(
+    path: Path, data: bytes, delimiters: tuple[str | None, list[str]], pattern: str, window: int, cut: bool
+) -> None:
+    path.write_bytes(data)
+    pretokenizer = load_pretokenizer(pattern)
+    documents = _oracle(data, *delimiters)
+    expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
+    with patch.object(boundaries, "WINDOW_BYTES", window):
+        for chunk_size in range(1, len(data) + 2):
+            plan = plan_chunks([CorpusFile(path, len(data))], chunk_size, Delimiters(*delimiters), pretokenizer, cut)
+            chunks = list(plan)
+            _assert_covers(chunks, len(data))
+            counts, statistics = _plan_and_count(chunks, Delimiters(*delimiters), pretokenizer, "error")
+            assert counts == expected
+            assert statistics == DocumentStatistics(len(documents), 0, len(data))
+
+
+@settings(deadline=None, max_examples=150)
+@given(parts=some_bytes, delimiters=some_delimiters, pattern=some_pattern, policy=st.sampled_from(["replace", "skip"]))
+def test_every_chunk_size_treats_invalid_utf8_alike(
+    path: Path,
+    parts: list[bytes],
+    delimiters: tuple[str | None, list[str]],
+    pattern: str,
+    policy: InvalidUtf8Policy,
+) -> None:
+    data = b"".join(parts)
+    path.write_bytes(data)
+    pretokenizer = load_pretokenizer(pattern)
+    documents = _oracle(data, *delimiters)
+    kept = [document for document in documents if policy == "replace" or _valid(document)]
+    texts = [piece.decode(errors="replace") for document in kept for piece in document]
+    for chunk_size in range(1, len(data) + 2):
+        file = CorpusFile(path, len(data))
+        chunks = list(plan_chunks([file], chunk_size, Delimiters(*delimiters), pretokenizer, policy != "skip"))
+        counts, statistics = _plan_and_count(chunks, Delimiters(*delimiters), pretokenizer, policy)
+        assert counts == _count(texts, pretokenizer)
+        assert statistics == DocumentStatistics(len(documents), len(documents) - len(kept), len(data))
+
+
+def _valid(document: list[bytes]) -> bool:
+    try:
+        [piece.decode() for piece in document]
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("corpus", ["wiki_150MB", "code_20MB", "multilingual_20MB", "docs_30MB", "tinystories_3MB"])
+@pytest.mark.parametrize("separator", ["<|endoftext|>", "\n\n", None])
+def test_real_text_is_counted_alike_in_any_chunks(path: Path, corpus: str, separator: str | None) -> None:
+    archive = CORPORA / f"{corpus}.txt.xz"
+    if not archive.is_file():
+        pytest.skip(f"{archive} is missing (BPEFLOW_TEST_DATA names another folder)")
+    with lzma.open(archive) as stream:
+        data = stream.read(200_000).decode(errors="ignore").encode()  # without the character that the limit broke
+    path.write_bytes(data)
+    pretokenizer = load_pretokenizer("cl100k")
+    delimiters = Delimiters(separator, ["<|endoftext|>", " the"])
+    documents = _oracle(data, separator, ["<|endoftext|>", " the"])
+    expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
+    for chunk_size in (777, 50_000):
+        chunks = list(plan_chunks([CorpusFile(path, len(data))], chunk_size, delimiters, pretokenizer))
+        _assert_covers(chunks, len(data))
+        counts, statistics = _plan_and_count(chunks, delimiters, pretokenizer, "error")
+        assert counts == expected
+        assert statistics.documents == len(documents)
+
+
+def _pieces(
+    path: Path, data: bytes, chunk_size: int, separator: str | None, pattern: str = "gpt2", cut: bool = True
+) -> list[bytes]:
+    path.write_bytes(data)
+    chunks = plan_chunks(find_files([path]), chunk_size, Delimiters(separator), load_pretokenizer(pattern), cut)
+    return [read_chunk(chunk) for chunk in chunks]
+
+
+def test_a_chunk_ends_after_the_first_separator_past_its_size(path: Path) -> None:
+    assert _pieces(path, b"aa|bb|cc|dd", 4, "|") == [b"aa|bb|", b"cc|dd"]
+    assert _pieces(path, b"aa||bb||cc||dd", 4, "||") == [b"aa||", b"bb||", b"cc||", b"dd"]  # ... or at it
+
+
+def test_a_separator_is_preferred_to_a_cut_within_reach(path: Path) -> None:
+    assert _pieces(path, b"a b c d e|f", 4, "|") == [b"a b c", b" d e|", b"f"]
+    assert _pieces(path, b"a b c d|f g", 4, "|") == [b"a b c d|", b"f g"]
+
+
+@pytest.mark.parametrize(("pattern", "cut"), [(r"\S+|\s+", True), ("gpt2", False)])
+def test_documents_stay_whole_if_the_pattern_or_the_caller_wants_it(path: Path, pattern: str, cut: bool) -> None:
+    document = b"one two " * 100_000
+    assert _pieces(path, document + b"|" + document, 1000, "|", pattern, cut) == [document + b"|", document]
+
+
+def test_a_long_document_is_cut_near_the_chunk_size(path: Path) -> None:
+    document = b"one two " * 100_000
+    chunks = _pieces(path, document, 1000, "|")
+    assert len(chunks) > 790
+    assert all(1000 <= len(chunk) < 1010 for chunk in chunks[:-1])
+
+
+def test_empty_files_give_no_chunks(path: Path) -> None:
+    assert _pieces(path, b"", 10, "|") == []
+
+
+def test_files_follow_one_another_and_never_share_a_chunk(tmp_path: Path) -> None:
+    for name, content in [("a", b"one"), ("b", b""), ("c", b"two|three")]:
+        (tmp_path / name).write_bytes(content)
+    chunks = list(plan_chunks(find_files([tmp_path]), 4, Delimiters("|"), load_pretokenizer("gpt2")))
+    a, c = str(tmp_path / "a"), str(tmp_path / "c")
+    assert chunks == [Chunk(a, 0, 3, True), Chunk(c, 0, 4, False), Chunk(c, 4, 5, True)]
+
+
+@pytest.mark.parametrize("chunk_size", [0, -1])
+def test_a_chunk_size_below_one_is_an_error_at_once(chunk_size: int) -> None:
+    with pytest.raises(ConfigError):
+        plan_chunks([], chunk_size, Delimiters(None), load_pretokenizer("gpt2"))
+
+
+def test_a_file_that_shrank_since_it_was_found_is_an_error(path: Path) -> None:
+    path.write_bytes(b"12345")
+    with pytest.raises(CorpusError, match="shrank from 6 to 5 bytes"):
+        list(plan_chunks([CorpusFile(path, 6)], 10, Delimiters(None), load_pretokenizer("gpt2")))
+
+
+def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None:
+    path.write_bytes(b"a|" * 100_000)
+    plan = plan_chunks(find_files([path]), 10, Delimiters("|"), load_pretokenizer("gpt2"))
+    next(plan)
+    path.write_bytes(b"a|")
+    with pytest.raises(CorpusError, match="became shorter while it was read"):
+        list(plan)
+
+
+def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"cannot read .*gone"):
+        list(plan_chunks([CorpusFile(tmp_path / "gone", 6)], 10, Delimiters(None), load_pretokenizer("gpt2")))
+
+
+def test_what_was_appended_since_a_file_was_found_is_left_out(path: Path) -> None:
+    path.write_bytes(b"a|b|c")
+    plan = plan_chunks([CorpusFile(path, 3)], 10, Delimiters("|"), load_pretokenizer("gpt2"))
+    assert list(plan) == [Chunk(str(path), 0, 3, True)]
+
+
+def test_a_pickled_chunk_is_little_more_than_its_path() -> None:
+    chunk = Chunk("/data/corpus.txt", 1 << 40, 1 << 24, False)
+    data = pickle.dumps(chunk)
+    assert pickle.loads(data) == chunk
+    assert len(data) < 150
+
+
+@pytest.fixture
+def sparse_file(tmp_path: Path) -> Iterator[CorpusFile]:
+    """100 MB of zeros that take no place on the disk: nothing to cut at."""
+    path = tmp_path / "sparse"
+    with path.open("wb") as stream:
+        stream.truncate(100_000_000)
+    yield CorpusFile(path, 100_000_000)
+    path.unlink()
+
+
+def test_a_document_that_cannot_be_cut_is_planned_in_little_memory(sparse_file: CorpusFile) -> None:
+    tracemalloc.start()
+    try:
+        chunks = list(plan_chunks([sparse_file], 1000, Delimiters("|", ["<s>"]), load_pretokenizer("gpt2")))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [chunk.length for chunk in chunks] == [100_000_000]
+    assert peak < 2_000_000

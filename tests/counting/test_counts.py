@@ -1,0 +1,182 @@
+"""`PretokenCounts`: canonical order, files that come back as they were, and files that are refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import CountOverflowError, FormatError
+
+tables = st.dictionaries(st.binary(min_size=1, max_size=8), st.integers(1, 2**63 - 1), max_size=20)
+texts = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(1, 2**63 - 1), max_size=20)
+
+
+@given(tables)
+def test_order_is_by_falling_count_then_rising_bytes(table: dict[bytes, int]) -> None:
+    counts = PretokenCounts.from_mapping(table)
+    assert list(counts) == sorted(table.items(), key=lambda item: (-item[1], item[0]))
+    assert len(counts) == len(table)
+    assert counts.total == sum(table.values())
+    assert counts.total_bytes == sum(len(token) * count for token, count in table.items())
+
+
+def test_arrays_are_as_documented_and_read_only() -> None:
+    counts = PretokenCounts.from_mapping({b"low": 5, b"er": 7})
+    assert counts.data.tobytes() == b"erlow"
+    assert (counts.offsets.tolist(), counts.offsets.dtype) == ([0, 2, 5], np.int64)
+    assert (counts.counts.tolist(), counts.counts.dtype) == ([7, 5], np.int64)
+    with pytest.raises(ValueError, match="read-only"):
+        counts.counts[0] = 1
+
+
+@pytest.mark.parametrize("name", ["counts.npz", "counts.tsv"])
+@given(table=tables)
+def test_files_bring_back_any_bytes(
+    tmp_path_factory: pytest.TempPathFactory, name: str, table: dict[bytes, int]
+) -> None:
+    path = tmp_path_factory.mktemp("counts") / name
+    counts = PretokenCounts.from_mapping(table)
+    counts.write(path)
+    assert PretokenCounts.read(path) == counts
+
+
+@given(table=texts)
+def test_json_brings_back_any_text(tmp_path_factory: pytest.TempPathFactory, table: dict[str, int]) -> None:
+    path = tmp_path_factory.mktemp("counts") / "counts.json"
+    counts = PretokenCounts.from_mapping(table)
+    counts.to_json(path)
+    assert PretokenCounts.from_json(path) == counts
+    assert json.loads(path.read_text(encoding="utf-8")) == table
+
+
+def test_tsv_is_readable_and_escapes_what_it_must(tmp_path: Path) -> None:
+    path = tmp_path / "counts.tsv"
+    PretokenCounts.from_mapping({b" caf\xc3\xa9": 9, b"a\tb\n\\": 3, b"\xff": 1}).to_tsv(path)
+    assert path.read_text(encoding="utf-8") == " café\t9\na\\tb\\n\\\\\t3\n\\xff\t1\n"
+
+
+def test_json_refuses_bytes_that_are_not_text_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"not UTF-8; write a \.tsv"):
+        PretokenCounts.from_mapping({b"\xff": 1}).to_json(tmp_path / "counts.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[1, 2]", "one JSON object"),
+        ("[]", "one JSON object"),
+        ("{", "not JSON"),
+        ('{"a": 0}', "at least 1"),
+        ('{"a": 1.5}', "at least 1"),
+        ('{"a": true}', "at least 1"),
+        ('{"a": {"b": 1}}', "at least 1"),
+        ('{"a": 1, "a": 2}', "occurs twice"),
+        ('{"": 1}', "empty pre-token"),
+        ('{"\\ud800": 1}', "lone surrogate"),
+    ],
+)
+def test_json_of_another_shape_is_refused_with_its_path(tmp_path: Path, content: str, complaint: str) -> None:
+    path = tmp_path / "counts.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(FormatError, match=complaint) as caught:
+        PretokenCounts.from_json(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("no tab", "a tab"),
+        ("a\tmany", "whole number"),
+        ("a\t-1", "whole number"),
+        ("a\t0", "at least 1"),
+        ("\t3", "empty pre-token"),
+        ("\\q\t3", "unknown escape"),
+        ("ok\t2", "occurs twice"),
+    ],
+)
+def test_tsv_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str, complaint: str) -> None:
+    path = tmp_path / "counts.tsv"
+    path.write_text(f"ok\t1\n{line}\n", encoding="utf-8")
+    with pytest.raises(FormatError, match=complaint) as caught:
+        PretokenCounts.from_tsv(path)
+    assert f"{path}, line 2" in str(caught.value)
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "counts.npz"
+    path.write_bytes(b"hello")
+    with pytest.raises(FormatError, match="not a file of pre-token counts"):
+        PretokenCounts.load(path)
+    np.savez(path, other=np.zeros(3))
+    with pytest.raises(FormatError, match="not a file of pre-token counts"):
+        PretokenCounts.load(path)
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "counts.npz"
+    PretokenCounts.from_mapping({b"abc": 3, b"de": 1}).save(path)
+    whole = path.read_bytes()
+    for cut in range(0, len(whole), 40):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(FormatError, match=r"counts\.npz"):
+            PretokenCounts.load(path)
+
+
+def test_a_pickle_in_a_counts_file_is_never_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "counts.npz"
+    harmful = np.array([{"a": 1}], dtype=object)
+    np.savez(path, version=np.array([1]), data=harmful, offsets=np.zeros(1, np.int64), counts=np.zeros(0, np.int64))
+    with pytest.raises(FormatError, match="not a file of pre-token counts"):
+        PretokenCounts.load(path)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "counts"),
+    [
+        ([0, 2, 3], [1, 2]),
+        ([0, 3, 3], [2, 1]),
+        ([0, 2, 4], [2, 1]),
+        ([1, 2, 3], [2, 1]),
+        ([0, 3], [2, 1]),
+        ([0, 2, 3], [1, 0]),
+    ],
+)
+def test_arrays_that_break_the_rules_are_refused(offsets: list[int], counts: list[int]) -> None:
+    data = np.frombuffer(b"abc", dtype=np.uint8)
+    with pytest.raises(FormatError):
+        PretokenCounts(data, np.array(offsets, np.int64), np.array(counts, np.int64))
+
+
+def test_a_count_beyond_64_bits_raises() -> None:
+    with pytest.raises(CountOverflowError, match="64 bits"):
+        PretokenCounts.from_mapping({b"a": 2**63})
+
+
+def test_a_key_given_as_text_and_as_bytes_is_refused() -> None:
+    with pytest.raises(FormatError, match="twice"):
+        PretokenCounts.from_mapping({b"a": 1, "a": 2})  # type: ignore[dict-item]
+
+
+def test_counts_pickle() -> None:
+    counts = PretokenCounts.from_mapping({b"abc": 3, b"de": 1})
+    assert pickle.loads(pickle.dumps(counts)) == counts
+
+
+def test_an_interrupted_save_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "counts.npz"
+    before = PretokenCounts.from_mapping({b"abc": 3})
+    before.save(path)
+    monkeypatch.setattr(np, "savez", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        PretokenCounts.from_mapping({b"other": 1}).save(path)
+    assert PretokenCounts.load(path) == before
+    assert [p.name for p in tmp_path.iterdir()] == ["counts.npz"]

@@ -1,0 +1,217 @@
+"""The counting pipeline: the counts of a corpus, whatever the number of processes and the sizes of things."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+import bpeflow
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.counting import counter as counter_module
+from bpeflow.counting.counter import ChunkCounter
+from bpeflow.counting.merger import merge_runs
+from bpeflow.counting.pipeline import CorpusCounter, reduce_runs
+from bpeflow.counting.run import CountRun
+from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics
+from bpeflow.errors import ConfigError, CorpusError, CountOverflowError, InvalidUtf8Error, PatternError, WorkerDied
+from bpeflow.flow import Sample
+from bpeflow.pretokenize import load_pretokenizer
+
+WORDS = ["low", "lower", "newest", "widest", "naïve", "日本語", "it's", "42", "...", "\n\n", "\t"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Two files of documents, about 200 kB, with a seed of their own."""
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose = random.Random(seed)
+    for name in ("a.txt", "b.txt"):
+        documents = [" ".join(choose.choices(WORDS, k=choose.randrange(200))) for _ in range(80)]
+        (tmp_path / name).write_text("<|endoftext|>".join(documents), encoding="utf-8")
+    return tmp_path
+
+
+def expected_counts(folder: Path) -> Counter[bytes]:
+    """The definition: the regex's matches in each document."""
+    pretokenizer = load_pretokenizer("gpt2")
+    counts: Counter[bytes] = Counter()
+    for path in folder.iterdir():
+        for document in path.read_text(encoding="utf-8").split("<|endoftext|>"):
+            counts.update(token.encode() for token in pretokenizer.pretokens(document))
+    return counts
+
+
+def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
+    return bpeflow.count(folder, special_tokens=["<|endoftext|>"], **{"small_input": 0, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"small_input": "4mb"},
+        {"num_counter": 1},
+        {"num_counter": 2, "num_merger": 2, "chunk_size": 1000},
+        {"num_counter": 3, "num_merger": 3, "chunk_size": "10kB", "queue": {"max_items": 1, "max_bytes": 1}},
+        {"num_counter": 2, "num_merger": 5, "chunk_size": 33_333, "start_method": "spawn"},
+        {"num_counter": 2, "num_merger": 2, "chunk_size": 7_777, "start_method": "fork"},
+    ],
+    ids=str,
+)
+def test_counts_do_not_depend_on_how_they_are_made(corpus: Path, options: dict[str, object]) -> None:
+    assert dict(count(corpus, **options)) == expected_counts(corpus)
+
+
+def test_tables_handed_on_early_add_up(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChunkCounter, "max_distinct", 3)
+    monkeypatch.setattr(counter_module, "MAX_DISTINCT", 3)
+    settings = make_settings(CountSettings, {"input": str(corpus), "chunk_size": 1000, "num_merger": 3})
+    counter = CorpusCounter(settings)
+    assert dict(counter.count().counts) == expected_counts(corpus)
+
+
+def test_a_counter_hands_its_table_on_at_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"a b c d")
+    chunks = [Chunk(str(path), offset, 1, offset == 6) for offset in range(7)]
+    counter = ChunkCounter(Delimiters(None), load_pretokenizer("gpt2"), "error", partitions=1, max_distinct=2)
+    runs = list(counter(chunks))
+    assert len(runs) > 2
+    [merged] = merge_runs(runs)
+    assert dict(merged.items()) == {b"a": 1, b" ": 3, b"b": 1, b"c": 1, b"d": 1}
+    assert merged.statistics == DocumentStatistics(documents=1, bytes=7)
+
+
+def test_every_pretoken_has_one_owner(corpus: Path) -> None:
+    chunks = [Chunk(str(p), 0, p.stat().st_size, True) for p in corpus.iterdir()]
+    counter = ChunkCounter(Delimiters("<|endoftext|>"), load_pretokenizer("gpt2"), "error", partitions=4)
+    first, second = (list(counter([chunk])) for chunk in chunks)
+    owners = {token: run.partition for run in first for token, _ in run.items()}
+    assert {run.partition for run in first} == {0, 1, 2, 3}
+    assert all(owners.get(token, run.partition) == run.partition for run in second for token, _ in run.items())
+
+
+def test_a_sum_beyond_64_bits_raises() -> None:
+    run = CountRun.pack(0, [(b"a", 2**62)], DocumentStatistics())
+    with pytest.raises(CountOverflowError, match="64 bits"):
+        reduce_runs(merge_runs([run, run]))
+
+
+def test_statistics_tell_documents_and_workers(corpus: Path) -> None:
+    settings = make_settings(
+        CountSettings, {"input": str(corpus), "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 5000}
+    )
+    counted = CorpusCounter(settings).count()
+    assert counted.documents == DocumentStatistics(160, 0, sum(p.stat().st_size for p in corpus.iterdir()))
+    assert counted.files == 2
+    assert [(w.stage, w.worker) for w in counted.workers] == [
+        ("chunk reader", 0),
+        ("counter", 0),
+        ("counter", 1),
+        ("merger", 0),
+        ("merger", 1),
+    ]
+    assert sum(w.weight_done for w in counted.workers if w.stage == "counter") == counted.documents.bytes
+
+
+def test_observer_hears_of_progress_and_monitor_of_queues(corpus: Path) -> None:
+    heard: list[tuple[int, int]] = []
+    samples: list[Sample] = []
+
+    class Listener:
+        def counting(self, counted_bytes: int, total_bytes: int) -> None:
+            heard.append((counted_bytes, total_bytes))
+
+    settings = make_settings(CountSettings, {"input": str(corpus), "num_counter": 2})
+    counted = CorpusCounter(settings).count(Listener(), samples.append, sample_interval=0.05)
+    total = counted.documents.bytes
+    assert heard[0] == (0, total)
+    assert heard[-1] == (total, total)
+    assert not counted.in_process
+    assert list(samples[-1].queues) == ["chunk_queue", "counter_queue", "merged_queue"]
+    assert "chunk_queue: 0, counter_queue: 0, merged_queue: 0" in samples[-1].line()
+
+
+def test_specials_are_removed_longest_first(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("one<|end|><|x|>two<|end|>three", encoding="utf-8")
+    counts = bpeflow.count(tmp_path, special_tokens=["<|end|>", "<|end|><|x|>"])
+    assert dict(counts) == {b"one": 1, b"two": 1, b"three": 1}
+
+
+@pytest.mark.parametrize("small_input", [0, 4_000_000])
+def test_invalid_utf8_is_an_error_with_file_and_offset(tmp_path: Path, small_input: int) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"good \xff bad")
+    with pytest.raises(InvalidUtf8Error, match=r"bad\.txt is not UTF-8 at byte 5"):
+        bpeflow.count(tmp_path, small_input=small_input)
+
+
+def test_invalid_utf8_can_be_replaced_or_skipped(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"ok||a\xff||ok")
+    options = {"separator": "||"}
+    assert dict(bpeflow.count(tmp_path, invalid_utf8="replace", **options)) == {b"ok": 2, b"a": 1, "\ufffd".encode(): 1}
+    assert dict(bpeflow.count(tmp_path, invalid_utf8="skip", **options)) == {b"ok": 2}
+
+
+def test_a_custom_pattern_counts_its_matches(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("ab, cd ab", encoding="utf-8")
+    assert dict(bpeflow.count(tmp_path, pattern=r"\p{L}+|,")) == {b"ab": 2, b"cd": 1, b",": 1}
+
+
+def test_an_empty_corpus_has_no_counts(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    assert len(bpeflow.count(tmp_path)) == 0
+    assert len(bpeflow.count(tmp_path, small_input=0, num_counter=2)) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"paths": "no/such/file"}, CorpusError),
+        ({"pattern": "gtp2"}, PatternError),
+        ({"pattern": "("}, PatternError),
+        ({"num_counters": 2}, ConfigError),
+        ({"chunk_size": "8 elephants"}, ConfigError),
+        ({"special_tokens": ["a", "a"]}, ConfigError),
+        ({"special_tokens": [""]}, ConfigError),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_refused(corpus: Path, options: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        bpeflow.count(**{"paths": corpus, **options})
+
+
+def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
+    """Kill a counter while it works: the error names it, soon, and no process is left."""
+    (tmp_path / "text").write_text("the same few words again and again\n" * 400_000, encoding="utf-8")
+    before = set(psutil.Process().children(recursive=True))
+    killed_at: list[float] = []
+
+    def kill_a_counter() -> None:
+        for _ in range(1000):
+            time.sleep(0.02)
+            for child in set(psutil.Process().children(recursive=True)) - before:
+                if child.cpu_times().user > 0.3:  # only a counter works so long
+                    killed_at.append(time.monotonic())
+                    os.kill(child.pid, signal.SIGKILL)
+                    return
+
+    killer = threading.Thread(target=kill_a_counter)
+    killer.start()
+    with pytest.raises(WorkerDied, match=r"counter.*SIGKILL"):
+        bpeflow.count(tmp_path, num_counter=2, chunk_size="500kB")
+    assert time.monotonic() - killed_at[0] < 3
+    killer.join()
+    assert not [
+        c
+        for c in set(psutil.Process().children(recursive=True)) - before
+        if "forkserver" not in str(c.cmdline()) and "resource_tracker" not in str(c.cmdline())
+    ]

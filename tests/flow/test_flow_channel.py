@@ -1,0 +1,121 @@
+"""Back-pressure: the bounds of a queue hold, in items and in bytes, and never lock up."""
+
+import multiprocessing
+import threading
+import time
+from collections import Counter
+from functools import partial
+
+import flow_workers as w
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bpeflow.flow import Pipeline, QueueSpec, Source
+from bpeflow.flow.channel import Bounds
+from bpeflow.flow.meters import shared_meters
+
+CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def settled(pipeline: Pipeline) -> int:
+    """How many items the source has put out when it no longer moves."""
+    last, since = -1, time.monotonic()
+    while time.monotonic() - since < 0.3:
+        now = pipeline.snapshot().stages["source"].items_out
+        if now != last:
+            last, since = now, time.monotonic()
+        time.sleep(0.01)
+    return last
+
+
+def test_the_source_cannot_run_ahead_of_a_slow_caller() -> None:
+    pipeline = w.simple_pipeline(w.endless, w.pass_on, workers=1, max_items=3)
+    run = pipeline.run()
+    for taken in range(1, 4):
+        next(run)
+        assert settled(pipeline) == taken + 3 + 1 + 3, "results, in the hand of the stage, first queue"
+    run.close()  # type: ignore[attr-defined]
+
+
+def test_the_byte_bound_holds_as_well() -> None:
+    pipeline = Pipeline(
+        Source("source", partial(w.blobs, [1000] * 100)), [], QueueSpec("results", max_items=50, max_bytes=5500)
+    )
+    run = pipeline.run()
+    next(run)
+    assert settled(pipeline) == 1 + 5
+    assert pipeline.snapshot().queues["results"].bytes <= 5500
+    assert len(list(run)) == 99
+
+
+def test_many_small_items_may_lie_in_a_queue_with_a_coarse_byte_bound() -> None:
+    pipeline = Pipeline(Source("source", w.endless), [], QueueSpec("results", max_items=500, max_bytes=64 << 20))
+    run = pipeline.run()
+    next(run)
+    assert settled(pipeline) == 501
+    run.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("max_bytes", [1, 100, 5000])
+def test_items_larger_than_the_byte_bound_travel_alone(max_bytes: int) -> None:
+    sizes = [10, 4000, 200_000, 1, 100, 70_000, 0] * 3
+    queues = [QueueSpec(f"queue {number}", 3, max_bytes) for number in range(2)]
+    from bpeflow.flow import Stage
+
+    stage = Stage("stage", w.pass_on, queues[0], workers=3)
+    run = Pipeline(Source("source", partial(w.blobs, sizes)), [stage], queues[1]).run()
+    assert Counter(len(blob) for blob in run) == Counter(sizes)
+
+
+def test_routed_queues_share_the_bounds() -> None:
+    from bpeflow.flow import Stage
+
+    stages = [Stage("stuck", w.wait_for_ever, QueueSpec("routed", max_items=6, route=w.identity), workers=3)]
+    pipeline = Pipeline(Source("source", w.endless), stages)
+    run = pipeline.run()
+    thread = threading.Thread(target=lambda: next(run, None))
+    thread.start()
+    assert settled_after_start(pipeline) == 6
+    import os
+    import signal
+
+    os.kill(pipeline.snapshot().pids["stuck", 0], signal.SIGKILL)
+    thread.join()
+
+
+def settled_after_start(pipeline: Pipeline) -> int:
+    while not pipeline.snapshot().stages["source"].items_out:
+        time.sleep(0.01)
+    return settled(pipeline)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.lists(st.integers(0, 50), max_size=30), min_size=1, max_size=4),
+    max_items=st.integers(1, 5),
+    max_bytes=st.integers(1, 60),
+)
+def test_bounds_hold_and_never_lock_up(sizes: list[list[int]], max_items: int, max_bytes: int) -> None:
+    """Producer threads against one consumer, over the same primitives that processes use."""
+    producers, [consumer] = shared_meters(CONTEXT, [len(sizes), 1])
+    bounds = Bounds(CONTEXT, QueueSpec("q", max_items, max_bytes), producers, [consumer])
+    sent: list[int] = []
+    threads = [
+        threading.Thread(
+            target=lambda row=row, meter=meter: [(bounds.reserve(size, meter), sent.append(size)) for size in row]
+        )
+        for row, meter in zip(sizes, producers, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in range(sum(map(len, sizes))):
+        while not sent:
+            time.sleep(0)
+        depth = bounds.under_way()
+        assert depth.items <= max_items
+        assert depth.items <= 1 or depth.bytes <= max_bytes
+        bounds.free(sent.pop(0), consumer)
+    for thread in threads:
+        thread.join(timeout=10)
+        assert not thread.is_alive()

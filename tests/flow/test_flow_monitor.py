@@ -1,0 +1,93 @@
+"""The monitor: what it sees, and that it cannot harm the run."""
+
+import json
+import logging
+import os
+from functools import partial
+
+import flow_workers as w
+import pytest
+from conftest import comes_true
+
+from bpeflow.flow import Monitor, Pipeline, QueueDepth, QueueSpec, Sample, Source, Stage, StageRate
+
+
+def weighed_pipeline(count: int) -> Pipeline:
+    stage = Stage("counter", w.pass_on, QueueSpec("chunk_queue", 4), workers=2, weigh=w.weigh_ten)
+    return Pipeline(Source("chunk reader", partial(w.numbers, count)), [stage], QueueSpec("merged_queue", 4))
+
+
+def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
+    samples: list[Sample] = []
+    pipeline = weighed_pipeline(40)
+    with Monitor(pipeline, interval=0.05, on_sample=samples.append):
+        run = pipeline.run()
+        next(run)
+        assert comes_true(lambda: len(samples) >= 3 and samples[-1].stages["counter"].workers_alive == 2)
+        during = samples[-1]
+        rest = list(run)
+    assert len(rest) == 39
+
+    assert {process.stage for process in during.processes} == {"main", "chunk reader", "counter"}
+    assert all(process.rss_bytes > 1 << 20 for process in during.processes)
+    assert during.queues["merged_queue"].items == 4
+    last = samples[-1]
+    assert last.stages["counter"] == StageRate(
+        last.stages["counter"].items_per_second, last.stages["counter"].weight_per_second, 40, 400, 0
+    )
+    assert last.stages["chunk reader"].items == 40
+    assert [process.pid for process in last.processes] == [os.getpid()]
+    assert [sample.elapsed for sample in samples] == sorted(sample.elapsed for sample in samples)
+    json.dumps([sample.to_dict() for sample in samples])
+
+
+def test_a_long_interval_gives_one_sample_and_delays_nothing() -> None:
+    samples: list[Sample] = []
+    pipeline = weighed_pipeline(5)
+    with Monitor(pipeline, interval=1000, on_sample=samples.append):
+        assert len(list(pipeline.run())) == 5
+    assert len(samples) == 1
+    assert samples[0].stages["counter"].weight_per_second > 0
+
+
+def test_it_watches_an_inline_run() -> None:
+    samples: list[Sample] = []
+    pipeline = weighed_pipeline(5)
+    with Monitor(pipeline, on_sample=samples.append):
+        assert len(list(pipeline.run(inline=True))) == 5
+    assert samples[-1].stages["counter"].weight_done == 50
+
+
+def test_a_failing_callback_is_logged_and_does_not_end_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(sample: Sample) -> None:
+        raise OSError("disk full")
+
+    pipeline = weighed_pipeline(5)
+    with caplog.at_level(logging.WARNING), Monitor(pipeline, interval=0.01, on_sample=fail):
+        assert len(list(pipeline.run())) == 5
+    assert "disk full" in caplog.text
+
+
+def test_it_ends_when_the_run_fails() -> None:
+    samples: list[Sample] = []
+    pipeline = w.simple_pipeline(w.endless, partial(w.fail, "kill"))
+    with pytest.raises(Exception, match="SIGKILL"), Monitor(pipeline, interval=0.01, on_sample=samples.append):
+        list(pipeline.run())
+    assert samples[-1].stages["source"].workers_alive == 0
+
+
+def test_a_sample_reads_as_one_line() -> None:
+    sample = Sample(
+        elapsed=10.0,
+        queues={
+            "chunk_queue": QueueDepth(684, 50_000),
+            "counter_queue": QueueDepth(3, 10),
+            "merged_queue": QueueDepth(0, 0),
+        },
+        stages={"chunk reader": StageRate(190.2, 0, 5000, 0, 1), "counter": StageRate(180, 12.14e6, 4300, 10**9, 4)},
+        processes=(),
+    )
+    assert sample.line() == (
+        "chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s"
+        " | CPU 0 %, 0 B"
+    )

@@ -1,0 +1,57 @@
+"""What does not fit together is refused before anything starts, in words that name it."""
+
+from functools import partial
+
+import flow_workers as w
+import pytest
+
+from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage
+
+SOURCE = Source("source", partial(w.numbers, 3))
+
+
+def test_a_stage_needs_a_worker() -> None:
+    with pytest.raises(FlowError, match="'counter': workers must be at least 1, not 0"):
+        Stage("counter", w.pass_on, QueueSpec("in"), workers=0)
+
+
+@pytest.mark.parametrize("bounds", [{"max_items": 0}, {"max_bytes": 0}])
+def test_a_queue_needs_room(bounds: dict[str, int]) -> None:
+    with pytest.raises(FlowError, match="'in': max_items and max_bytes"):
+        QueueSpec("in", **bounds)  # type: ignore[arg-type]
+
+
+def test_names_are_distinct() -> None:
+    with pytest.raises(FlowError, match="two stages have the same name: source"):
+        Pipeline(SOURCE, [Stage("source", w.pass_on, QueueSpec("in"))])
+    with pytest.raises(FlowError, match="two queues have the same name: in"):
+        Pipeline(SOURCE, [Stage("stage", w.pass_on, QueueSpec("in"))], QueueSpec("in"))
+
+
+def test_results_have_nothing_to_route() -> None:
+    with pytest.raises(FlowError, match="nothing to route"):
+        Pipeline(SOURCE, [], QueueSpec("out", route=w.identity))
+
+
+def test_an_unknown_start_method_is_named_with_the_known_ones() -> None:
+    with pytest.raises(FlowError, match="'teleport' is not one of .*spawn"):
+        Pipeline(SOURCE, [], start_method="teleport")
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "named"),
+    [
+        (Pipeline(Source("source", lambda: []), []), "stage 'source': function <function.*define it at module level"),
+        (
+            Pipeline(SOURCE, [Stage("stage", w.pass_on, QueueSpec("in"), weigh=lambda item: 1)]),
+            "stage 'stage': weigh .*define it at module level",
+        ),
+        (
+            Pipeline(SOURCE, [Stage("stage", w.pass_on, QueueSpec("in", route=lambda item: 1))]),
+            "queue 'in': route .*define it at module level",
+        ),
+    ],
+)
+def test_a_function_that_cannot_be_pickled_is_named(pipeline: Pipeline, named: str) -> None:
+    with pytest.raises(FlowError, match=named):
+        pipeline.run()

@@ -1,0 +1,102 @@
+"""GPT-2's form: what we write is read back by us and by HuggingFace tokenizers; what is broken is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+import bpeflow
+from bpeflow.errors import FormatError
+from bpeflow.formats import gpt2
+from bpeflow.vocab import Vocab
+
+WORDS = {" the": 90, " then": 30, "\n": 20, " naïve": 9, "日本": 5, " \xa0": 4, "hen": 12}
+
+
+@pytest.fixture
+def vocab() -> Vocab:
+    merges = bpeflow.learn_merges(WORDS, vocab_size=280, special_tokens=["<|endoftext|>", "<pad token>"])
+    return Vocab.build(merges, ["<|endoftext|>", "<pad token>"])
+
+
+def test_files_bring_back_the_vocabulary(tmp_path: Path, vocab: Vocab) -> None:
+    paths = gpt2.save(vocab, tmp_path)
+    assert [path.name for path in paths] == ["vocab.json", "merges.txt"]
+    assert gpt2.load(*paths) == vocab
+
+
+def test_files_are_in_gpt2s_form(tmp_path: Path, vocab: Vocab) -> None:
+    gpt2.save(vocab, tmp_path)
+    lines = (tmp_path / "merges.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[:4] == ["#version: 0.2", "h e", "t he", "Ġ the"]
+    ids = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
+    assert ids["Ġthe"] == vocab.tokens.index(b" the")
+    assert ids["<pad token>"] == 257
+
+
+def test_huggingface_tokenizers_reads_them_and_merges_alike(tmp_path: Path, vocab: Vocab) -> None:
+    tokenizers = pytest.importorskip("tokenizers", reason="HuggingFace tokenizers is not installed")
+    vocab_path, merges_path = gpt2.save(vocab, tmp_path)
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocab_path), str(merges_path)))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    ids = tokenizer.encode(" then the").ids
+    assert [vocab.tokens[i] for i in ids] == [b" then", b" the"]
+    assert tokenizer.get_vocab_size() == len(vocab)
+
+
+def test_published_gpt2_files_are_read(reference: Path) -> None:
+    folder = reference.parent / "vocabs"
+    vocab = gpt2.load(folder / "gpt2.encoder.json", folder / "gpt2.vocab.bpe")
+    assert (len(vocab), len(vocab.merges)) == (50257, 50000)
+    assert vocab.special_tokens == {"<|endoftext|>": 50256}
+    assert vocab.tokens[262] == b" the"
+
+
+def test_tokens_of_the_same_bytes_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    vocab = Vocab.build([(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"a", b"bc"), (b"t", b"o")], ["to"])
+    with caplog.at_level(logging.WARNING):
+        paths = gpt2.save(vocab, tmp_path)
+    assert len(caplog.records) == 2
+    assert "'abc' keeps id 258, and id 260" in caplog.text
+    again = gpt2.load(*paths, special_tokens=["to"])
+    assert again.merges == vocab.merges
+    assert again.special_tokens == {"to": 256}
+    assert again.tokens[258:260] == (b"abc", b"bc")
+
+
+@pytest.mark.parametrize(
+    ("vocab_text", "merges_text", "complaint"),
+    [
+        ("{", "", r"vocab\.json: not JSON"),
+        ("[]", "", r"vocab\.json: need one JSON object"),
+        ('{"a": "0"}', "", r"vocab\.json: need one JSON object"),
+        ('{"a": 0, "b": 0}', "", "negative or given to two"),
+        ('{"a": -1}', "", "negative or given to two"),
+        ('{"a": 0}', "", "no id for"),
+        ("FULL", "a b c\n", r"merges\.txt, line 1: need two tokens"),
+        ("FULL", "#version: 0.2\n\na b\n", r"merges\.txt, line 2: need two tokens"),
+        ("FULL", "a 日\n", r"merges\.txt, line 1: need two tokens"),
+        ("FULL", "a b\n", r"no id for 'ab'"),
+        ("GAP", "", r"ids up to 1000000000, but only 257 tokens"),
+    ],
+)
+def test_broken_files_are_refused_with_their_place(
+    tmp_path: Path, vocab_text: str, merges_text: str, complaint: str
+) -> None:
+    paths = gpt2.save(Vocab.build([], []), tmp_path)
+    full = paths[0].read_text(encoding="utf-8")
+    texts = {"FULL": full, "GAP": full.rstrip("\n}") + ', "zz": 1000000000}'}
+    paths[0].write_text(texts.get(vocab_text, vocab_text), encoding="utf-8")
+    paths[1].write_text(merges_text, encoding="utf-8")
+    with pytest.raises(FormatError, match=complaint):
+        gpt2.load(*paths)
+
+
+def test_files_that_are_not_utf8_are_refused(tmp_path: Path, vocab: Vocab) -> None:
+    vocab_path, merges_path = gpt2.save(vocab, tmp_path)
+    merges_path.write_bytes(b"\xff")
+    with pytest.raises(FormatError, match=r"merges\.txt: not UTF-8"):
+        gpt2.load(vocab_path, merges_path)

@@ -1,0 +1,306 @@
+"""The command line: what a person types, what they see, the exit status, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bpeflow.backends import native
+from bpeflow.backends.choice import BACKENDS
+from bpeflow.cli import main
+from bpeflow.counting.counts import PretokenCounts
+
+TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
+
+
+@pytest.fixture(autouse=True)
+def _keep_signals() -> object:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path, corpus: Path) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"input: {corpus}\nvocab_size: 280\nout_dir: {tmp_path / 'run'}\n", encoding="utf-8")
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def settings_of(folder: Path) -> dict[str, object]:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))["settings"]  # type: ignore[no-any-return]
+
+
+def test_a_config_trains(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(config)]) == 0
+    assert names(tmp_path / "run") == ["counts.npz", "merges.txt", "run.json", "vocab.json"]
+    out, err = capsys.readouterr()
+    assert "280 tokens; the longest has" in out
+    assert "vocab.json, merges.txt, run.json" in out
+    assert "counting: 0.0 of 0.0 MB" in err
+    assert "merging: 23 of 23 merges" in err
+    assert "\x1b" not in out + err  # plain lines where there is no terminal
+
+
+def test_flags_go_over_the_config(config: Path, tmp_path: Path) -> None:
+    flags = "--vocab_size 270 --backend python -c 2 -m 3 --chunk_size 1kb --set monitor.interval=3 --set tie_break=smallest_ids"
+    assert main(["--config", str(config), *flags.split(), "--out_dir", str(tmp_path / "other"), "--quiet"]) == 0
+    settings = settings_of(tmp_path / "other")
+    assert (settings["vocab_size"], settings["backend"], settings["chunk_size"]) == (270, "python", 1000)
+    assert (settings["num_counter"], settings["num_merger"], settings["tie_break"]) == (2, 3, "smallest_ids")
+    assert settings["monitor"] == {"enabled": False, "interval": 3.0}
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_config_is_needed_and_dashes_will_do(corpus: Path, tmp_path: Path) -> None:
+    assert main(["--input", str(corpus), "--vocab-size=260", "--out-dir", str(tmp_path / "run"), "--quiet"]) == 0
+    assert settings_of(tmp_path / "run")["vocab_size"] == 260
+
+
+def test_quiet_prints_nothing(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(config), "--quiet", "--vocab_size", "100000"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_monitor_prints_queue_depths(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(config), "--do_monitor", "--set", "monitor.interval=0.1"]) == 0
+    assert re.search(r"^chunk_queue: \d+, counter_queue: \d+, merged_queue: \d+", capsys.readouterr().err, re.MULTILINE)
+    assert "monitor.jsonl" in names(tmp_path / "run")
+
+
+def test_counts_are_merged_again_without_counting(
+    config: Path, tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    assert main(["--config", str(config), "--skip_merge", "--set", "special_tokens=[<|endoftext|>, <pad>]"]) == 0
+    assert names(run) == ["counts.npz", "run.json"]
+    corpus.unlink()
+    assert main(["merge", "--counts", str(run)]) == 0
+    assert names(run) == ["counts.npz", "merges.txt", "run.json", "vocab.json"]
+    assert "280 tokens" in capsys.readouterr().out
+    assert json.loads((run / "run.json").read_text(encoding="utf-8"))["corpus"]["documents"] == 40
+    assert main(["merge", "--counts", str(run), "--vocab_size", "262", "--out_dir", str(other)]) == 0
+    assert names(other) == ["merges.txt", "run.json", "vocab.json"]
+    ids = json.loads((other / "vocab.json").read_text(encoding="utf-8"))
+    assert (len(ids), ids["<pad>"]) == (262, 257)
+
+
+def test_counts_travel_as_json_and_tsv(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(config), "--skip_merge", "--quiet"]) == 0
+    counts = tmp_path / "run" / "counts.npz"
+    for path in (tmp_path / "counts.json", tmp_path / "counts.tsv"):
+        assert main(["counts", str(counts), str(path)]) == 0
+        assert PretokenCounts.read(path) == PretokenCounts.load(counts)
+        assert "distinct pre-tokens" in capsys.readouterr().out
+        assert main(["merge", "--counts", str(path), "--vocab_size", "270", "--out_dir", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--input", "no-such-file.txt"], "no-such-file.txt"),
+        (["--input", "no/such/*.txt"], r"no/such/\*.txt"),
+        (["--vocab_size", "256"], "vocab_size 256 is too small"),
+        (["--vocab_size", "many"], "invalid int value: 'many'"),
+        (["--set", "pattern=("], "invalid regular expression"),
+        (["--set", "pattern=gtp2"], "gpt2"),
+        (["--set", "vocab_sise=3"], "did you mean vocab_size"),
+        (["--set", "vocab_size"], "need KEY=VALUE"),
+        (["--backend", "fortran"], "unknown backend 'fortran'"),
+        (["--chunk_size", "8 elephants"], "chunk_size"),
+        (["--config", "none.yaml"], "cannot read the config none.yaml"),
+        (["--backend_name", "c"], "--backend_name"),
+        (["--out_dir", "/proc/run"], "/proc/run"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_one_clear_line_and_status_2(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], complaint: str
+) -> None:
+    try:
+        status = main(["--config", str(config), *flags])
+    except SystemExit as exit_:  # from argparse
+        status = exit_.code  # type: ignore[assignment]
+    out, err = capsys.readouterr()
+    assert status == 2
+    assert re.search(complaint, err)
+    assert out == ""
+    assert "Traceback" not in err
+    assert len([line for line in err.splitlines() if not line.startswith("usage")]) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unwritable_folder_is_refused(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    if os.access(folder, os.W_OK):
+        pytest.skip("this user may write everywhere")
+    assert main(["--config", str(config), "--out_dir", str(folder)]) == 2
+    assert "no permission" in capsys.readouterr().err
+
+
+def test_a_missing_out_dir_is_asked_for(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--input", str(corpus), "--vocab_size", "300"]) == 2
+    assert "--out_dir" in capsys.readouterr().err
+
+
+def test_text_that_is_not_utf8_is_status_2_with_its_place(
+    config: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.write_bytes(b"abc\xff")
+    assert main(["--config", str(config)]) == 2
+    assert "corpus.txt is not UTF-8 at byte 3" in capsys.readouterr().err
+    assert names(tmp_path / "run") == []
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    with_full_disk = subprocess.run(
+        [sys.executable, "-m", "bpeflow", "--config", str(config), "--quiet"],
+        preexec_fn=_no_room_for_files,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert with_full_disk.returncode == 1
+    assert with_full_disk.stderr == f"bpeflow: {run / 'counts.npz'}: File too large\n"
+    assert names(run) == []
+
+
+def _no_room_for_files() -> None:
+    """Stand in for a full disk: the kernel refuses what goes beyond 100 bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+
+def test_help_tells_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["merge", "--help"], ["counts", "--help"], ["backends", "--help"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for flag in ("--config", "--backend", "--vocab_size", "--num_counter N, -c N", "--num_merger N, -m N", "--chunk_size",
+                 "--do_monitor", "--skip_merge", "--out_dir", "--set", "--quiet", "--counts"):  # fmt: skip
+        assert flag in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "python -m bpeflow --config" in capsys.readouterr().out
+
+
+def test_backends_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["backends"]) == 0
+    out = capsys.readouterr().out
+    assert all(re.search(rf"^ ?{backend.name} ", out, re.MULTILINE) for backend in BACKENDS)
+    best = next(backend.name for backend in BACKENDS if backend.unavailable() is None)
+    assert f"backend: auto takes {best}" in out
+
+
+def test_a_backend_that_is_not_there_says_why_and_what_to_do(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "native"
+    empty.mkdir()
+    (empty / "build.json").write_text('{"missing": {"omp": "no compiler was found: install one"}}', encoding="utf-8")
+    monkeypatch.setattr(native, "library_folders", lambda: [empty])
+    for backend in BACKENDS:
+        vars(backend).pop("_library", None)  # as in a fresh process
+    assert main(["backends"]) == 0
+    assert "no compiler was found" in capsys.readouterr().out
+    assert main(["--config", str(config), "--backend", "omp"]) == 2
+    assert (
+        "backend omp is not available: no compiler was found: install one, then reinstall bpeflow. "
+        "Available here: python (or backend: auto)" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "run").exists()
+    assert main(["--config", str(config), "--quiet"]) == 0
+    assert json.loads((tmp_path / "run/run.json").read_text("utf-8"))["merging"]["backend"]["name"] == "python"
+
+
+@pytest.fixture
+def slow_run(tmp_path: Path) -> list[str]:
+    """A command that counts for many seconds."""
+    path = tmp_path / "big.txt"
+    path.write_text("the same few words again and again\n" * 3_000_000, encoding="utf-8")
+    flags = ["--input", str(path), "--vocab_size", "300", "--out_dir", str(tmp_path / "run"), "-c", "2"]
+    return [sys.executable, "-m", "bpeflow", *flags]
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"), [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "")]
+)
+def test_a_signal_ends_everything_at_once(
+    slow_run: list[str], tmp_path: Path, number: signal.Signals, status: int, said: str
+) -> None:
+    """As Ctrl-C in a terminal does it: to the whole process group."""
+    process = subprocess.Popen([*slow_run, "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children: list[psutil.Process] = []
+    while len(children) < 5:  # forkserver, resource tracker, chunk reader, two counters, merger
+        time.sleep(0.05)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert process.poll() is None
+    time.sleep(0.5)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - started < 3
+    assert (process.returncode, err) == (status, said)
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+    assert names(tmp_path / "run") == []
+
+
+def test_a_terminal_gets_progress_bars(config: Path) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bpeflow", "--config", str(config)],
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+    )
+    os.close(slave)
+    screen = b""
+    while True:
+        try:
+            read = os.read(master, 65536)
+        except OSError:  # how Linux tells that the other side has closed
+            break
+        if not read:
+            break
+        screen += read
+    os.close(master)
+    assert process.wait(timeout=30) == 0
+    assert b"counting" in screen
+    assert b"merging" in screen
+    assert b"\x1b[" in screen

@@ -1,0 +1,137 @@
+"""Settings: defaults, overrides, and errors that say which key is wrong and which was meant."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bpeflow.config import CountSettings, Settings, load_settings, make_settings, override
+from bpeflow.errors import ConfigError
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SMALL = {"input": "a.txt", "vocab_size": 300}
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_config_becomes_settings(tmp_path: Path) -> None:
+    settings = load_settings(
+        write(tmp_path, "input: [a, b]\nvocab_size: 1000\nchunk_size: 8mb\nmonitor: {interval: 2}")
+    )
+    assert settings.input == ("a", "b")
+    assert settings.chunk_size == 8_000_000
+    assert settings.monitor.interval == 2
+    assert settings.sizes == (1000,)
+    assert settings.document_separator == "<|endoftext|>"
+
+
+def test_overrides_go_over_the_file_and_reach_into_sections(tmp_path: Path) -> None:
+    path = write(tmp_path, "input: a\nvocab_sizes: [300, 400]\nmonitor: {enabled: true}")
+    settings = load_settings(path, {"vocab_size": 500, "monitor.interval": 1, "queue.max_items": 3})
+    assert settings.sizes == (500,)
+    assert settings.monitor.enabled
+    assert settings.monitor.interval == 1
+    assert settings.queue.max_items == 3
+
+
+def test_override_leaves_its_argument_alone() -> None:
+    values = {"monitor": {"enabled": True}}
+    assert override(values, {"monitor.interval": 1}) == {"monitor": {"enabled": True, "interval": 1}}
+    assert values == {"monitor": {"enabled": True}}
+
+
+def test_the_standard_library_has_a_placeholder() -> None:
+    settings = make_settings(Settings, {**SMALL, "input": "{stdlib}/*.py"})
+    assert settings.input == (sysconfig.get_paths()["stdlib"] + "/*.py",)
+
+
+def test_several_sizes_are_sorted() -> None:
+    assert make_settings(Settings, {"input": "a", "vocab_sizes": [32000, 8000, 8000]}).sizes == (8000, 32000)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        make_settings(Settings, SMALL).vocab_size = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
+        ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
+        ({"zzz": 1}, r"unknown setting zzz \(there are: .*chunk_size"),
+        ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
+        ({"vocab_size": 100}, "vocab_size: .*greater than or equal to 256, found 100"),
+        ({"vocab_size": None}, "vocab_size is missing"),
+        ({"vocab_sizes": [300]}, "give one of the two"),
+        ({"input": []}, "input: .*at least 1"),
+        ({"input": 3.5}, "input"),
+        ({"chunk_size": "lots"}, "chunk_size"),
+        ({"chunk_size": 0}, "chunk_size"),
+        ({"num_counter": 0}, "num_counter"),
+        ({"tie_break": "random"}, "tie_break"),
+        ({"monitor": {"interval": 0}}, r"monitor\.interval"),
+        ({"special_tokens": ["a", "b", "a"]}, "given twice"),
+        ({"special_tokens": [""]}, "special_tokens"),
+        ({"separator": ""}, "separator"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_named(values: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        make_settings(Settings, {**SMALL, **values})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_input_is_named() -> None:
+    with pytest.raises(ConfigError, match="input is missing: say what to train on"):
+        make_settings(CountSettings, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("input: [a", "not valid YAML"),
+        ("- a\n- b", "key: value"),
+        ("input: !!python/object/apply:os.system ['true']", "not valid YAML"),
+    ],
+)
+def test_malformed_files_are_refused_with_their_path(tmp_path: Path, text: str, complaint: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        load_settings(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read the config .*none\.yaml: No such file"):
+        load_settings(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_shipped_configs_are_valid(path: Path) -> None:
+    assert load_settings(path).out_dir is not None
+
+
+def test_the_full_config_names_every_setting_with_its_default() -> None:
+    """configs/owt.yaml explains all settings; what it comments out must be the default."""
+    text = (CONFIGS / "owt.yaml").read_text(encoding="utf-8")
+    lines = [line.removeprefix("# ") for line in text.splitlines()]
+    documented = yaml.safe_load("\n".join(line for line in lines if _is_setting(line)))
+    documented.pop("vocab_sizes")  # the alternative to vocab_size, shown with an example
+    assert set(documented) == set(Settings.model_fields) - {"vocab_sizes"}
+    shown = make_settings(Settings, documented)
+    required = {key: documented[key] for key in ("input", "vocab_size", "out_dir")}
+    assert shown == make_settings(Settings, required)
+
+
+def _is_setting(line: str) -> bool:
+    key = line.strip().partition(":")[0]
+    return ":" in line and (key in Settings.model_fields or (line.startswith("  ") and not line.startswith("   ")))

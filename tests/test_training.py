@@ -1,0 +1,234 @@
+"""Training: the order of things, what the public functions return, and what a run folder holds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bpeflow
+from bpeflow.backends.base import MergeBackend
+from bpeflow.errors import BackendUnavailable, ConfigError, CorpusError
+from bpeflow.formats import gpt2
+from bpeflow.printable import from_printable
+from bpeflow.training import Observer
+from conftest import DATA
+
+TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def test_train_bpe_returns_what_cs336_asks_for(corpus: Path) -> None:
+    vocab, merges = bpeflow.train_bpe(corpus, 280, ["<|endoftext|>"])
+    assert len(vocab) == 280
+    assert set(vocab) == set(range(280))
+    assert b"<|endoftext|>" in vocab.values()
+    assert len(merges) == 280 - 257
+    assert all(isinstance(left, bytes) and isinstance(right, bytes) for left, right in merges)
+    assert all(left + right in vocab.values() for left, right in merges)
+    assert not any(b"<|" in left + right for left, right in merges)
+
+
+def test_train_bpe_without_special_tokens_takes_them_for_text(corpus: Path) -> None:
+    _, merges = bpeflow.train_bpe(corpus, 300, [])
+    assert any(b"endoftext".find(left + right) >= 0 and len(left + right) > 4 for left, right in merges)
+
+
+def test_ties_go_to_the_greater_pair_of_bytes() -> None:
+    # The example of Sennrich et al. as CS336 tells it.
+    words = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
+    learned = bpeflow.learn_merges(words, vocab_size=262)
+    assert learned.pairs == (
+        (b"s", b"t"),
+        (b"e", b"st"),
+        (b"o", b"w"),
+        (b"l", b"ow"),
+        (b"w", b"est"),
+        (b"n", b"e"),
+    )
+    assert learned.counts == (9, 9, 7, 7, 6, 6)
+
+
+def test_all_ways_to_train_agree(corpus: Path, backend: MergeBackend) -> None:
+    vocab, merges = bpeflow.train_bpe(
+        corpus, 300, ["<|endoftext|>"], backend=backend.name, num_counter=2, small_input=0
+    )
+    counts = bpeflow.count(corpus, special_tokens=["<|endoftext|>"])
+    learned = bpeflow.learn_merges(counts, 300, ["<|endoftext|>"], backend=backend.name)
+    result = bpeflow.train({"input": str(corpus), "vocab_size": 300, "backend": backend.name})
+    assert list(learned) == list(result.merges) == merges
+    assert result.vocab is not None
+    assert result.vocab.to_dict() == vocab
+    assert learned.backend == backend.name
+
+
+def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    result = bpeflow.train(
+        {"input": str(corpus), "vocab_size": 280, "out_dir": out, "num_counter": 2, "small_input": 0}
+    )
+    assert sorted(path.name for path in out.iterdir()) == ["counts.npz", "merges.txt", "run.json", "vocab.json"]
+    assert gpt2.load(out / "vocab.json", out / "merges.txt") == result.vocab
+    assert bpeflow.PretokenCounts.load(out / "counts.npz") == result.counts
+    report = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert report == result.statistics
+    assert report["settings"]["vocab_size"] == 280
+    assert report["versions"]["unicode"]
+    assert report["corpus"]["bytes"] == len(TEXT)
+    assert report["corpus"]["documents"] == 40
+    assert report["corpus"]["pretokens"] == result.counts.total
+    stages = report["counting"]["stages"]
+    assert list(stages) == ["in_process", "chunk reader", "counter", "merger"]
+    assert stages["counter"]["bytes"] == len(TEXT)
+    assert stages["counter"]["mb_per_second"] > 0
+    assert report["merging"]["learned"] == 23
+    assert report["merging"]["backend"]["positions"] > 0
+    assert report["merging"]["longest_token"]["bytes"] == len(result.vocab.longest_token)
+    assert report["peak_memory_bytes"] > 1e6
+    assert report["files"] == ["counts.npz", "vocab.json", "merges.txt"]
+
+
+def test_several_sizes_come_from_one_run(corpus: Path, tmp_path: Path) -> None:
+    bpeflow.train({"input": str(corpus), "vocab_sizes": [285, 260, 275], "out_dir": tmp_path / "run"})
+    for size, folder in ((260, "run/vocab_260"), (275, "run/vocab_275"), (285, "run")):
+        loaded = gpt2.load(tmp_path / folder / "vocab.json", tmp_path / folder / "merges.txt")
+        assert len(loaded) == size
+        assert loaded.to_dict() == bpeflow.train_bpe(corpus, size, ["<|endoftext|>"])[0]
+
+
+def test_skip_merge_stops_after_the_counts(corpus: Path, tmp_path: Path) -> None:
+    result = bpeflow.train({"input": str(corpus), "skip_merge": True, "out_dir": tmp_path / "run"})
+    assert result.vocab is None
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["counts.npz", "run.json"]
+
+
+def test_nothing_is_written_without_a_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    bpeflow.train({"input": str(corpus), "vocab_size": 280, "monitor": {"enabled": True}})
+    assert list(tmp_path.iterdir()) == [corpus]
+
+
+def test_the_monitor_writes_samples(corpus: Path, tmp_path: Path) -> None:
+    heard = []
+
+    class Listener(Observer):
+        def monitored(self, sample: object) -> None:
+            heard.append(sample)
+
+    monitor = {"enabled": True, "interval": 0.05}
+    bpeflow.train(
+        {"input": str(corpus), "vocab_size": 280, "out_dir": tmp_path / "run", "monitor": monitor}, Listener()
+    )
+    lines = (tmp_path / "run" / "monitor.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == len(heard) >= 1
+    assert set(json.loads(lines[-1])["queues"]) == {"chunk_queue", "counter_queue", "merged_queue"}
+
+
+def test_fewer_merges_than_asked_are_reported_not_an_error(corpus: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = bpeflow.train({"input": str(corpus), "vocab_size": 100_000})
+    assert len(result.vocab) < 100_000
+    assert "not 100000: no more pairs could be merged" in caplog.text
+    assert result.statistics["merging"]["wanted"] == 100_000 - 257
+
+
+def test_min_frequency_and_max_token_length_are_kept(corpus: Path) -> None:
+    counts = bpeflow.count(corpus, special_tokens=["<|endoftext|>"])
+    frequent = bpeflow.learn_merges(counts, 1000, min_frequency=40)
+    assert min(frequent.counts) >= 40
+    short = bpeflow.learn_merges(counts, 1000, max_token_length=3)
+    assert max(len(left + right) for left, right in short) == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"input": "missing.txt"}, CorpusError),
+        ({"pattern": "gtp2"}, ConfigError),
+        ({"backend": "fortran"}, BackendUnavailable),
+        ({"vocab_size": 256}, ConfigError),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_found_before_anything_is_written(
+    corpus: Path, tmp_path: Path, values: dict[str, object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        bpeflow.train({"input": str(corpus), "vocab_size": 280, "out_dir": tmp_path / "run", **values})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(corpus: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot make the run folder"):
+        bpeflow.train({"input": str(corpus), "vocab_size": 280, "out_dir": corpus / "run"})
+
+
+def test_learn_merges_refuses_unknown_options_and_small_sizes() -> None:
+    with pytest.raises(ConfigError, match="did you mean tie_break"):
+        bpeflow.learn_merges({"a": 1}, 300, tie_breaks="huggingface")
+    with pytest.raises(ConfigError, match="too small"):
+        bpeflow.learn_merges({"a": 1}, 257, ["<a>", "<b>"])
+
+
+SCRIPT = """
+import bpeflow
+vocab, merges = bpeflow.train_bpe({path!r}, 270, ["<|endoftext|>"], small_input=0, num_counter=2, start_method={method!r})
+print(len(vocab), len(merges))
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("how", ["script", "stdin", "-c"])
+def test_a_plain_script_needs_no_main_guard(corpus: Path, tmp_path: Path, method: str, how: str) -> None:
+    code = SCRIPT.format(path=str(corpus), method=method)
+    script = tmp_path / "script.py"
+    script.write_text(code, encoding="utf-8")
+    arguments = {"script": [str(script)], "stdin": ["-"], "-c": ["-c", code]}[how]
+    done = subprocess.run(
+        [sys.executable, *arguments], input=code, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("270 13\n", "")
+
+
+def huggingface_merges(documents: list[str], vocab_size: int, special_tokens: list[str]) -> list[tuple[bytes, bytes]]:
+    """What HuggingFace's BpeTrainer learns from the same documents."""
+    tokenizers = pytest.importorskip("tokenizers", reason="HuggingFace tokenizers is not installed")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=special_tokens,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    return [(from_printable(left), from_printable(right)) for left, right in merges]
+
+
+@pytest.mark.parametrize(
+    "special_tokens", [["<|endoftext|>"], ["<|endoftext|>", "the", "Ġof", "in", "a", "ing"]], ids=len
+)
+def test_huggingface_mode_equals_its_trainer(tmp_path: Path, backend: MergeBackend, special_tokens: list[str]) -> None:
+    """On real text, where thousands of merges are tied, with special tokens that merges yield too."""
+    source = DATA / "corpora" / "wikitext2_2MB.txt.xz"
+    if not source.is_file():
+        pytest.skip(f"{source} is missing (BPEFLOW_TEST_DATA names another folder)")
+    text = lzma.decompress(source.read_bytes()).decode()
+    (tmp_path / "text").write_text(text, encoding="utf-8", newline="")
+    counts = bpeflow.count(tmp_path / "text", separator="<|endoftext|>")
+    learned = bpeflow.learn_merges(counts, 6000, special_tokens, tie_break="huggingface", backend=backend.name)
+    # It keeps merges by pair, so that of a pair that came back after its merge the last rank stays.
+    ours = [pair for i, pair in enumerate(learned.pairs) if pair not in learned.pairs[i + 1 :]]
+    assert ours == huggingface_merges(text.split("<|endoftext|>"), 6000, special_tokens)

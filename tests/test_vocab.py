@@ -1,0 +1,68 @@
+"""`Vocab` and the printable form of bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bpeflow.printable import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable, to_printable
+from bpeflow.vocab import Vocab, mergeable_bytes
+
+MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"ab")]
+
+
+def test_ids_are_bytes_then_specials_then_merges() -> None:
+    vocab = Vocab.build(MERGES, ["<s>", "</s>"])
+    assert vocab.tokens[:256] == tuple(bytes([b]) for b in range(256))
+    assert vocab.tokens[256:] == (b"<s>", b"</s>", b"ab", b"abc", b" ab")
+    assert vocab.special_tokens == {"<s>": 256, "</s>": 257}
+    assert vocab.merges == tuple(MERGES)
+    assert vocab.to_dict()[258] == b"ab"
+    assert vocab.longest_token == b"abc"
+    assert vocab.byte_ids == tuple(range(256))
+
+
+def test_specials_first_is_huggingface_order() -> None:
+    vocab = Vocab.build(MERGES, ["<s>"], special_tokens_first=True)
+    assert vocab.tokens[0] == b"<s>"
+    assert vocab.tokens[1:257] == tuple(bytes([b]) for b in BYTES_BY_CHARACTER)
+    assert vocab.tokens[1] == b"!"  # the first printable byte
+    assert vocab.tokens[257:] == (b"ab", b"abc", b" ab")
+    assert vocab.tokens[vocab.byte_ids[0x20]] == b" "
+
+
+def test_a_smaller_size_is_a_prefix() -> None:
+    assert Vocab.build(MERGES, ["<s>"], max_tokens=258).tokens == Vocab.build(MERGES, ["<s>"]).tokens[:258]
+    assert Vocab.build(MERGES, ["<s>"], max_tokens=258).merges == tuple(MERGES[:1])
+
+
+def test_every_merge_makes_a_token_of_its_own_unless_tokens_are_reused() -> None:
+    merges = [(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"a", b"bc")]
+    own = Vocab.build(merges, ["ab"])
+    assert own.tokens[256:] == (b"ab", b"ab", b"abc", b"bc", b"abc")
+    reused = Vocab.build(merges, ["ab"], reuse_tokens=True)
+    assert reused.tokens[256:] == (b"ab", b"abc", b"bc")
+    assert reused.merges == tuple(merges)
+
+
+def test_a_special_token_of_one_byte_does_not_stand_for_the_byte() -> None:
+    assert Vocab.build([], ["a"], special_tokens_first=True).byte_ids[ord("a")] != 0
+    assert Vocab.build([], ["a"], special_tokens_first=True, reuse_tokens=True).byte_ids[ord("a")] == 0
+
+
+@pytest.mark.parametrize(("special", "merged"), [("the", b"the"), ("Ġthe", b" the"), ("a b", b""), ("日", b"")])
+def test_special_tokens_collide_in_printable_form(special: str, merged: bytes) -> None:
+    assert mergeable_bytes(special) == merged
+
+
+def test_printable_form_is_gpt2s() -> None:
+    assert to_printable(b" the\n") == "ĠtheĊ"
+    assert to_printable("é".encode()) == "Ã©"
+    assert len(set(BYTE_CHARACTERS)) == 256
+    assert from_printable("a b") is None
+
+
+@given(st.binary())
+def test_printable_form_brings_back_any_bytes(token: bytes) -> None:
+    assert from_printable(to_printable(token)) == token
