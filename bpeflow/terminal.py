@@ -48,9 +48,9 @@ class PlainObserver(Observer):
 
     def counting(self, counted_bytes: int, total_bytes: int) -> None:
         if (elapsed := self._due("counting", counted_bytes >= total_bytes)) is not None:
-            rate = f", {counted_bytes / 1e6 / elapsed:.1f} MB/s" if elapsed > 0.05 else ""
+            rate = f", {_size(counted_bytes / elapsed)}/s" if elapsed > 0.05 else ""
             left = _time_left(elapsed, counted_bytes, total_bytes)
-            self._say(f"counting: {counted_bytes / 1e6:,.1f} of {total_bytes / 1e6:,.1f} MB{rate}{left}")
+            self._say(f"counting: {_size(counted_bytes)} of {_size(total_bytes)}{rate}{left}")
 
     def merging(self, learned: int, wanted: int) -> None:
         if (elapsed := self._due("merging", learned >= wanted)) is not None:
@@ -118,8 +118,8 @@ class _AmountColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         if task.description != "counting":
             return self._merges.render(task)
-        rate = f"  {task.speed / 1e6:.1f} MB/s" if task.speed else ""
-        return Text(f"{task.completed / 1e6:,.0f}/{(task.total or 0) / 1e6:,.0f} MB{rate}")
+        rate = f"  {_size(task.speed)}/s" if task.speed else ""
+        return Text(f"{_size(task.completed)} of {_size(task.total or 0)}{rate}")
 
 
 def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
@@ -129,18 +129,15 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
     say()
     if corpus := statistics.get("corpus"):
         say(
-            f"[bold]corpus[/]   {corpus['bytes'] / 1e6:,.1f} MB in {_number(corpus['files'], 'file')} and "
+            f"[bold]corpus[/]   {_size(corpus['bytes'])} in {_number(corpus['files'], 'file')} and "
             f"{_number(corpus['documents'], 'document')}: {corpus['pretokens']:,} pre-tokens, "
             f"{corpus['distinct_pretokens']:,} of them distinct"
         )
         if corpus["skipped_documents"]:
             say(f"         [yellow]{_number(corpus['skipped_documents'], 'document')} skipped: not UTF-8[/]")
     if counting := statistics.get("counting"):
-        megabytes = statistics["corpus"]["bytes"] / 1e6
-        say(
-            f"[bold]counting[/] {counting['seconds']:.1f} s, {megabytes / max(counting['seconds'], 1e-9):.1f} MB/s"
-            + _workers(counting["stages"])
-        )
+        rate = statistics["corpus"]["bytes"] / max(counting["seconds"], 1e-9)
+        say(f"[bold]counting[/] {counting['seconds']:.1f} s, {_size(rate)}/s" + _workers(counting["stages"]))
     if merging := statistics.get("merging"):
         backend = merging["backend"]
         threads = f", {backend['threads']} threads" if backend["threads"] > 1 else ""
@@ -149,7 +146,7 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
         longest = merging["longest_token"]
         say(
             f"[bold]vocab[/]    {merging['vocab_size']:,} tokens; the longest has {_number(longest['bytes'], 'byte')}: "
-            + escape(repr(longest["text"]))
+            + escape(repr(_shortened(longest["text"])))
         )
         if merging["learned"] < merging["wanted"]:
             say(f"         [yellow]{merging['wanted']:,} merges were asked for, but no more pairs could be merged[/]")
@@ -164,8 +161,21 @@ def _workers(stages: dict[str, object]) -> str:
     return f" ({_number(counters['workers'], 'counter')}, {_number(mergers['workers'], 'merger')})"
 
 
+def _shortened(text: str, limit: int = 60) -> str:
+    """Cut what would fill the screen: web text has runs of thousands of spaces, and they become tokens."""
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
 def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _size(size: float) -> str:
+    """Bytes as people read them: ``150.3 MB``, ``12 kB``."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:,.1f} {unit}"
+    return f"{size:.0f} bytes"
 
 
 def _time_left(elapsed: float, done: int, total: int) -> str:

@@ -13,6 +13,9 @@ from bpeflow.backends.choice import BACKENDS
 #: Real text to test with; tests that need it skip where it is missing.
 DATA = Path(os.environ.get("BPEFLOW_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
+#: Names, with commas between them, the backends that must not be skipped: what CI has built must be tested.
+REQUIRED_BACKENDS = "BPEFLOW_REQUIRE_BACKENDS"
+
 
 @pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
 def backend(request: pytest.FixtureRequest) -> MergeBackend:
@@ -20,6 +23,8 @@ def backend(request: pytest.FixtureRequest) -> MergeBackend:
     candidate: MergeBackend = request.param
     reason = candidate.unavailable()
     if reason is not None:
+        if candidate.name in os.environ.get(REQUIRED_BACKENDS, "").split(","):
+            pytest.fail(f"{REQUIRED_BACKENDS} names {candidate.name}, which is not here: {reason}")
         pytest.skip(f"backend {candidate.name}: {reason}")
     return candidate
 

@@ -59,7 +59,7 @@ def test_a_config_trains(config: Path, tmp_path: Path, capsys: pytest.CaptureFix
     out, err = capsys.readouterr()
     assert "280 tokens; the longest has" in out
     assert "vocab.json, merges.txt, run.json" in out
-    assert "counting: 0.0 of 0.0 MB" in err
+    assert "counting: 1.7 kB of 1.7 kB" in err
     assert "merging: 23 of 23 merges" in err
     assert "\x1b" not in out + err  # plain lines where there is no terminal
 

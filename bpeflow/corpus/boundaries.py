@@ -58,7 +58,7 @@ class BoundaryFinder:
                 boundary = self._safe_cut(start, stop)
             if boundary is not None:
                 return boundary
-            start = max(stop, free)
+            start = max(stop, free)  # between the two nothing is free
             reach *= 2
         return self._size
 
@@ -71,6 +71,7 @@ class BoundaryFinder:
                 if start + occurrence.start() >= position:
                     break
                 position = max(position, start + occurrence.end())
+            # Past `decided` an occurrence may have been read too short; then the next window reads it again.
             if position <= decided:
                 return position
             start = decided

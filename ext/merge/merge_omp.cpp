@@ -42,7 +42,7 @@ namespace {
 // Lists with at least so many entries are merged by several threads. Tests set it to 1, to have them at work in tiny
 // cases too.
 #ifndef BPEFLOW_PARALLEL_THRESHOLD
-#define BPEFLOW_PARALLEL_THRESHOLD 4096
+#define BPEFLOW_PARALLEL_THRESHOLD 16384
 #endif
 constexpr std::size_t PARALLEL_THRESHOLD = BPEFLOW_PARALLEL_THRESHOLD;
 
@@ -170,8 +170,9 @@ class Learner {
             Candidate &mine = best[part];
             const std::size_t end = slots.size() * (part + 1) / parts;
             for (std::size_t i = slots.size() * part / parts; i < end; i++) {
+                if (slots[i].count < std::max(min_frequency_, mine.count)) continue;
                 const Candidate candidate{slots[i].count, slots[i].left(), slots[i].right()};
-                if (candidate.count >= min_frequency_ && merged_after_(mine, candidate)) mine = candidate;
+                if (merged_after_(mine, candidate)) mine = candidate;
             }
         });
         return *std::max_element(best.begin(), best.end(), merged_after_);
@@ -208,12 +209,22 @@ class Learner {
         for_each_pair(after, with_left(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
             neighbour.cursor = raise(l, r, neighbour);
         });
-        write_lists(&Part::after, after, parts);
+        hand_out_cursors(&Part::after, after, parts);
+        const auto write_after = [&](unsigned p) { parts_[p].after.write_records(); };
+        // A token that is reused can be its own neighbour on both sides. Then the pair (token, token) is raised twice,
+        // and the second time its list is copied: it must have been written by then. Else both sides are written at
+        // once, because it takes time to set threads to work.
+        const bool after_itself = after[token].entries > 0;
+        if (after_itself) for_each_part(parts, write_after);
         for_each_pair(before, with_right(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
             neighbour.cursor = raise(l, r, neighbour);
             neighbour.back = static_cast<std::uint32_t>(tokens_.length(l));
         });
-        write_lists(&Part::before, before, parts);
+        hand_out_cursors(&Part::before, before, parts);
+        for_each_part(parts, [&](unsigned p) {
+            if (!after_itself) write_after(p);
+            parts_[p].before.write_records();
+        });
 
         for (unsigned p = 0; p < parts; p++) {
             parts_[p].before.clear();
@@ -319,18 +330,17 @@ class Learner {
         return list + pair.length - won.entries;
     }
 
-    // Writes the parts' records, those of each part after those of the one before, into the lists of the new pairs.
-    void write_lists(Neighbours Part::*side, Neighbours &total, unsigned parts)
+    // Shares the room in the new pairs' lists out among the parts, in their order.
+    void hand_out_cursors(Neighbours Part::*side, Neighbours &total, unsigned parts)
     {
-        if (parts > 1)
-            for (unsigned p = 0; p < parts; p++)
-                for (const std::uint32_t id : parts_[p].*side) {
-                    Neighbour &mine = (parts_[p].*side)[id], &all = total[id];
-                    mine.cursor = all.cursor;
-                    mine.back = all.back;
-                    if (all.cursor) all.cursor += mine.entries;
-                }
-        for_each_part(parts, [&](unsigned p) { (parts_[p].*side).write_records(); });
+        if (parts == 1) return; // the total is the part's own
+        for (unsigned p = 0; p < parts; p++)
+            for (const std::uint32_t id : parts_[p].*side) {
+                Neighbour &mine = (parts_[p].*side)[id], &all = total[id];
+                mine.cursor = all.cursor;
+                mine.back = all.back;
+                if (all.cursor) all.cursor += mine.entries;
+            }
     }
 
     // Calls use(left, right, neighbour) for each neighbour; `pair_of` gives the pair that it is in.

@@ -1,9 +1,10 @@
-"""What all flow tests share: worker functions that child processes can import, and a check that nothing is left over."""
+"""What the flow tests share: worker functions that child processes can import; a check that nothing is left over."""
 
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -39,14 +40,12 @@ def leftover_workers() -> list[str]:
     """Child processes, apart from the two helpers of multiprocessing, which serve all runs."""
     left = []
     for process in psutil.Process().children(recursive=True):
-        try:
+        with suppress(psutil.NoSuchProcess):
             command = " ".join(process.cmdline())
             # A forked worker shows the command line of the fork server: tell them apart by the parent.
             helper = "forkserver" in command or "resource_tracker" in command
             if process.status() != psutil.STATUS_ZOMBIE and not (helper and process.ppid() == psutil.Process().pid):
                 left.append(f"{process.pid} {command}")
-        except psutil.NoSuchProcess:
-            continue
     return left
 
 

@@ -31,6 +31,11 @@ def nothing() -> Iterator[int]:
     return iter(())
 
 
+def one_then_wait() -> Iterator[int]:
+    yield 0
+    time.sleep(1000)
+
+
 def blobs(sizes: Iterable[int]) -> Iterator[bytes]:
     for size in sizes:
         yield bytes(size)
@@ -89,6 +94,16 @@ def spin_for_ever(items: Iterator[Any]) -> Iterator[Any]:
     while True:
         pass
     yield from items
+
+
+def one_then_sleep(items: Iterator[Any]) -> Iterator[Any]:
+    yield next(items)
+    yield from wait_for_ever(items)
+
+
+def one_then_spin(items: Iterator[Any]) -> Iterator[Any]:
+    yield next(items)
+    yield from spin_for_ever(items)
 
 
 def tell_where(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:
@@ -166,6 +181,11 @@ FAILURES = {
 def fail(how: str, items: Iterable[Any]) -> Iterator[Any]:
     for number, item in enumerate(items):
         yield FAILURES[how]() if number == 2 else item
+
+
+def raise_at_once(items: Iterator[Any]) -> Iterator[Any]:
+    _raise()
+    yield from items
 
 
 def failing_source(how: str) -> Iterator[Any]:

@@ -1,6 +1,8 @@
 """Back-pressure: the bounds of a queue hold, in items and in bytes, and never lock up."""
 
 import multiprocessing
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -8,10 +10,11 @@ from functools import partial
 
 import flow_workers as w
 import pytest
+from conftest import comes_true
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeflow.flow import Pipeline, QueueSpec, Source
+from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, WorkerDied
 from bpeflow.flow.channel import Bounds
 from bpeflow.flow.meters import shared_meters
 
@@ -61,38 +64,30 @@ def test_many_small_items_may_lie_in_a_queue_with_a_coarse_byte_bound() -> None:
 def test_items_larger_than_the_byte_bound_travel_alone(max_bytes: int) -> None:
     sizes = [10, 4000, 200_000, 1, 100, 70_000, 0] * 3
     queues = [QueueSpec(f"queue {number}", 3, max_bytes) for number in range(2)]
-    from bpeflow.flow import Stage
-
     stage = Stage("stage", w.pass_on, queues[0], workers=3)
     run = Pipeline(Source("source", partial(w.blobs, sizes)), [stage], queues[1]).run()
     assert Counter(len(blob) for blob in run) == Counter(sizes)
 
 
 def test_routed_queues_share_the_bounds() -> None:
-    from bpeflow.flow import Stage
+    stage = Stage("stuck", w.wait_for_ever, QueueSpec("routed", max_items=6, route=w.identity), workers=3)
+    pipeline = Pipeline(Source("source", w.endless), [stage])
+    put = []
 
-    stages = [Stage("stuck", w.wait_for_ever, QueueSpec("routed", max_items=6, route=w.identity), workers=3)]
-    pipeline = Pipeline(Source("source", w.endless), stages)
-    run = pipeline.run()
-    thread = threading.Thread(target=lambda: next(run, None))
-    thread.start()
-    assert settled_after_start(pipeline) == 6
-    import os
-    import signal
+    def look_and_end_the_run() -> None:
+        comes_true(lambda: pipeline.snapshot().stages["source"].items_out > 0)
+        put.append(settled(pipeline))
+        os.kill(pipeline.snapshot().pids["source", 0], signal.SIGKILL)
 
-    os.kill(pipeline.snapshot().pids["stuck", 0], signal.SIGKILL)
-    thread.join()
-
-
-def settled_after_start(pipeline: Pipeline) -> int:
-    while not pipeline.snapshot().stages["source"].items_out:
-        time.sleep(0.01)
-    return settled(pipeline)
+    threading.Thread(target=look_and_end_the_run).start()
+    with pytest.raises(WorkerDied):
+        list(pipeline.run())
+    assert put == [6]
 
 
 @settings(max_examples=25, deadline=None)
 @given(
-    sizes=st.lists(st.lists(st.integers(0, 50), max_size=30), min_size=1, max_size=4),
+    sizes=st.lists(st.lists(st.integers(1, 50), max_size=30), min_size=1, max_size=4),
     max_items=st.integers(1, 5),
     max_bytes=st.integers(1, 60),
 )

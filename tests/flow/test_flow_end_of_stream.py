@@ -1,4 +1,4 @@
-"""Why the supervisor, and not the last worker, says that nothing follows (see "End of stream" in flow/supervisor.py)."""
+"""Why the supervisor, not the last worker, says that nothing follows: "End of stream" in flow/supervisor.py."""
 
 import multiprocessing
 import time

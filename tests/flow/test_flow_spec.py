@@ -34,14 +34,14 @@ def test_results_have_nothing_to_route() -> None:
 
 
 def test_an_unknown_start_method_is_named_with_the_known_ones() -> None:
-    with pytest.raises(FlowError, match="'teleport' is not one of .*spawn"):
+    with pytest.raises(FlowError, match=r"'teleport' is not one of .*spawn"):
         Pipeline(SOURCE, [], start_method="teleport")
 
 
 @pytest.mark.parametrize(
     ("pipeline", "named"),
     [
-        (Pipeline(Source("source", lambda: []), []), "stage 'source': function <function.*define it at module level"),
+        (Pipeline(Source("source", lambda: [1]), []), "stage 'source': function <function.*define it at module level"),
         (
             Pipeline(SOURCE, [Stage("stage", w.pass_on, QueueSpec("in"), weigh=lambda item: 1)]),
             "stage 'stage': weigh .*define it at module level",

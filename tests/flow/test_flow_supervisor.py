@@ -6,16 +6,19 @@ Each test ends with the check of conftest that no worker and no thread is left.
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import connection
+from typing import Any
 
 import flow_workers as w
 import pytest
 from conftest import comes_true, leftover_workers
 
-from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDied
+from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDied, supervisor
 
 SOON = 5.0  # "within a second or so", with room for a busy machine
 
@@ -88,46 +91,49 @@ def test_an_item_that_cannot_be_loaded_fails_where_it_is_loaded() -> None:
 def test_a_failure_is_noticed_while_the_caller_waits_and_all_others_are_blocked() -> None:
     pipeline = w.simple_pipeline(w.endless, w.pass_on, w.wait_for_ever)
     run = pipeline.run()
-    comes_true_then_kill(pipeline, lambda: pipeline.snapshot().queues["queue 1"].items == 4)
-    with ends_soon(), pytest.raises(WorkerDied, match="stage 'source'.*SIGKILL"):
+    kill_when(pipeline, ("source", 0), lambda: pipeline.snapshot().queues["queue 1"].items == 4)
+    with ends_soon(), pytest.raises(WorkerDied, match=r"stage 'source'.*SIGKILL"):
         next(run)
 
 
-def comes_true_then_kill(pipeline: Pipeline, condition: Callable[[], bool]) -> None:
-    """Kill the source from another thread, once the condition holds."""
-    import threading
+def test_a_worker_killed_while_it_waits_in_get_ends_the_run() -> None:
+    """It dies with the lock of its queue held: the other workers of the stage can never get another item."""
+    pipeline = w.simple_pipeline(w.one_then_wait, w.pass_on, w.pass_on)
+    run = pipeline.run()
+    assert next(run) == 0
+    kill_when(pipeline, ("stage 1", 1), lambda: True)
+    with ends_soon(), pytest.raises(WorkerDied, match="stage 'stage 1': worker 1 of 2"):
+        next(run)
+
+
+def kill_when(pipeline: Pipeline, worker: tuple[str, int], condition: Callable[[], bool]) -> None:
+    """Kill a worker from another thread, once the condition holds."""
 
     def kill() -> None:
-        assert comes_true(lambda: bool(pipeline.snapshot().pids) and condition())
-        os.kill(pipeline.snapshot().pids["source", 0], signal.SIGKILL)
+        assert comes_true(lambda: worker in pipeline.snapshot().pids and condition())
+        os.kill(pipeline.snapshot().pids[worker], signal.SIGKILL)
 
     threading.Thread(target=kill).start()
-
-
-def test_a_worker_killed_while_it_waits_in_get_ends_the_run() -> None:
-    """It dies with the lock of its queue held: the other worker of the stage can never get another item."""
-    pipeline = w.simple_pipeline(partial(w.numbers, 3), w.pass_on, w.pass_on)
-    run = pipeline.run()
-    next(run)
-    os.kill(pipeline.snapshot().pids["stage 1", 1], signal.SIGKILL) if ("stage 1", 1) in pipeline.snapshot().pids else 0
-    with ends_soon(), pytest.raises(WorkerDied, match="SIGKILL"):
-        for _ in run:
-            pass
-        raise WorkerDied("finished before the kill: SIGKILL")  # a fast machine may be through already
 
 
 @pytest.mark.parametrize("fellows", [1, 3])
 def test_a_worker_killed_in_the_middle_of_writing_a_result_does_not_leave_the_caller_in_recv(fellows: int) -> None:
     pipeline = w.simple_pipeline(w.endless, w.kill_self_in_half_a_message, workers=fellows)
-    with ends_soon(), pytest.raises(WorkerDied, match="stage 'stage 0'.*SIGKILL"):
+    with ends_soon(), pytest.raises(WorkerDied, match=r"stage 'stage 0'.*SIGKILL"):
         list(pipeline.run())
 
 
-def test_an_exception_takes_precedence_over_deaths() -> None:
-    """Every worker fails at its third item, one stage by raising and the other by dying: both at about one time."""
-    stages = [Stage("raises", partial(w.fail, "raise"), QueueSpec("in", 3))]
-    with pytest.raises((ValueError, WorkerDied)):
-        list(Pipeline(Source("dies", partial(w.failing_source, "exit 1")), stages).run())
+def test_an_exception_takes_precedence_over_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the supervisor look only when the source has died and the stage has raised, in whichever order."""
+
+    def late_wait(*args: Any) -> Any:
+        time.sleep(0.5)
+        return connection.wait(*args)
+
+    monkeypatch.setattr(supervisor, "wait", late_wait)
+    pipeline = w.simple_pipeline(partial(w.failing_source, "exit 1"), w.raise_at_once)
+    with pytest.raises(ValueError, match="third"):
+        list(pipeline.run())
 
 
 def test_a_stage_that_returns_early_is_an_error_not_a_loss_of_data() -> None:

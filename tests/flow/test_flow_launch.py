@@ -1,0 +1,236 @@
+"""Scripts as users write them: with and without a guard, from a pipe, with Ctrl-C, killed, left in the middle.
+
+Each runs as a process of its own, in a session of its own, and prints what the test needs to know.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import HERE, START_METHODS, comes_true
+
+ROOT = HERE.parent.parent
+TELL_PIDS = "print(json.dumps(list(pipeline.snapshot().pids.values())), flush=True)"
+PRELUDE = f"""
+import json, sys, time
+sys.path[:0] = [{str(ROOT)!r}, {str(HERE)!r}]
+from functools import partial
+import flow_workers as w
+"""
+
+UNGUARDED = f"""
+{PRELUDE}
+pipeline = w.simple_pipeline(partial(w.numbers, 9), w.tell_where, start_method=START_METHOD)
+print(json.dumps(list(pipeline.run())))
+"""
+
+ENDLESS = f"""
+{PRELUDE}
+pipeline = w.simple_pipeline(w.endless, FUNCTION, w.pass_on, start_method=START_METHOD)
+run = pipeline.run()
+next(run)
+{TELL_PIDS}
+for item in run:
+    BODY
+"""
+
+FUNCTION_IN_MAIN = f"""
+{PRELUDE}
+def double(items):
+    for item in items:
+        yield 2 * item
+
+def main():
+    pipeline = w.simple_pipeline(partial(w.numbers, 5), double, start_method=START_METHOD)
+    print(json.dumps(sorted(pipeline.run())))
+
+"""
+
+
+def fill(script: str, **names: str) -> str:
+    for name, value in names.items():
+        script = script.replace(name, value)
+    return script
+
+
+def python(*arguments: str | Path, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+@contextmanager
+def started(script: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
+    path.write_text(script)
+    with subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def pids_told(process: "subprocess.Popen[str]") -> list[int]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise AssertionError(process.communicate()[1])
+    return list(json.loads(line))
+
+
+def all_gone(pids: list[int]) -> bool:
+    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
+
+
+# ---- the main script
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("way", ["file", "stdin", "-c"])
+def test_a_plain_script_needs_no_guard_and_is_not_imported_by_workers(
+    way: str, start_method: str, tmp_path: Path
+) -> None:
+    script = fill(UNGUARDED, START_METHOD=repr(start_method))
+    if way == "file":
+        (tmp_path / "plain.py").write_text(script)
+        done = python(tmp_path / "plain.py")
+    else:
+        done = python("-", stdin=script) if way == "stdin" else python("-c", script)
+    assert done.stderr == ""
+    assert [imported_main for _, imported_main in json.loads(done.stdout)] == [False, False]
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_a_stage_function_in_the_main_script_works_with_the_guard(start_method: str, tmp_path: Path) -> None:
+    path = tmp_path / "guarded.py"
+    path.write_text(
+        fill(FUNCTION_IN_MAIN, START_METHOD=repr(start_method)) + 'if __name__ == "__main__":\n    main()\n'
+    )
+    done = python(path)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_a_stage_function_in_an_unguarded_main_script_is_explained(start_method: str, tmp_path: Path) -> None:
+    path = tmp_path / "unguarded.py"
+    path.write_text(fill(FUNCTION_IN_MAIN, START_METHOD=repr(start_method)) + "main()\n")
+    done = python(path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "FlowError: a pipeline was started while a worker was importing the main script" in done.stderr
+    assert "WorkerDied" in done.stderr.splitlines()[-1]
+    assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["-c"]])
+def test_a_stage_function_in_a_piped_script_is_refused_with_the_remedy(arguments: list[str]) -> None:
+    script = fill(FUNCTION_IN_MAIN, START_METHOD="'spawn'") + "main()\n"
+    done = python("-", stdin=script) if arguments == ["-"] else python("-c", script)
+    assert done.returncode == 1
+    assert "move it to a module" in done.stderr.splitlines()[-1]
+
+
+def test_it_works_in_an_interactive_session() -> None:
+    lines = [line for line in fill(UNGUARDED, START_METHOD="'forkserver'").splitlines() if line]
+    done = python("-i", "-q", stdin="\n".join(lines) + "\n")
+    assert json.loads(done.stdout)
+    assert "Error" not in done.stderr
+
+
+# ---- Ctrl-C, death of the main process, exit in the middle
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize("waiting", [False, True], ids=["in the loop body", "waiting for a result"])
+def test_ctrl_c_ends_the_script_at_once_and_workers_say_nothing(
+    start_method: str, waiting: bool, tmp_path: Path
+) -> None:
+    function, body = ("w.one_then_sleep", "pass") if waiting else ("w.pass_on", "time.sleep(1000)")
+    script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION=function, BODY=body)
+    with started(script, tmp_path / "script.py") as process:
+        pids = pids_told(process)
+        began = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=20)
+        assert time.monotonic() - began < 5
+    assert process.returncode == -signal.SIGINT
+    assert stderr.count("Traceback") == 1
+    assert stderr.rstrip().endswith("KeyboardInterrupt")
+    assert len(pids) == 5
+    assert comes_true(lambda: all_gone(pids))
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_ctrl_c_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_traceback(
+    start_method: str, tmp_path: Path
+) -> None:
+    script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION="w.pass_on", BODY="pass")
+    script = script.replace("run = pipeline.run()", "run = pipeline.run(); print('starting', flush=True)")
+    for delay in (0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5):
+        with started(script, tmp_path / "script.py") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "starting\n"
+            time.sleep(delay)
+            os.killpg(process.pid, signal.SIGINT)
+            _, stderr = process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGINT, stderr
+        assert stderr.count("Traceback") == 1, stderr
+        assert comes_true(lambda session=process.pid: not session_members(session))
+
+
+def test_a_second_ctrl_c_during_the_clean_up_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = fill(ENDLESS, START_METHOD="'forkserver'", FUNCTION="w.pass_on", BODY="pass")
+    for pause in (0, 0.001, 0.005, 0.02):
+        with started(script, tmp_path / "script.py") as process:
+            pids = pids_told(process)
+            for _ in range(5):
+                os.killpg(process.pid, signal.SIGINT)
+                time.sleep(pause)
+            process.communicate(timeout=20)
+        assert comes_true(lambda pids=pids, session=process.pid: all_gone(pids) and not session_members(session))
+
+
+def session_members(session: int) -> list[int]:
+    members = []
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == session and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                members.append(pid)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return members
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize("function", ["w.pass_on", "w.one_then_sleep", "w.one_then_spin"])
+def test_workers_do_not_outlive_a_killed_main_process(function: str, start_method: str, tmp_path: Path) -> None:
+    """Blocked in put and in get, asleep, and in a busy loop."""
+    script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION=function, BODY="time.sleep(1000)")
+    with started(script, tmp_path / "script.py") as process:
+        pids = pids_told(process)
+        process.kill()
+        assert comes_true(lambda: all_gone(pids)), [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+@pytest.mark.parametrize("start_method", START_METHODS)
+def test_a_script_may_exit_in_the_middle_of_a_run(start_method: str, tmp_path: Path) -> None:
+    script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION="w.pass_on", BODY="break")
+    with started(script, tmp_path / "script.py") as process:  # the variable `run` keeps the generator open
+        pids = pids_told(process)
+        _, stderr = process.communicate(timeout=20)
+    assert (process.returncode, stderr) == (0, "")
+    assert comes_true(lambda: all_gone(pids))
