@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, model_validator
 
+from bpeflow.corpus import InvalidUtf8Policy
 from bpeflow.errors import ConfigError
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
-InvalidUtf8 = Literal["error", "replace", "skip"]
 StartMethod = Literal["forkserver", "spawn", "fork"]
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 
@@ -78,7 +78,9 @@ class CountSettings(_Frozen):
     separator: NonEmpty | None = Field(
         default=None, description="what stands between documents; by default the first special token"
     )
-    invalid_utf8: InvalidUtf8 = Field(default="error", description="input that is not UTF-8: error, replace or skip")
+    invalid_utf8: InvalidUtf8Policy = Field(
+        default="error", description="input that is not UTF-8: error, replace or skip"
+    )
     pattern: NonEmpty = Field(default="gpt2", description="gpt2, cl100k, o200k, llama3, qwen2 or a regular expression")
 
     num_counter: int | None = Field(default=None, ge=1, description="counter processes; by default one per core")

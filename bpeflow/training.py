@@ -84,6 +84,8 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
     report = run.describe_run(settings)
     report["corpus"] = run.describe_corpus(corpus, counted)
     report["counting"] = {"seconds": counted.seconds, "stages": run.describe_stages(counted)}
+    if not len(counted.counts):
+        log.warning("there are no pre-tokens: the corpus is empty, or the pattern matches nothing in it")
     output.write(COUNTS_FILE, counted.counts.save)
     return _merge_and_finish(counted.counts, settings, report, output, observer, started)
 

@@ -13,10 +13,10 @@ import sysconfig
 from typing import Any
 
 import pytest
+from conftest import DATA
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
-from conftest import DATA
 
 VOCAB_SIZE = 8000
 #: What the first backend learned from each table; the others must learn the same.

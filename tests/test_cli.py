@@ -65,7 +65,8 @@ def test_a_config_trains(config: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_flags_go_over_the_config(config: Path, tmp_path: Path) -> None:
-    flags = "--vocab_size 270 --backend python -c 2 -m 3 --chunk_size 1kb --set monitor.interval=3 --set tie_break=smallest_ids"
+    flags = "--vocab_size 270 --backend python -c 2 -m 3 --chunk_size 1kb"
+    flags += " --set monitor.interval=3 --set tie_break=smallest_ids"
     assert main(["--config", str(config), *flags.split(), "--out_dir", str(tmp_path / "other"), "--quiet"]) == 0
     settings = settings_of(tmp_path / "other")
     assert (settings["vocab_size"], settings["backend"], settings["chunk_size"]) == (270, "python", 1000)
@@ -205,8 +206,8 @@ def test_help_tells_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -
             main(arguments)
         assert caught.value.code == 0
     text = capsys.readouterr().out
-    for flag in ("--config", "--backend", "--vocab_size", "--num_counter N, -c N", "--num_merger N, -m N", "--chunk_size",
-                 "--do_monitor", "--skip_merge", "--out_dir", "--set", "--quiet", "--counts"):  # fmt: skip
+    flags = "--config --backend --vocab_size --num_counter -c --num_merger -m --chunk_size --do_monitor --skip_merge"
+    for flag in (*flags.split(), "--out_dir", "--set", "--quiet", "--counts"):
         assert flag in text
     assert max(map(len, text.splitlines())) <= 120
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import DATA
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
@@ -17,7 +18,6 @@ from bpeflow.errors import BackendUnavailable, ConfigError, CorpusError
 from bpeflow.formats import gpt2
 from bpeflow.printable import from_printable
 from bpeflow.training import Observer
-from conftest import DATA
 
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
 
@@ -183,7 +183,8 @@ def test_learn_merges_refuses_unknown_options_and_small_sizes() -> None:
 
 SCRIPT = """
 import bpeflow
-vocab, merges = bpeflow.train_bpe({path!r}, 270, ["<|endoftext|>"], small_input=0, num_counter=2, start_method={method!r})
+options = dict(small_input=0, num_counter=2, start_method={method!r})
+vocab, merges = bpeflow.train_bpe({path!r}, 270, ["<|endoftext|>"], **options)
 print(len(vocab), len(merges))
 """
 

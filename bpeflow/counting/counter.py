@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from bpeflow.config import InvalidUtf8
-from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics, decode_chunk, read_chunk
+from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk, read_chunk
 from bpeflow.counting.run import CountRun
 from bpeflow.pretokenize import Pretokenizer
 
@@ -32,7 +31,7 @@ class ChunkCounter:
 
     delimiters: Delimiters
     pretokenizer: Pretokenizer
-    invalid_utf8: InvalidUtf8
+    invalid_utf8: InvalidUtf8Policy
     partitions: int
     max_distinct: int = MAX_DISTINCT
 

@@ -18,7 +18,8 @@ if a stage function (or something in it) is *defined* in that script. Otherwise 
 start, and needs no guard; the same goes for ``python -c``, a script on standard input and a notebook.
 
 **Ctrl-C.** A terminal sends SIGINT to the whole foreground group. Workers ignore it as their first act, and so that
-there is no moment before that, they and the fork server start with it blocked.
+there is no moment before that, they and the fork server start with it blocked. (Processes that other code starts
+through the same fork server therefore begin with SIGINT blocked, too.)
 """
 
 from __future__ import annotations
@@ -44,20 +45,14 @@ from .worker import Job, Post, work
 _PRELOADED = "bpeflow.flow.worker"
 
 
-def start_context(start_method: str, preload: Sequence[str]) -> BaseContext:
-    """Return the multiprocessing context for a start method, with these modules imported before workers are forked.
-
-    Modules that are to be preloaded take effect if the fork server has not started yet: it serves the whole process.
-    """
+def start_context(start_method: str) -> BaseContext:
+    """Return the multiprocessing context for a start method."""
     available = multiprocessing.get_all_start_methods()
     if start_method == "forkserver" and start_method not in available:
         start_method = "spawn"
     if start_method not in available:
         raise FlowError(f"start method {start_method!r} is not one of {', '.join(available)}")
-    context = multiprocessing.get_context(start_method)
-    if start_method == "forkserver":
-        context.set_forkserver_preload([_PRELOADED, *preload])
-    return context
+    return multiprocessing.get_context(start_method)
 
 
 def pickle_job(station: Source | Stage, writes: QueueSpec) -> bytes:
@@ -77,11 +72,17 @@ def _check_pickles(role: str, function: object) -> None:
 
 
 class Launcher:
-    """Starts the workers of one run."""
+    """Starts the workers of one run.
 
-    def __init__(self, context: BaseContext, jobs: Sequence[bytes]) -> None:
+    The modules in ``preload`` are imported by the fork server, if it has not started yet: there is one for the whole
+    process, and it lives as long.
+    """
+
+    def __init__(self, context: BaseContext, jobs: Sequence[bytes], preload: Sequence[str]) -> None:
         self._context = context
         forked = context.get_start_method() == "fork"
+        if context.get_start_method() == "forkserver":
+            context.set_forkserver_preload([_PRELOADED, *preload])
         needs_main = any(b"__main__" in job for job in jobs)
         self._hides_main = not forked and not needs_main
         if getattr(multiprocessing.process.current_process(), "_inheriting", False):

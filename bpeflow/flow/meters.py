@@ -104,7 +104,7 @@ def _grouped(cells: MutableSequence[int], processes: Sequence[int]) -> list[list
 
 
 def depth(producers: Iterable[Meter], consumers: Iterable[Meter]) -> QueueDepth:
-    """What lies between these producers and these consumers (never below zero, though rows are read one by one)."""
+    """What lies between these producers and these consumers (at one moment as nearly as rows can be read one by one)."""
     consumers = list(consumers)
     # Consumers first: what they took was put before, so a producer's count that is read later covers it.
     items = -sum(meter.items_in for meter in consumers)
@@ -112,4 +112,4 @@ def depth(producers: Iterable[Meter], consumers: Iterable[Meter]) -> QueueDepth:
     for meter in producers:
         items += meter.items_out
         size += meter.bytes_out
-    return QueueDepth(items, size)
+    return QueueDepth(max(items, 0), max(size, 0))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from .errors import FlowError
 from .inline import run_inline
-from .launch import interrupts_held, pickle_job, start_context
+from .launch import Launcher, interrupts_held, pickle_job, start_context
 from .messages import WorkerReport
 from .meters import QueueDepth, depth, local_meters, shared_meters
 from .pool import Pool
 from .spec import QueueSpec, Source, Stage, check_names
 
+Results = Generator[Any, None, None]
 _DEFAULT_RESULTS = QueueSpec("results")
 
 
@@ -64,13 +65,14 @@ class Pipeline:
         self._stages = tuple(stages)
         self._names = (source.name, *(stage.name for stage in stages))
         self._queues = (*(stage.reads for stage in stages), results)
-        self._context = start_context(start_method, preload)
+        self._context = start_context(start_method)
+        self._preload = tuple(preload)
         self._started = False
         self._meters = local_meters([1] * (len(self._names) + 1))
         self._pids: Callable[[], Mapping[tuple[str, int], int]] = dict
         self._reports: list[WorkerReport] = []
 
-    def run(self, *, inline: bool = False) -> Iterator[Any]:
+    def run(self, *, inline: bool = False) -> Results:
         """Return a generator of the results, in the order in which they become ready.
 
         Workers start with its first ``next``. When it ends in whatever way (exhausted, closed, collected, an exception,
@@ -82,7 +84,10 @@ class Pipeline:
         if self._started:
             raise FlowError("this pipeline has run already: build another one")
         self._started = True
-        return self._run_inline() if inline else self._run_in_processes(self._pickle_jobs())
+        if inline:
+            return self._run_inline()
+        jobs = self._pickle_jobs()
+        return self._run_in_processes(Launcher(self._context, jobs, self._preload), jobs)
 
     @property
     def reports(self) -> list[WorkerReport]:
@@ -107,7 +112,7 @@ class Pipeline:
         }
         return Snapshot(queues, stages, pids)
 
-    def _run_inline(self) -> Iterator[Any]:
+    def _run_inline(self) -> Results:
         pids = {(name, 0): os.getpid() for name in self._names}
         self._pids = lambda: pids
         try:
@@ -115,9 +120,9 @@ class Pipeline:
         finally:
             self._pids = dict
 
-    def _run_in_processes(self, jobs: Sequence[bytes]) -> Iterator[Any]:
+    def _run_in_processes(self, launcher: Launcher, jobs: Sequence[bytes]) -> Results:
         self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
-        pool = Pool(self._context, self._names, jobs, self._queues, self._meters)
+        pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters)
         self._pids = lambda: pool.pids
         try:
             with interrupts_held():

@@ -28,12 +28,13 @@ class Pool:
     def __init__(
         self,
         context: BaseContext,
+        launcher: Launcher,
         names: Sequence[str],
         jobs: Sequence[bytes],
         queues: Sequence[QueueSpec],
         meters: Sequence[Sequence[Meter]],
     ) -> None:
-        self._launcher = Launcher(context, jobs)
+        self._launcher = launcher
         self._channels = [
             Channel(context, queue, above, below)
             for queue, (above, below) in zip(queues, pairwise(meters), strict=True)
@@ -49,11 +50,12 @@ class Pool:
             for place, crew in enumerate(self._crews):
                 for number in range(len(self._meters[place])):
                     crew.workers.append(self._start_worker(place, number))
+            supervisor = Supervisor(self._crews)
+            supervisor.start()
         except BaseException:
             end_processes([worker for crew in self._crews for worker in crew.workers])
             raise
-        self._supervisor = Supervisor(self._crews)
-        self._supervisor.start()
+        self._supervisor = supervisor
         atexit.register(self.end)
 
     def results(self) -> Iterator[Any]:

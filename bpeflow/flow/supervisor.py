@@ -143,7 +143,7 @@ class Supervisor:
 
     def _note_exit(self, worker: Worker) -> None:
         _read_report(worker)
-        worker.process.join(timeout=1.0)
+        worker.process.join(_JOIN_SECONDS)
         status = worker.process.exitcode  # None if other code in this process was first to collect it
         if status or worker.report is None:
             self._raise_death(worker, status)

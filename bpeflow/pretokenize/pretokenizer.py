@@ -73,8 +73,8 @@ class Pretokenizer:
 def load_pretokenizer(pattern: str) -> Pretokenizer:
     """The pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`), or of a regular expression.
 
-    Raises PatternError for an invalid regular expression, and for a word that is no name but close to one (`gtp2`),
-    which as a regular expression would match nothing but itself.
+    Raises PatternError for an invalid regular expression, and for a single word that is no name (`gtp2`, `r50k`): as a
+    regular expression it would match nothing but itself, which cannot be meant.
     """
     if pattern in NAMED_PATTERNS:
         named = NAMED_PATTERNS[pattern]
@@ -83,11 +83,8 @@ def load_pretokenizer(pattern: str) -> Pretokenizer:
         raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         nearest = difflib.get_close_matches(pattern.lower(), NAMED_PATTERNS, n=1)
-        if nearest:
-            raise PatternError(
-                f"unknown pattern {pattern!r}; did you mean {nearest[0]!r}? "
-                f"(the named patterns are {', '.join(NAMED_PATTERNS)})"
-            )
+        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise PatternError(f"unknown pattern {pattern!r}; {meant}the named patterns are {', '.join(NAMED_PATTERNS)}")
     return Pretokenizer(_CUSTOM, pattern)
 
 

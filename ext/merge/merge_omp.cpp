@@ -206,25 +206,17 @@ class Learner {
         lower_pairs(left, right, token, before, after);
         arena_.recycle(list, pair.length); // the records have all that is still needed of it
 
+        // One side after the other: a token that is reused can be its own neighbour on both sides, and then the pair
+        // (token, token) is raised twice and its list copied in between.
         for_each_pair(after, with_left(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
             neighbour.cursor = raise(l, r, neighbour);
         });
-        hand_out_cursors(&Part::after, after, parts);
-        const auto write_after = [&](unsigned p) { parts_[p].after.write_records(); };
-        // A token that is reused can be its own neighbour on both sides. Then the pair (token, token) is raised twice,
-        // and the second time its list is copied: it must have been written by then. Else both sides are written at
-        // once, because it takes time to set threads to work.
-        const bool after_itself = after[token].entries > 0;
-        if (after_itself) for_each_part(parts, write_after);
+        for (unsigned p = 0; p < parts; p++) parts_[p].after.write_records(after);
         for_each_pair(before, with_right(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
             neighbour.cursor = raise(l, r, neighbour);
             neighbour.back = static_cast<std::uint32_t>(tokens_.length(l));
         });
-        hand_out_cursors(&Part::before, before, parts);
-        for_each_part(parts, [&](unsigned p) {
-            if (!after_itself) write_after(p);
-            parts_[p].before.write_records();
-        });
+        for (unsigned p = 0; p < parts; p++) parts_[p].before.write_records(before);
 
         for (unsigned p = 0; p < parts; p++) {
             parts_[p].before.clear();
@@ -328,19 +320,6 @@ class Learner {
         pair.length += won.entries;
         if (won.weight > 0 && !scan_) candidates_.push({pair.count, left, right});
         return list + pair.length - won.entries;
-    }
-
-    // Shares the room in the new pairs' lists out among the parts, in their order.
-    void hand_out_cursors(Neighbours Part::*side, Neighbours &total, unsigned parts)
-    {
-        if (parts == 1) return; // the total is the part's own
-        for (unsigned p = 0; p < parts; p++)
-            for (const std::uint32_t id : parts_[p].*side) {
-                Neighbour &mine = (parts_[p].*side)[id], &all = total[id];
-                mine.cursor = all.cursor;
-                mine.back = all.back;
-                if (all.cursor) all.cursor += mine.entries;
-            }
     }
 
     // Calls use(left, right, neighbour) for each neighbour; `pair_of` gives the pair that it is in.

@@ -63,11 +63,11 @@ class Neighbours {
     const std::uint32_t *end() const { return met_.data() + met_count_; }
     std::size_t size() const { return met_count_; }
 
-    // Writes all records to the neighbours' cursors, in ascending order.
-    void write_records()
+    // Writes all records, in ascending order, to the cursors that the neighbours have in `total`.
+    void write_records(Neighbours &total) const
     {
         for (std::size_t r = 0; r < record_count_; r++) {
-            Neighbour &neighbour = (*this)[records_[r].id];
+            Neighbour &neighbour = total[records_[r].id];
             if (neighbour.cursor) *neighbour.cursor++ = records_[r].position - neighbour.back;
         }
     }

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import Merge, naive_merges
 
 from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.backends.choice import BACKENDS
+from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendError, CountOverflowError
 from bpeflow.merging import learn_merges, merge_task
-from bpeflow.config import MergeSettings
 from bpeflow.printable import from_printable
-from oracle import Merge, naive_merges
 
 BYTES = tuple(bytes([byte]) for byte in range(256))
 

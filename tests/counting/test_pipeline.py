@@ -15,12 +15,12 @@ import pytest
 
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
+from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics
 from bpeflow.counting import counter as counter_module
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import merge_runs
 from bpeflow.counting.pipeline import CorpusCounter, reduce_runs
 from bpeflow.counting.run import CountRun
-from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics
 from bpeflow.errors import ConfigError, CorpusError, CountOverflowError, InvalidUtf8Error, PatternError, WorkerDied
 from bpeflow.flow import Sample
 from bpeflow.pretokenize import load_pretokenizer

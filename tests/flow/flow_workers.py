@@ -110,7 +110,7 @@ def tell_where(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:
     """Which process this is, and whether it has imported the main script of its parent."""
     for _ in items:
         pass
-    yield os.getpid(), "__mp_main__" in sys.modules
+    yield os.getpid(), hasattr(sys.modules["__main__"], "w")
 
 
 def identity(item: int) -> int:

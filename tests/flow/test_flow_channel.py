@@ -38,7 +38,7 @@ def test_the_source_cannot_run_ahead_of_a_slow_caller() -> None:
     for taken in range(1, 4):
         next(run)
         assert settled(pipeline) == taken + 3 + 1 + 3, "results, in the hand of the stage, first queue"
-    run.close()  # type: ignore[attr-defined]
+    run.close()
 
 
 def test_the_byte_bound_holds_as_well() -> None:
@@ -57,7 +57,7 @@ def test_many_small_items_may_lie_in_a_queue_with_a_coarse_byte_bound() -> None:
     run = pipeline.run()
     next(run)
     assert settled(pipeline) == 501
-    run.close()  # type: ignore[attr-defined]
+    run.close()
 
 
 @pytest.mark.parametrize("max_bytes", [1, 100, 5000])

@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 
 import flow_workers as w
@@ -148,7 +147,7 @@ def test_a_pipeline_runs_in_a_thread_other_than_the_main_one() -> None:
 
 
 def test_two_pipelines_run_side_by_side() -> None:
-    runs: list[Iterator[int]] = [w.simple_pipeline(partial(w.numbers, 40), w.square).run() for _ in range(2)]
+    runs = [w.simple_pipeline(partial(w.numbers, 40), w.square).run() for _ in range(2)]
     merged = [item for pair in zip(*runs, strict=True) for item in pair]
     assert Counter(merged) == Counter([number * number for number in range(40)] * 2)
 
@@ -160,7 +159,7 @@ def test_thirty_runs_leave_nothing_behind() -> None:
             run = w.simple_pipeline(partial(w.numbers, 10), w.square).run()
             if number % 3 == 0:
                 next(run)
-                run.close()  # type: ignore[attr-defined]
+                run.close()
             elif number % 3 == 1:
                 assert len(list(run)) == 10
             else:

@@ -154,7 +154,7 @@ def test_closing_a_run_kills_workers_that_are_busy_or_asleep(stuck: Callable[...
     run = Pipeline(Source("source", w.endless), stages, QueueSpec("out", 2)).run()
     next(run)
     with ends_soon():
-        run.close()  # type: ignore[attr-defined]
+        run.close()
 
 
 def half(stuck: Callable[..., Iterator[int]], items: Iterator[int]) -> Iterator[int]:

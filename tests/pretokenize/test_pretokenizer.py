@@ -43,8 +43,13 @@ def test_a_mistyped_name_is_an_error_that_names_the_nearest(mistyped: str, meant
         load_pretokenizer(mistyped)
 
 
-@pytest.mark.parametrize("pattern", ["word", "gpt.", "."])
-def test_a_word_far_from_all_names_is_a_regular_expression(pattern: str) -> None:
+def test_a_single_word_that_is_no_name_is_an_error_that_lists_the_names() -> None:
+    with pytest.raises(PatternError, match="unknown pattern 'word'; the named patterns are gpt2, cl100k"):
+        load_pretokenizer("word")
+
+
+@pytest.mark.parametrize("pattern", ["gpt.", ".", "[a-z]+"])
+def test_what_has_more_than_word_characters_is_never_taken_for_a_name(pattern: str) -> None:
     assert load_pretokenizer(pattern).custom
 
 
