@@ -76,7 +76,7 @@ def learn_merges(
         CountOverflowError: the count of a pair does not fit 64 bits.
 
     >>> learn_merges({"low": 5, "lower": 2}, vocab_size=259, backend="python").pairs
-    ((b'l', b'o'), (b'lo', b'w'), (b'e', b'r'))
+    ((b'o', b'w'), (b'l', b'ow'), (b'low', b'e'))
     """
     settings = make_settings(MergeSettings, {"vocab_size": vocab_size, "backend": backend, **options})
     try:

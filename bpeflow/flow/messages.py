@@ -19,8 +19,8 @@ class WorkerReport:
     """From a worker, at its normal end: what it did and what it took.
 
     ``wall_seconds`` and ``cpu_seconds`` are those of the worker's process; in inline mode those spent in the stage
-    itself, without the stages before it. ``weight_done`` is that of its inputs by ``Stage.weigh``; ``peak_memory`` is the
-    process' largest resident memory in bytes.
+    itself, without the stages before it. ``weight_done`` is the weight of its inputs by ``Stage.weigh``;
+    ``peak_memory`` is the process' largest resident memory in bytes.
     """
 
     stage: str

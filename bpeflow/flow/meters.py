@@ -104,7 +104,7 @@ def _grouped(cells: MutableSequence[int], processes: Sequence[int]) -> list[list
 
 
 def depth(producers: Iterable[Meter], consumers: Iterable[Meter]) -> QueueDepth:
-    """What lies between these producers and these consumers (at one moment as nearly as rows can be read one by one)."""
+    """What lies between these producers and these consumers, as nearly as rows can be read one by one."""
     consumers = list(consumers)
     # Consumers first: what they took was put before, so a producer's count that is read later covers it.
     items = -sum(meter.items_in for meter in consumers)

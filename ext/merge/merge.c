@@ -1,83 +1,50 @@
 /* Learning merges: the C backend. One thread, plain C11.
  *
- * Positions. All pre-tokens lie in one array of positions, a byte each, with an END before, between and after them:
- *
- *     END t h e END t h a t END          position 0 is the first END
- *
- * `ids` has a token's id at the first and at the last position of the token; what lies between them is left over from
- * its parts and is never read as a token. The length of a token follows from its id, so both neighbours are found
- * without links: the token before position i ends at i - 1, the one after a token of n bytes at i starts at i + n. A
- * merge writes two entries and moves nothing.
+ * corpus.h tells how tokens lie in positions. On top of that:
  *
  * Occurrence lists. The list of a pair (L, R) has, in ascending order, the positions where its L starts. It is written
  * when the younger of the two is made and not changed afterwards; occurrences that go away stay in it. With
  * q = i + length(L), where R starts:
  *
- *     an entry i is still an occurrence  if and only if  ids[q - 1] == L and ids[q] == R.
+ *     entry i is still an occurrence  if and only if  ids[q - 1] == L and ids[q] == R.
  *
- * Proof. When i was entered, this held. Tokens only grow. So whatever was written to q - 1 since then is a token that
- * covers q - 1 and is longer than L, hence not L: it is L grown to the left (which then ends at q - 1), or else grown
- * over q by a merge that had q inside. Likewise for q and R. So both ids are as they were if and only if nothing was
- * written there. If nothing was written, L and R are still tokens of their own, or they were merged by a merge at q,
- * which writes neither place if both are longer than 1. But such a merge is one of the pair (L, R), it uses up the
- * whole list, and a list that is filled anew (as can happen when tokens are reused) has new occurrences only. Within
- * that merge each entry comes up once; if L is R, as in LLL, the entry of the second L is seen to be gone because the
- * new token was written to its last position.                                                                     q.e.d.
+ * Proof. It was so when i was entered. Tokens only grow, so whatever is written to q - 1 after that is the id of a token
+ * that has all of that L inside and is longer, hence not L; likewise for q and R. So both ids are as they were if and
+ * only if nothing has been written to the two places. A merge of that L with its left neighbour, or of that R with its
+ * right one, does write there. What is left is a merge of the two with each other, which writes to neither place if both
+ * are longer than a byte; but that is the merge of (L, R), and it uses up the whole list. (A list can be filled anew
+ * after that if tokens are reused; never with an old entry, because two tokens become adjacent only once.) Within that
+ * merge each entry comes up once; and if L is R, then in LLL the entry of the second L is seen to be gone because its
+ * last position is that of the new token.
  *
- * Counts. The count of a pair is exact at the end of every merge. Unless tokens are reused, it only falls once the pair
- * exists. During a merge the changes add up in arrays indexed by the neighbour (struct side), so that the table of
- * pairs is looked up once per distinct neighbour and not once per occurrence.
+ * Counts. A pair's count is exact after every merge: what a recount would give. Once the pair exists it only falls,
+ * unless tokens are reused. An entry that is gone does no harm, so nothing is ever searched for or removed.
  */
 #define _POSIX_C_SOURCE 199309L /* clock_gettime */
 
+#include "array.h"
 #include "bpeflow.h"
 #include "candidates.h"
+#include "corpus.h"
+#include "neighbours.h"
 #include "pairs.h"
+#include "task.h"
 #include "tokens.h"
 
-#include <stddef.h>
 #include <time.h>
 
-#define END UINT32_MAX /* an id that no token has */
+/* How many steps ahead memory is fetched. Occurrences are far apart: without, most of the time goes into waiting. */
+#define AHEAD 16
+
+/* The cursor of a neighbour whose new pair nobody will look for. */
 #define NOWHERE UINT64_MAX
 
-/* Pre-tokens of one count: those from position `start` up to the start of the next run. */
-struct run {
-    uint64_t start;
-    int64_t count;
-};
-
-/* What one token, as a neighbour of the occurrences that are being merged, changes. */
-struct neighbour {
-    int64_t weight;   /* how often it is one, counted with the pre-tokens' counts */
-    uint32_t entries; /* how often it is one */
-    uint32_t back;    /* the new pair's left token starts so far before the new token */
-    uint64_t cursor;  /* where in the arena the new pair's next occurrence goes */
-};
-
-/* One side, left or right, of the occurrences that are being merged. */
-struct side {
-    struct neighbour *neighbours; /* all zero between merges; see `neighbour_of` */
-    uint32_t *met;                /* the neighbours that are not zero */
-    uint32_t met_count;
-    uint32_t capacity; /* of the two arrays above */
-    struct record {
-        uint32_t neighbour, position; /* position: of the new token */
-    } *records;                       /* one per occurrence, but for those at the edge of a pre-token */
-    uint64_t record_count, record_capacity;
-};
-
 struct bpeflow_learner {
-    uint32_t *ids; /* [positions] */
-    uint64_t positions;
-    struct run *runs;  /* [run_count], and one more that starts at `positions` */
-    uint32_t *run_of;  /* [positions / RUN_BLOCK + 1]; the run of each RUN_BLOCK-th position */
-    uint64_t run_count;
+    struct corpus corpus;
     struct tokens tokens;
     struct pairs pairs;
     struct heap heap;
-    struct side left, right;
-
+    struct side before, after;
     uint32_t *arena; /* the occurrence lists */
     uint64_t arena_used, arena_capacity;
     uint64_t spare, spare_length; /* a part of the arena that is free again */
@@ -89,13 +56,6 @@ struct bpeflow_learner {
     bpeflow_merge_statistics statistics;
 };
 
-/* Blocks of 64 positions: with 16 the table would not stay in the cache, with 1024 the walk over the short runs of the
- * most frequent pre-tokens would be long. */
-#define RUN_BLOCK 64
-
-/* How many occurrences ahead memory is fetched. They are far apart: without, most of the time goes into waiting. */
-#define AHEAD 16
-
 static double seconds(void)
 {
     struct timespec now;
@@ -103,89 +63,10 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Makes room in an array of elements of `size` bytes for `needed` of them; false if there is no memory. */
-static bool reserve(void *array_pointer, uint64_t *capacity, uint64_t needed, size_t size)
-{
-    if (needed <= *capacity) return true;
-    uint64_t larger = needed + needed / 4;
-    void *array;
-    memcpy(&array, array_pointer, sizeof array);
-    if (larger > SIZE_MAX / size || !(array = realloc(array, larger * size))) return false;
-    memcpy(array_pointer, &array, sizeof array);
-    *capacity = larger;
-    return true;
-}
+/* ---- pairs and their lists ------------------------------------------------------------------------------------- */
 
-/* ---- the sides of the occurrences ------------------------------------------------------------------------------ */
-
-/* END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0. */
-static inline struct neighbour *neighbour_of(const struct side *side, uint32_t id)
-{
-    return &side->neighbours[(uint32_t)(id + 1)];
-}
-
-/* Makes room for that many tokens and records. */
-static bool side_reserve(struct side *side, uint32_t tokens, uint64_t records)
-{
-    if (!reserve(&side->records, &side->record_capacity, records, sizeof *side->records)) return false;
-    if (tokens < side->capacity) return true;
-    uint64_t capacity = (uint64_t)tokens * 2 + 1; /* one more, for END */
-    free(side->neighbours);
-    free(side->met);
-    side->neighbours = calloc(capacity, sizeof *side->neighbours);
-    side->met = malloc((capacity + 1) * sizeof *side->met); /* one more, see side_add */
-    side->capacity = capacity < UINT32_MAX ? (uint32_t)capacity : UINT32_MAX;
-    return side->neighbours && side->met;
-}
-
-static inline void side_add(struct side *side, uint32_t id, uint32_t position, int64_t weight)
-{
-    struct neighbour *neighbour = neighbour_of(side, id);
-    side->met[side->met_count] = id; /* stays only if it is new */
-    side->met_count += neighbour->entries == 0;
-    neighbour->entries++;
-    neighbour->weight += weight; /* fits: all of them together are at most the count of the pair that is merged */
-    side->records[side->record_count] = (struct record){id, position};
-    side->record_count += id != END;
-}
-
-/* Forgets all neighbours. */
-static void side_clear(struct side *side)
-{
-    for (uint32_t m = 0; m < side->met_count; m++) *neighbour_of(side, side->met[m]) = (struct neighbour){0};
-    side->met_count = 0;
-    side->record_count = 0;
-}
-
-/* ---- one merge ------------------------------------------------------------------------------------------------- */
-
-/* Merges the occurrences in list[length] of (left, right) into `token` and notes their neighbours.
- *
- * Neighbours are what they are at that moment: in `abab` the second `ab` has the first, merged already, to its left. */
-static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list, uint64_t length, uint32_t left,
-                                uint32_t right, uint32_t token)
-{
-    uint32_t *ids = l->ids;
-    uint32_t middle = (uint32_t)token_length(&l->tokens, left);
-    uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
-    uint64_t run = 0, merged = 0;
-    for (uint64_t k = 0; k < length; k++) {
-        if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
-        uint32_t i = list[k];
-        if (ids[i + middle - 1] != left || ids[i + middle] != right) continue;
-        if (run < l->run_of[i / RUN_BLOCK]) run = l->run_of[i / RUN_BLOCK];
-        while (l->runs[run + 1].start <= i) run++;
-        ids[i] = token;
-        ids[i + size - 1] = token;
-        side_add(&l->left, ids[i - 1], i, l->runs[run].count);
-        side_add(&l->right, ids[i + size], i, l->runs[run].count);
-        merged++;
-    }
-    l->statistics.occurrences_visited += length;
-    l->statistics.occurrences_merged += merged;
-}
-
-/* A part of the arena for a list. */
+/* Room for a list. Where the merged pair's list was, if it fits there: that saves half of the memory, because of the two
+ * new lists that an occurrence is entered into one always fits. */
 static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
 {
     if (length <= l->spare_length) {
@@ -194,7 +75,9 @@ static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
         l->spare_length -= length;
         return true;
     }
-    if (!reserve(&l->arena, &l->arena_capacity, l->arena_used + length, sizeof *l->arena)) return false;
+    uint32_t *arena = array_reserve(l->arena, &l->arena_capacity, l->arena_used + length, sizeof *arena);
+    if (!arena) return false;
+    l->arena = arena;
     *list = l->arena_used;
     l->arena_used += length;
     return true;
@@ -245,6 +128,34 @@ static void write_lists(struct bpeflow_learner *l, const struct side *side)
         struct neighbour *neighbour = neighbour_of(side, side->records[r].neighbour);
         if (neighbour->cursor != NOWHERE) l->arena[neighbour->cursor++] = side->records[r].position - neighbour->back;
     }
+}
+
+/* ---- one merge ------------------------------------------------------------------------------------------------- */
+
+/* Merges the occurrences in list[length] of (left, right) into `token` and notes their neighbours.
+ *
+ * Neighbours are what they are at that moment: in `abab` the second `ab` has the first, merged already, to its left. */
+static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list, uint64_t length, uint32_t left,
+                                uint32_t right, uint32_t token)
+{
+    uint32_t *ids = l->ids;
+    uint32_t middle = (uint32_t)token_length(&l->tokens, left);
+    uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
+    uint64_t run = 0, merged = 0;
+    for (uint64_t k = 0; k < length; k++) {
+        if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
+        uint32_t i = list[k];
+        if (ids[i + middle - 1] != left || ids[i + middle] != right) continue;
+        if (run < l->run_of[i / RUN_BLOCK]) run = l->run_of[i / RUN_BLOCK];
+        while (l->runs[run + 1].start <= i) run++;
+        ids[i] = token;
+        ids[i + size - 1] = token;
+        side_add(&l->left, ids[i - 1], i, l->runs[run].count);
+        side_add(&l->right, ids[i + size], i, l->runs[run].count);
+        merged++;
+    }
+    l->statistics.occurrences_visited += length;
+    l->statistics.occurrences_merged += merged;
 }
 
 /* Brings counts and lists of the neighbouring pairs up to date after the occurrences of (left, right) were replaced.
@@ -330,125 +241,7 @@ static int merge(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint3
     return status;
 }
 
-/* ---- choosing the pair ----------------------------------------------------------------------------------------- */
-
-/* The pair in a slot of the table as a candidate; count 0 if it is none. */
-static struct candidate candidate_in(const struct bpeflow_learner *l, const struct pair *pair)
-{
-    if (pair->count < l->min_frequency) return (struct candidate){0};
-    return (struct candidate){pair->count, pair_left(pair), pair_right(pair)};
-}
-
-/* The best pair of all, found the slow way. */
-static struct candidate scan(const struct bpeflow_learner *l)
-{
-    struct candidate best = {0};
-    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
-        struct candidate candidate = candidate_in(l, &l->pairs.slots[i]);
-        if (candidate.count > 0 && candidate_before(&l->tokens, l->heap.order, candidate, best)) best = candidate;
-    }
-    return best;
-}
-
-/* Fills the empty heap with the pairs whose count is at least half of the highest. So there are at most as many fills
- * as a count has bits. Half: with more the fills take longer, with less the heap gets larger than it need be. */
-static bool refill(struct bpeflow_learner *l)
-{
-    int64_t highest = 0;
-    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++)
-        if (l->pairs.slots[i].count > highest) highest = l->pairs.slots[i].count;
-    l->heap.lowest = highest - highest / 2;
-    if (l->heap.lowest < l->min_frequency) l->heap.lowest = l->min_frequency;
-    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
-        struct candidate candidate = candidate_in(l, &l->pairs.slots[i]);
-        if (candidate.count >= l->heap.lowest && !heap_append(&l->heap, candidate)) return false;
-    }
-    heap_order(&l->heap);
-    return true;
-}
-
-/* Finds the best pair; count 0 if there is none. */
-static int choose(struct bpeflow_learner *l, struct candidate *best)
-{
-    if (l->scan) {
-        *best = scan(l);
-        return BPEFLOW_OK;
-    }
-    for (;;) {
-        if (l->heap.count == 0 && !refill(l)) return BPEFLOW_NO_MEMORY;
-        *best = l->heap.count > 0 ? l->heap.entries[0] : (struct candidate){0};
-        if (l->heap.count == 0) return BPEFLOW_OK;
-        /* All that is better than the root, or was once, would be above it. So the root is the best pair if its count
-         * is still true. */
-        int64_t count = pairs_slot(&l->pairs, pair_key(best->left, best->right))->count;
-        if (count == best->count) {
-            heap_pop(&l->heap);
-            return BPEFLOW_OK;
-        }
-        l->statistics.stale_pops++;
-        if (count >= l->heap.lowest)
-            heap_lower_root(&l->heap, count);
-        else
-            heap_pop(&l->heap);
-    }
-}
-
 /* ---- setting up ------------------------------------------------------------------------------------------------ */
-
-static int check(const bpeflow_merge_task *task)
-{
-    if (task->tokens == UINT32_MAX) return BPEFLOW_TOO_LARGE;
-    if (task->min_frequency < 1 || task->order > BPEFLOW_SMALLEST_IDS) return BPEFLOW_BAD_ARGUMENT;
-    if (task->tokens == 0 || task->token_offsets[0] < 0) return BPEFLOW_BAD_ARGUMENT;
-    for (uint32_t t = 0; t < task->tokens; t++)
-        if (task->token_offsets[t + 1] < task->token_offsets[t]) return BPEFLOW_BAD_ARGUMENT;
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t token = task->byte_ids[byte];
-        if (token >= task->tokens) return BPEFLOW_BAD_ARGUMENT;
-        int64_t start = task->token_offsets[token];
-        if (task->token_offsets[token + 1] - start != 1 || task->token_data[start] != byte) return BPEFLOW_BAD_ARGUMENT;
-    }
-    if (task->words == 0) return BPEFLOW_OK;
-
-    if (task->words >= UINT32_MAX) return BPEFLOW_TOO_LARGE;
-    if (task->offsets[0] < 0 || task->counts[task->words - 1] < 1) return BPEFLOW_BAD_ARGUMENT;
-    for (uint64_t w = 0; w < task->words; w++) {
-        if (task->offsets[w + 1] <= task->offsets[w]) return BPEFLOW_BAD_ARGUMENT;
-        if (w > 0 && task->counts[w] > task->counts[w - 1]) return BPEFLOW_BAD_ARGUMENT;
-    }
-    uint64_t bytes = (uint64_t)(task->offsets[task->words] - task->offsets[0]);
-    return bytes + task->words + 1 >= UINT32_MAX ? BPEFLOW_TOO_LARGE : BPEFLOW_OK;
-}
-
-/* Lays out the positions and the runs of pre-tokens with the same count. */
-static int lay_out(struct bpeflow_learner *l, const bpeflow_merge_task *task)
-{
-    uint64_t bytes = task->words ? (uint64_t)(task->offsets[task->words] - task->offsets[0]) : 0;
-    l->positions = bytes + task->words + 1;
-    l->run_count = 0;
-    for (uint64_t w = 0; w < task->words; w++) l->run_count += w == 0 || task->counts[w] != task->counts[w - 1];
-    l->ids = malloc(l->positions * sizeof *l->ids);
-    l->runs = malloc((l->run_count + 1) * sizeof *l->runs);
-    l->run_of = malloc((l->positions / RUN_BLOCK + 1) * sizeof *l->run_of);
-    if (!l->ids || !l->runs || !l->run_of) return BPEFLOW_NO_MEMORY;
-
-    uint64_t position = 0, run = 0;
-    l->ids[position++] = END;
-    for (uint64_t w = 0; w < task->words; w++) {
-        if (w == 0 || task->counts[w] != task->counts[w - 1])
-            l->runs[run++] = (struct run){w == 0 ? 0 : position, task->counts[w]};
-        for (int64_t b = task->offsets[w]; b < task->offsets[w + 1]; b++)
-            l->ids[position++] = task->byte_ids[task->data[b]];
-        l->ids[position++] = END;
-    }
-    l->runs[l->run_count] = (struct run){l->positions, 0};
-    run = 0;
-    for (uint64_t block = 0; block * RUN_BLOCK < l->positions; block++) {
-        while (run < l->run_count && l->runs[run + 1].start <= block * RUN_BLOCK) run++;
-        l->run_of[block] = (uint32_t)run;
-    }
-    return BPEFLOW_OK;
-}
 
 /* A pair of bytes, while the pairs of the corpus are counted. */
 struct byte_pair {

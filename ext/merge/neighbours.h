@@ -1,0 +1,87 @@
+/* The neighbours of the occurrences that are being merged: what a merge changes, added up for each neighbour, so that
+ * the table of pairs is looked up once per distinct neighbour and not once per occurrence. */
+#ifndef BPEFLOW_MERGE_NEIGHBOURS_H
+#define BPEFLOW_MERGE_NEIGHBOURS_H
+
+#include "array.h"
+#include "corpus.h"
+
+#include <stdbool.h>
+
+/* What one token, as a neighbour, changes. */
+struct neighbour {
+    int64_t weight;   /* how often it is one, counted with the pre-tokens' counts */
+    uint32_t entries; /* how often it is one */
+    uint32_t back;    /* the new pair's left token starts so far before the new token */
+    uint64_t cursor;  /* where in the arena the new pair's next occurrence is written */
+};
+
+/* A neighbour of one occurrence. */
+struct record {
+    uint32_t id, position; /* of the neighbour; of the new token */
+};
+
+/* One side of the occurrences, left or right. */
+struct side {
+    struct neighbour *neighbours; /* [capacity]; all zero between merges; see neighbour_of */
+    uint32_t *met;                /* [capacity + 1]; the ids, END among them, whose neighbours are not zero */
+    uint64_t met_count, capacity;
+    struct record *records; /* one per occurrence, but for those at the edge of a pre-token */
+    uint64_t record_count, record_capacity;
+};
+
+/* END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0. */
+static inline struct neighbour *neighbour_of(const struct side *side, uint32_t id)
+{
+    return &side->neighbours[(uint32_t)(id + 1)];
+}
+
+/* Makes room for that many tokens and occurrences, between merges; false if there is no memory. */
+static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occurrences)
+{
+    struct record *records = array_reserve(side->records, &side->record_capacity, occurrences, sizeof *records);
+    if (!records) return false;
+    side->records = records;
+    if (tokens < side->capacity) return true;
+    side->capacity = (uint64_t)tokens * 2;
+    free(side->neighbours);
+    free(side->met);
+    side->neighbours = calloc(side->capacity, sizeof *side->neighbours);
+    side->met = malloc((side->capacity + 1) * sizeof *side->met);
+    return side->neighbours && side->met;
+}
+
+/* Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair. */
+static inline void side_note(struct side *side, uint32_t id, uint32_t position, int64_t weight)
+{
+    struct neighbour *neighbour = neighbour_of(side, id);
+    side->met[side->met_count] = id; /* stays only if it is new */
+    side->met_count += neighbour->entries == 0;
+    neighbour->entries++;
+    neighbour->weight += weight;
+    side->records[side->record_count] = (struct record){id, position};
+    side->record_count += id != END; /* no branch: whether an occurrence is at an edge cannot be predicted */
+}
+
+/* Forgets all neighbours. */
+static inline void side_clear(struct side *side)
+{
+    for (uint64_t m = 0; m < side->met_count; m++) *neighbour_of(side, side->met[m]) = (struct neighbour){0};
+    side->met_count = 0;
+    side->record_count = 0;
+}
+
+static inline uint64_t side_memory(const struct side *side)
+{
+    return side->capacity * (sizeof *side->neighbours + sizeof *side->met) +
+           side->record_capacity * sizeof *side->records;
+}
+
+static inline void side_free(struct side *side)
+{
+    free(side->neighbours);
+    free(side->met);
+    free(side->records);
+}
+
+#endif

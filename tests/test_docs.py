@@ -1,0 +1,62 @@
+"""The documentation's examples run as they stand."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def python_blocks(document: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def run(script: str, folder: Path, *arguments: str) -> str:
+    (folder / "example.py").write_text(script, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "example.py", *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_word_count_of_hacking_runs(tmp_path: Path) -> None:
+    [script] = python_blocks("HACKING.md")
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("to be or not to be", encoding="utf-8")
+    assert run(script, tmp_path, "a", "b") == "[('to', 4), ('be', 4), ('or', 2), ('not', 2)]\n"
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    [script] = python_blocks("README.md")
+    for name in ("corpus.txt", "a.txt", "b.txt"):
+        (tmp_path / name).write_text("low lower lowest<|endoftext|>newer wider", encoding="utf-8")
+    (tmp_path / "configs").mkdir()
+    settings = "input: corpus.txt\nvocab_size: 260\nout_dir: run\n"  # the quickstart itself takes too long for a test
+    (tmp_path / "configs" / "quickstart.yaml").write_text(settings, encoding="utf-8")
+    script = script.replace("omp", "auto").replace("vocab_size=10_000", "vocab_size=260")
+    assert "Vocab(" in run(script.replace("vocab_size=32_000", "vocab_size=260"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["bpeflow.flow", "bpeflow.merging", "bpeflow.corpus.delimiters", "bpeflow.pretokenize.pretokenizer"],
+)
+def test_the_examples_in_docstrings_are_right(module: str) -> None:
+    failed, tried = doctest.testmod(importlib.import_module(module))
+    assert failed == 0
+    assert tried > 0
+
+
+def test_every_folder_of_the_package_is_in_the_readme_and_in_hacking() -> None:
+    readme, hacking = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "HACKING.md"))
+    for folder in (path for path in (ROOT / "bpeflow").iterdir() if (path / "__init__.py").exists()):
+        assert f"bpeflow/{folder.name}/" in readme
+        assert f"`{folder.name}/`" in hacking
