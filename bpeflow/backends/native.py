@@ -11,16 +11,17 @@ import json
 import os
 import sys
 import weakref
+from contextlib import suppress
 from ctypes import POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import fields
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import bpeflow
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
 from bpeflow.errors import BackendError, BackendUnavailable, CountOverflowError
 
@@ -197,10 +198,17 @@ def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray
 
 
 def library_folders() -> list[Path]:
-    """Where the libraries are looked for, first to last."""
+    """Where the libraries are looked for, first to last.
+
+    Beside the package, as a rule. But a package that is imported from its sources (an editable install; or the current
+    folder, where ``python -m`` looks first) has its libraries where it was installed.
+    """
     override = os.environ.get(LIBRARY_PATH_VARIABLE)
-    installed = [Path(folder) / "_native" for folder in bpeflow.__path__]  # an editable install has two
-    return [Path(override), *installed] if override else installed
+    folders = [Path(override)] if override else []
+    folders.append(Path(__file__).parents[1] / "_native")
+    with suppress(PackageNotFoundError):
+        folders.append(Path(str(distribution("bpeflow").locate_file("bpeflow/_native"))))
+    return folders
 
 
 def _load(file_name: str, backend: str) -> ctypes.CDLL:

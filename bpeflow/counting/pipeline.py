@@ -14,10 +14,11 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus import Chunk, CorpusFile, Delimiters, DocumentStatistics, find_files, plan_chunks
+from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, find_files
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.merger import merge_runs, owner
+from bpeflow.counting.reader import ChunkReader
 from bpeflow.counting.run import CountRun
 from bpeflow.flow import Monitor, Pipeline, QueueSpec, Sample, Source, Stage, WorkerReport
 from bpeflow.pretokenize import Pretokenizer, load_pretokenizer
@@ -89,9 +90,11 @@ class CorpusCounter:
     def _pipeline(self) -> Pipeline:
         settings = self.settings
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=int(settings.queue.max_bytes))
+        chunk_size = int(settings.chunk_size)
+        reader = ChunkReader(self.files, chunk_size, self.delimiters, self.pretokenizer, settings.invalid_utf8)
         counter = ChunkCounter(self.delimiters, self.pretokenizer, settings.invalid_utf8, settings.num_merger)
         return Pipeline(
-            Source("chunk reader", partial(_read_plan, self.files, settings, self.delimiters, self.pretokenizer)),
+            Source("chunk reader", reader),
             [
                 Stage(
                     "counter",
@@ -109,7 +112,7 @@ class CorpusCounter:
             ],
             results=queue("merged_queue"),
             start_method=settings.start_method,
-            preload=("bpeflow.counting.pipeline",),
+            preload=("bpeflow.counting.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
         )
 
 
@@ -152,14 +155,6 @@ def reduce_runs(runs: Iterator[CountRun]) -> tuple[PretokenCounts, DocumentStati
 def available_cores() -> int:
     """The cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _read_plan(
-    files: list[CorpusFile], settings: CountSettings, delimiters: Delimiters, pretokenizer: Pretokenizer
-) -> Iterator[Chunk]:
-    """The chunk reader. A document that may be skipped must be seen whole, so that none is cut then."""
-    may_cut = settings.invalid_utf8 != "skip"
-    return plan_chunks(files, int(settings.chunk_size), delimiters, pretokenizer, cut_documents=may_cut)
 
 
 def _tell_progress(observer: CountObserver, total_bytes: int, sample: Sample) -> None:

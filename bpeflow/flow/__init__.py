@@ -1,8 +1,9 @@
 """A small producer/consumer framework: stages in processes, bounded queues between them, clean failure, a monitor.
 
 It stands on the standard library's multiprocessing (and psutil, for the monitor) and knows nothing about text. Word
-count over a list of files, with ``count`` and ``read`` in a module of their own or under ``if __name__ ==
-"__main__":`` like all of multiprocessing (doctest runs it inline, hence without processes):
+count, here in the calling process; without ``inline=True`` in one process for the reader and four for the counters,
+which must then be able to import ``read`` and ``count`` (from any module; if that is the main script, what starts the
+pipeline goes under ``if __name__ == "__main__":``):
 
     >>> from collections import Counter
     >>> from bpeflow.flow import Pipeline, QueueSpec, Source, Stage

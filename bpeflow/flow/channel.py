@@ -5,10 +5,10 @@ consumers share, or one for each consumer if items are routed; and of `Bounds`, 
 
 Items are pickled here, before they are put: what cannot be pickled raises in the worker's own code, while a
 ``multiprocessing.Queue`` would lose it in its feeder thread. The lanes themselves are unbounded and carry ``bytes`` or
-`Stop`. Three primitives that would look natural are absent on purpose: ``Queue(maxsize)`` cannot bound bytes;
-``multiprocessing.Condition`` makes ``notify`` wait for sleepers, and a killed one never wakes; and nothing that the
-main process does ever *acquires* a lock or semaphore that a worker could hold, only consumers' receipt of an item
-releases one, and a release never blocks.
+`Stop`. Two primitives that would look natural are absent on purpose: ``Queue(maxsize)`` cannot bound bytes, and
+``multiprocessing.Condition`` makes ``notify`` wait for its sleepers, of which a killed one never wakes. Nor does the
+main process ever wait for a lock or a semaphore that a dead worker could have taken with it: as a consumer it only
+releases credits, which never blocks, and the results queue's reading lock is its own.
 """
 
 from __future__ import annotations
@@ -135,7 +135,13 @@ class Channel:
             lane._writer.close()
 
     def close(self) -> None:
-        """Free the pipes and end our feeder threads. Every other process must be dead or done."""
+        """End our feeder threads, and free pipes and semaphores. Every other process must be dead or done.
+
+        The semaphores go now, not when the garbage collector comes by: it might do so inside a call of
+        multiprocessing's resource tracker, which would then have to be called again from within (CPython gh-109629).
+        """
+        if not self._lanes:
+            return
         for lane in self._lanes:
             lane._reader.close()  # a feeder that is blocked on a full pipe wakes with EPIPE
             lane.cancel_join_thread()
@@ -143,3 +149,5 @@ class Channel:
             if lane._thread is not None:
                 lane._thread.join(timeout=1.0)
             lane._writer.close()
+        self._lanes.clear()
+        del self._bounds

@@ -17,6 +17,7 @@ _HINTS = {
     "SIGXCPU": "the limit of processor time (ulimit -t)",
     "SIGXFSZ": "the limit of file size (ulimit -f)",
 }
+_FORK_SERVER_GONE = 255  # multiprocessing's word for a worker whose fork server can no longer tell
 _SILENT_HINT = "os._exit or sys.exit in the stage function, or in something that it calls"
 _EXIT_HINT = f"{_SILENT_HINT}; see the output above"
 _START_HINT = (
@@ -38,6 +39,8 @@ def _describe(status: int | None) -> tuple[str, str]:
         return "disappeared; its exit status was collected by something else in this process", ""
     if status == 0:
         return "left with exit status 0 before its work was done", _SILENT_HINT
+    if status == _FORK_SERVER_GONE:
+        return f"left with exit status {status}", f"{_EXIT_HINT}. Or the fork server was killed: this is how it looks"
     if status > 0:
         return f"left with exit status {status}", _EXIT_HINT
     try:

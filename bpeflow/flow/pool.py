@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from multiprocessing import Pipe
@@ -10,7 +12,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from .channel import Channel
-from .launch import Launcher
+from .launch import Launcher, interrupts_held
 from .messages import Stop, WorkerReport
 from .meters import Meter
 from .spec import QueueSpec
@@ -56,7 +58,7 @@ class Pool:
             end_processes([worker for crew in self._crews for worker in crew.workers])
             raise
         self._supervisor = supervisor
-        atexit.register(self.end)
+        atexit.register(self._end_at_exit)
 
     def results(self) -> Iterator[Any]:
         """Yield what the last stage puts out; raise the failure if the run has one."""
@@ -76,12 +78,21 @@ class Pool:
 
     def end(self) -> list[WorkerReport]:
         """End the run whatever its state, leave no process, thread or pipe behind, and return the workers' reports."""
+        if sys.is_finalizing():  # threads are frozen, so nothing can be waited for; workers see our end and follow
+            return []
         if self._supervisor is not None:
+            if self._supervisor.is_this_thread:  # the garbage collector, run in that thread, has found our generator
+                threading.Thread(target=self.end, name="flow end").start()
+                return []
             self._supervisor.end()
         for channel in self._channels:
             channel.close()
-        atexit.unregister(self.end)
+        atexit.unregister(self._end_at_exit)
         return self._supervisor.reports() if self._supervisor else []
+
+    def _end_at_exit(self) -> None:
+        with interrupts_held():
+            self.end()
 
     @property
     def pids(self) -> Mapping[tuple[str, int], int]:

@@ -30,8 +30,9 @@ joins them; then it hangs up the results channel, so that a main thread caught i
 sees its end; then it rings the alarm that `Channel.wait_or` waits for; and the main thread raises the failure.
 
 **Early end.** ``break``, an exception in the caller's loop, Ctrl-C, or collection of the generator: the main thread
-wakes the supervisor, which kills and joins as above. Ctrl-C is held back meanwhile (`launch.interrupts_held`), and the
-same is done at interpreter exit for a run that is still open, so there is no way past it.
+wakes the supervisor, which kills and joins as above. Ctrl-C is held back meanwhile (`launch.interrupts_held`). The
+same is done at interpreter exit for a run that is still open: afterwards it would be too late, because the supervisor,
+a daemon thread, is frozen then.
 
 **Death of the main process.** Every worker has a thread that waits for it and exits at once
 (`worker._follow_parent_into_death`). Closing a Process object here has the same effect, should a kill have missed.
@@ -100,6 +101,11 @@ class Supervisor:
             connection.close()
 
     @property
+    def is_this_thread(self) -> bool:
+        """Whether the caller is the supervisor's own thread."""
+        return threading.current_thread() is self._thread
+
+    @property
     def failed(self) -> bool:
         """Whether the run has failed."""
         return self._failure is not None
@@ -116,10 +122,12 @@ class Supervisor:
 
     def _run(self) -> None:
         try:
-            self._watch()
+            try:
+                self._watch()
+            finally:
+                end_processes([worker for crew in self._crews for worker in crew.workers])
         except BaseException as failure:  # a fault of our own must not leave the main thread waiting either
             self._failure = failure
-        end_processes([worker for crew in self._crews for worker in crew.workers])
         self._running.clear()
         self._publish_pids()
         if self._failure:

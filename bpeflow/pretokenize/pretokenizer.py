@@ -91,6 +91,6 @@ def load_pretokenizer(pattern: str) -> Pretokenizer:
 def _compile(source: str) -> regex.Pattern[str]:
     try:
         return regex.compile(source)
-    # The last two: flags that exclude each other, thousands of nested groups.
-    except (regex.error, ValueError, RecursionError) as error:
+    # The last three: flags that exclude each other (in older versions a KeyError), thousands of nested groups.
+    except (regex.error, ValueError, KeyError, RecursionError) as error:
         raise PatternError(f"invalid regular expression {source!r}: {error}") from error

@@ -20,8 +20,7 @@ class BytePairs {
 
     // Throws std::overflow_error if a count does not fit 64 bits.
     BytePairs(const bpeflow_merge_task &task, unsigned threads)
-        : task_(task), threads_(threads), shares_(threads, std::vector<Share>(size))
-    {
+        : task_(task), threads_(threads), shares_(threads, std::vector<Share>(size)) {
         std::atomic<bool> overflow = false;
         for_each_part(threads, [&](unsigned part) {
             bool lost = false;
@@ -40,31 +39,27 @@ class BytePairs {
         if (overflow) throw std::overflow_error("a pair's count does not fit 64 bits");
     }
 
-    std::int64_t count(std::size_t pair) const
-    {
+    std::int64_t count(std::size_t pair) const {
         std::int64_t sum = 0;
         for (const auto &share : shares_) sum += share[pair].count;
         return sum;
     }
 
-    std::uint32_t entries(std::size_t pair) const
-    {
+    std::uint32_t entries(std::size_t pair) const {
         std::uint32_t sum = 0;
         for (const auto &share : shares_) sum += share[pair].entries;
         return sum;
     }
 
     // Says where the list of a pair is to be written, if at all: each thread's part of it after the one before.
-    void set_list(std::size_t pair, std::uint32_t *list)
-    {
+    void set_list(std::size_t pair, std::uint32_t *list) {
         for (auto &share : shares_) {
             share[pair].cursor = list;
             if (list) list += share[pair].entries;
         }
     }
 
-    void write_lists()
-    {
+    void write_lists() {
         for_each_part(threads_, [&](unsigned part) {
             for_each_occurrence(part, [&](std::size_t pair, std::uint64_t, std::uint32_t position) {
                 Share &share = shares_[part][pair];
@@ -81,11 +76,10 @@ class BytePairs {
         std::uint32_t entries = 0;
     };
 
-    template <typename Use> void for_each_occurrence(unsigned part, const Use &use) const
-    {
+    template <typename Use> void for_each_occurrence(unsigned part, const Use &use) const {
         const auto [first, last] = share_of(task_, part, threads_);
         for (std::uint64_t word = first; word < last; word++) {
-            auto position = static_cast<std::uint32_t>(start_of(task_, word));
+            auto position = static_cast<std::uint32_t>(task_position(&task_, word));
             for (auto b = task_.offsets[word]; b + 1 < task_.offsets[word + 1]; b++, position++)
                 use(std::size_t{task_.data[b]} << 8 | task_.data[b + 1], word, position);
         }

@@ -2,6 +2,7 @@
 #ifndef BPEFLOW_MERGE_CANDIDATES_H
 #define BPEFLOW_MERGE_CANDIDATES_H
 
+#include "array.h"
 #include "bpeflow.h"
 #include "pairs.h"
 #include "tokens.h"
@@ -13,8 +14,8 @@ struct candidate {
 };
 
 /* Whether `a` is merged before `b`. Two tokens of the same bytes can make two pairs that look alike: then ids decide. */
-static inline bool candidate_before(const struct tokens *tokens, uint32_t order, struct candidate a, struct candidate b)
-{
+static inline bool candidate_before(const struct tokens *tokens, uint32_t order, struct candidate a,
+                                    struct candidate b) {
     if (a.count != b.count) return a.count > b.count;
     if (order == BPEFLOW_GREATEST_BYTES) {
         int by_bytes = token_compare(tokens, a.left, b.left);
@@ -35,8 +36,7 @@ struct heap {
     uint32_t order;
 };
 
-static inline void heap_sift_down(struct heap *heap, uint64_t hole, struct candidate entry)
-{
+static inline void heap_sift_down(struct heap *heap, uint64_t hole, struct candidate entry) {
     for (uint64_t child; (child = 2 * hole + 1) < heap->count; hole = child) {
         const struct candidate *children = &heap->entries[child];
         if (child + 1 < heap->count && candidate_before(heap->tokens, heap->order, children[1], children[0])) child++;
@@ -46,27 +46,16 @@ static inline void heap_sift_down(struct heap *heap, uint64_t hole, struct candi
     heap->entries[hole] = entry;
 }
 
-/* Adds an entry at the end, which leaves a heap only after heap_order or heap_sift_up; false if there is no memory. */
-static inline bool heap_append(struct heap *heap, struct candidate entry)
-{
-    if (heap->count == heap->capacity) {
-        uint64_t capacity = heap->capacity ? heap->capacity * 2 : 4096;
-        struct candidate *grown = realloc(heap->entries, capacity * sizeof *grown);
-        if (!grown) return false;
-        heap->entries = grown;
-        heap->capacity = capacity;
-    }
+/* Adds an entry at the end, where it need not belong; false if there is no memory. */
+static inline bool heap_append(struct heap *heap, struct candidate entry) {
+    struct candidate *entries = array_reserve(heap->entries, &heap->capacity, heap->count + 1, sizeof *entries);
+    if (!entries) return false;
+    heap->entries = entries;
     heap->entries[heap->count++] = entry;
     return true;
 }
 
-static inline void heap_order(struct heap *heap)
-{
-    for (uint64_t i = heap->count / 2; i-- > 0;) heap_sift_down(heap, i, heap->entries[i]);
-}
-
-static inline bool heap_push(struct heap *heap, struct candidate entry)
-{
+static inline bool heap_push(struct heap *heap, struct candidate entry) {
     if (!heap_append(heap, entry)) return false;
     uint64_t hole = heap->count - 1;
     for (uint64_t parent; hole > 0; hole = parent) {
@@ -78,19 +67,67 @@ static inline bool heap_push(struct heap *heap, struct candidate entry)
     return true;
 }
 
-/* Takes the root away. */
-static inline void heap_pop(struct heap *heap)
-{
+static inline void heap_pop(struct heap *heap) {
     struct candidate last = heap->entries[--heap->count];
     if (heap->count > 0) heap_sift_down(heap, 0, last);
 }
 
-/* Gives the root, whose pair occurs less often by now, its true count. */
-static inline void heap_lower_root(struct heap *heap, int64_t count)
-{
-    struct candidate root = heap->entries[0];
-    root.count = count;
-    heap_sift_down(heap, 0, root);
+/* Fills the empty heap with the pairs whose count is at least half of the highest. So there are at most as many fills
+ * as a count has bits; with more than half there would be more of them, with less the heap would be larger. */
+static inline bool heap_fill(struct heap *heap, const struct pairs *pairs, int64_t min_frequency) {
+    int64_t highest = 0;
+    for (uint64_t i = 0; i < pairs_size(pairs); i++)
+        if (pairs->slots[i].count > highest) highest = pairs->slots[i].count;
+    heap->lowest = highest - highest / 2;
+    if (heap->lowest < min_frequency) heap->lowest = min_frequency;
+    for (uint64_t i = 0; i < pairs_size(pairs); i++) {
+        const struct pair *pair = &pairs->slots[i];
+        if (pair->count < heap->lowest) continue;
+        if (!heap_append(heap, (struct candidate){pair->count, key_left(pair->key), key_right(pair->key)}))
+            return false;
+    }
+    for (uint64_t i = heap->count / 2; i-- > 0;) heap_sift_down(heap, i, heap->entries[i]);
+    return true;
+}
+
+/* Takes the best pair (count 0 if there is none); false if there is no memory. */
+static inline bool heap_best(struct heap *heap, const struct pairs *pairs, int64_t min_frequency, uint64_t *stale_pops,
+                             struct candidate *best) {
+    for (;;) {
+        if (heap->count == 0 && !heap_fill(heap, pairs, min_frequency)) return false;
+        *best = heap->count > 0 ? heap->entries[0] : (struct candidate){0};
+        if (heap->count == 0) return true;
+        /* All that is better than the root, or was once, would be above it. So the root is the best pair if its count
+         * is still true. */
+        struct candidate now = *best;
+        now.count = pairs_slot(pairs, pair_key(best->left, best->right))->count;
+        if (now.count < best->count && now.count >= heap->lowest)
+            heap_sift_down(heap, 0, now);
+        else
+            heap_pop(heap);
+        if (now.count == best->count) return true;
+        ++*stale_pops;
+    }
+}
+
+static inline uint64_t heap_memory(const struct heap *heap) {
+    return heap->capacity * sizeof *heap->entries;
+}
+static inline void heap_free(struct heap *heap) {
+    free(heap->entries);
+}
+
+/* The best pair, found by looking at all of them; count 0 if there is none. */
+static inline struct candidate scan_best(const struct tokens *tokens, const struct pairs *pairs, int64_t min_frequency,
+                                         uint32_t order) {
+    struct candidate best = {0};
+    for (uint64_t i = 0; i < pairs_size(pairs); i++) {
+        const struct pair *pair = &pairs->slots[i];
+        if (pair->count < min_frequency || pair->count < best.count) continue;
+        struct candidate candidate = {pair->count, key_left(pair->key), key_right(pair->key)};
+        if (candidate_before(tokens, order, candidate, best)) best = candidate;
+    }
+    return best;
 }
 
 #endif

@@ -21,8 +21,7 @@ class MergedAfter {
   public:
     MergedAfter(const Tokens &tokens, std::uint32_t order) : tokens_(&tokens), order_(order) {}
 
-    bool operator()(const Candidate &a, const Candidate &b) const
-    {
+    bool operator()(const Candidate &a, const Candidate &b) const {
         if (a.count != b.count) return a.count < b.count;
         if (order_ == BPEFLOW_GREATEST_BYTES) {
             int by_bytes = compare(a.left, b.left);
@@ -34,8 +33,7 @@ class MergedAfter {
     }
 
   private:
-    int compare(std::uint32_t a, std::uint32_t b) const
-    {
+    int compare(std::uint32_t a, std::uint32_t b) const {
         return a == b ? 0 : tokens_->bytes(a).compare(tokens_->bytes(b)); // by unsigned bytes, as memcmp does
     }
 
@@ -54,22 +52,19 @@ class Candidates {
     const Candidate &best() const { return heap_.front(); }
     std::int64_t lowest() const { return lowest_; }
 
-    void push(const Candidate &candidate)
-    {
+    void push(const Candidate &candidate) {
         if (candidate.count < lowest_) return;
         heap_.push_back(candidate);
         std::push_heap(heap_.begin(), heap_.end(), order_);
     }
 
-    void pop()
-    {
+    void pop() {
         std::pop_heap(heap_.begin(), heap_.end(), order_);
         heap_.pop_back();
     }
 
     // Starts again with those pairs that occur at least `lowest` times.
-    template <typename Pairs> void refill(const Pairs &pairs, std::int64_t lowest)
-    {
+    template <typename Pairs> void refill(const Pairs &pairs, std::int64_t lowest) {
         lowest_ = lowest;
         heap_.clear();
         for (const auto &pair : pairs)

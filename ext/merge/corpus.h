@@ -32,14 +32,13 @@ struct run {
 struct corpus {
     uint32_t *ids; /* [size] */
     uint64_t size;
-    struct run *runs;   /* [run_count], and one more that starts at `size` */
+    struct run *runs; /* [run_count], and one more that starts at `size` */
     uint32_t run_count;
     uint32_t *run_of; /* [size / RUN_BLOCK + 1]: the run of every RUN_BLOCK-th position */
 };
 
 /* Lays the pre-tokens out; false if there is no memory. */
-static inline bool corpus_lay_out(struct corpus *corpus, const bpeflow_merge_task *task)
-{
+static inline bool corpus_lay_out(struct corpus *corpus, const bpeflow_merge_task *task) {
     corpus->size = task_position(task, task->words);
     for (uint64_t word = 0; word < task->words; word++) corpus->run_count += task_count_changes(task, word) ? 1 : 0;
     corpus->ids = malloc(corpus->size * sizeof *corpus->ids);
@@ -67,21 +66,18 @@ static inline bool corpus_lay_out(struct corpus *corpus, const bpeflow_merge_tas
 
 /* How often the pre-token at a position occurs. `run` is where to look first: 0, or what it was for a position before
  * this one. */
-static inline int64_t corpus_count_at(const struct corpus *corpus, uint32_t position, uint32_t *run)
-{
+static inline int64_t corpus_count_at(const struct corpus *corpus, uint32_t position, uint32_t *run) {
     if (*run < corpus->run_of[position / RUN_BLOCK]) *run = corpus->run_of[position / RUN_BLOCK];
     while (corpus->runs[*run + 1].start <= position) ++*run;
     return corpus->runs[*run].count;
 }
 
-static inline uint64_t corpus_memory(const struct corpus *corpus)
-{
+static inline uint64_t corpus_memory(const struct corpus *corpus) {
     return corpus->size * sizeof *corpus->ids + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
            (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of;
 }
 
-static inline void corpus_free(struct corpus *corpus)
-{
+static inline void corpus_free(struct corpus *corpus) {
     free(corpus->ids);
     free(corpus->runs);
     free(corpus->run_of);

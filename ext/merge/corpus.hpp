@@ -13,6 +13,7 @@
 #include "bpeflow.h"
 #include "neighbours.hpp"
 #include "parallel.hpp"
+#include "task.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -23,23 +24,15 @@
 
 namespace bpeflow {
 
-// The position of a pre-token; that of the one after the last is the number of positions.
-inline std::uint64_t start_of(const bpeflow_merge_task &task, std::uint64_t word)
-{
-    if (task.words == 0) return 1;
-    return static_cast<std::uint64_t>(task.offsets[word] - task.offsets[0]) + word + 1;
-}
-
 // The pre-tokens, first and one past the last, that are the share of one of several threads: about as many positions
 // for each.
-inline std::pair<std::uint64_t, std::uint64_t> share_of(const bpeflow_merge_task &task, unsigned part, unsigned parts)
-{
+inline std::pair<std::uint64_t, std::uint64_t> share_of(const bpeflow_merge_task &task, unsigned part, unsigned parts) {
     const auto cut = [&](unsigned at) {
-        const std::uint64_t position = start_of(task, task.words) / parts * at;
+        const std::uint64_t position = task_position(&task, task.words) / parts * at;
         std::uint64_t low = 0, high = task.words; // the first pre-token that starts at `position` or later
         while (low < high) {
             const std::uint64_t middle = low + (high - low) / 2;
-            if (start_of(task, middle) < position)
+            if (task_position(&task, middle) < position)
                 low = middle + 1;
             else
                 high = middle;
@@ -52,20 +45,19 @@ inline std::pair<std::uint64_t, std::uint64_t> share_of(const bpeflow_merge_task
 class Corpus {
   public:
     Corpus(const bpeflow_merge_task &task, unsigned threads)
-        : size_(start_of(task, task.words)), ids_(new std::uint32_t[size_]), run_of_(size_ / block + 1)
-    {
+        : size_(task_position(&task, task.words)), ids_(new std::uint32_t[size_]), run_of_(size_ / block + 1) {
         ids_[0] = END;
         for_each_part(threads, [&](unsigned part) {
             const auto [first, last] = share_of(task, part, threads);
             for (std::uint64_t word = first; word < last; word++) {
-                std::uint32_t *id = &ids_[start_of(task, word)];
+                std::uint32_t *id = &ids_[task_position(&task, word)];
                 for (auto b = task.offsets[word]; b < task.offsets[word + 1]; b++) *id++ = task.byte_ids[task.data[b]];
                 *id = END;
             }
         });
         for (std::uint64_t word = 0; word < task.words; word++)
-            if (word == 0 || task.counts[word] != task.counts[word - 1])
-                runs_.push_back({word == 0 ? 0 : start_of(task, word), task.counts[word]});
+            if (task_count_changes(&task, word))
+                runs_.push_back({word == 0 ? 0 : task_position(&task, word), task.counts[word]});
         runs_.push_back({size_, 0});
         std::uint32_t run = 0;
         for (std::size_t b = 0; b < run_of_.size(); b++) {
@@ -79,8 +71,7 @@ class Corpus {
 
     // Whether two positions, the first below the second, are in the same pre-token. No END between them, then: what is
     // left over inside of tokens was a token's id once, and that never is END.
-    bool same_word(std::uint32_t first, std::uint32_t second) const
-    {
+    bool same_word(std::uint32_t first, std::uint32_t second) const {
         return std::find(&ids_[first], &ids_[second], END) == &ids_[second];
     }
 
@@ -89,8 +80,7 @@ class Corpus {
       public:
         explicit Counts(const Corpus &corpus) : corpus_(corpus) {}
 
-        std::int64_t at(std::uint32_t position)
-        {
+        std::int64_t at(std::uint32_t position) {
             run_ = std::max(run_, corpus_.run_of_[position / block]);
             while (corpus_.runs_[run_ + 1].start <= position) run_++;
             return corpus_.runs_[run_].count;
@@ -101,8 +91,7 @@ class Corpus {
         std::uint32_t run_ = 0;
     };
 
-    std::uint64_t memory() const
-    {
+    std::uint64_t memory() const {
         return size_ * sizeof ids_[0] + runs_.capacity() * sizeof runs_[0] + run_of_.capacity() * sizeof run_of_[0];
     }
 

@@ -12,13 +12,19 @@
  * that has all of that L inside and is longer, hence not L; likewise for q and R. So both ids are as they were if and
  * only if nothing has been written to the two places. A merge of that L with its left neighbour, or of that R with its
  * right one, does write there. What is left is a merge of the two with each other, which writes to neither place if both
- * are longer than a byte; but that is the merge of (L, R), and it uses up the whole list. (A list can be filled anew
- * after that if tokens are reused; never with an old entry, because two tokens become adjacent only once.) Within that
- * merge each entry comes up once; and if L is R, then in LLL the entry of the second L is seen to be gone because its
- * last position is that of the new token.
+ * are longer than a byte; but that is the merge of (L, R), and it uses up the whole list. Within that merge each entry
+ * comes up once; and if L is R, then in LLL the entry of the second L is seen to be gone because its last position is
+ * that of the new token.
  *
- * Counts. A pair's count is exact after every merge: what a recount would give. Once the pair exists it only falls,
- * unless tokens are reused. An entry that is gone does no harm, so nothing is ever searched for or removed.
+ * No string becomes a token twice. Take a place where a string X is about to become a token. Until then no token has
+ * reached over X's edges, so the tokens inside are those that X alone would have: a merge of (L, R) with L unlike R
+ * replaces all that there are; one of (L, L) replaces a run of L from its start in twos, none of which lies over X's
+ * edge, so that the part inside X starts with a whole two, as in X alone. So X is made by the same merge everywhere.
+ * Hence, reuse_tokens or not, the token that a merge makes is nowhere in the corpus before: its pairs are all new, no
+ * pair is merged twice, and only tokens that the task came with can ever be reused.
+ *
+ * Counts. A pair's count is exact after every merge: what a recount would give. It only falls once the pair exists. An
+ * entry that is gone does no harm, so nothing is ever searched for or removed.
  */
 #define _POSIX_C_SOURCE 199309L /* clock_gettime */
 
@@ -52,12 +58,11 @@ struct bpeflow_learner {
     uint32_t max_tokens;
     int64_t min_frequency;
     uint64_t max_token_length;
-    bool reuse_tokens, scan;
+    bool scan;
     bpeflow_merge_statistics statistics;
 };
 
-static double seconds(void)
-{
+static double seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -67,8 +72,7 @@ static double seconds(void)
 
 /* Room for a list. Where the merged pair's list was, if it fits there: that saves half of the memory, because of the two
  * new lists that an occurrence is entered into one always fits. */
-static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
-{
+static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list) {
     if (length <= l->spare_length) {
         *list = l->spare;
         l->spare += length;
@@ -83,162 +87,113 @@ static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
     return true;
 }
 
-/* Lowers the count of a pair that lost occurrences. Pairs that can never be merged are not in the table. */
-static inline void lower(struct bpeflow_learner *l, uint32_t left, uint32_t right, int64_t weight)
-{
-    struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
+/* Takes from the count of a pair. Pairs that can never be merged are not in the table. */
+static inline void pair_lose(struct bpeflow_learner *l, uint64_t key, int64_t weight) {
+    struct pair *pair = pairs_slot(&l->pairs, key);
     if (pair->key != 0) pair->count -= weight;
 }
 
-/* Adds to a pair, mostly a new one, and makes room in its list for the neighbour's entries. */
-static int raise(struct bpeflow_learner *l, uint32_t left, uint32_t right, struct neighbour *neighbour)
-{
+/* Adds a new pair, with room in its list for the neighbour's entries; false if there is no memory. */
+static bool pair_add(struct bpeflow_learner *l, uint32_t left, uint32_t right, struct neighbour *neighbour) {
     neighbour->cursor = NOWHERE;
-    if (token_length(&l->tokens, left) + token_length(&l->tokens, right) > l->max_token_length) return BPEFLOW_OK;
+    if (neighbour->weight == 0) return true; /* all its occurrences were merged themselves in the meantime */
+    l->statistics.pairs++;
+    if (neighbour->weight < l->min_frequency) return true; /* it can only get less frequent */
+    if (token_length(&l->tokens, left) + token_length(&l->tokens, right) > l->max_token_length) return true;
 
     struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
-    if (pair->key == 0) {
-        if (neighbour->weight == 0) return BPEFLOW_OK; /* they were all merged themselves in the meantime */
-        l->statistics.pairs++;
-        if (neighbour->weight < l->min_frequency && !l->reuse_tokens) return BPEFLOW_OK; /* it will only fall */
-        pair->key = pair_key(left, right);
-        l->pairs.used++;
-    }
-    if (__builtin_add_overflow(pair->count, neighbour->weight, &pair->count)) return BPEFLOW_OVERFLOW;
-
-    uint64_t list;
-    uint32_t old_length = pair->length;
-    if (!list_new(l, old_length + neighbour->entries, &list)) return BPEFLOW_NO_MEMORY;
-    if (old_length > 0) memcpy(&l->arena[list], &l->arena[pair->list], old_length * sizeof *l->arena);
-    pair->list = list;
-    pair->length += neighbour->entries;
-    pair->unordered = old_length > 0;
-    neighbour->cursor = list + old_length;
-    if (neighbour->weight > 0 && pair->count >= l->heap.lowest &&
-        !heap_push(&l->heap, (struct candidate){pair->count, left, right}))
-        return BPEFLOW_NO_MEMORY;
-    return BPEFLOW_OK;
-}
-
-/* Writes the records of one side into the lists of the new pairs. The records are in ascending order, so are the
- * lists. */
-static void write_lists(struct bpeflow_learner *l, const struct side *side)
-{
-    for (uint64_t r = 0; r < side->record_count; r++) {
-        struct neighbour *neighbour = neighbour_of(side, side->records[r].neighbour);
-        if (neighbour->cursor != NOWHERE) l->arena[neighbour->cursor++] = side->records[r].position - neighbour->back;
-    }
+    *pair = (struct pair){pair_key(left, right), neighbour->weight, 0, neighbour->entries};
+    l->pairs.used++;
+    if (!list_new(l, pair->length, &pair->list)) return false;
+    neighbour->cursor = pair->list;
+    return pair->count < l->heap.lowest || heap_push(&l->heap, (struct candidate){pair->count, left, right});
 }
 
 /* ---- one merge ------------------------------------------------------------------------------------------------- */
 
-/* Merges the occurrences in list[length] of (left, right) into `token` and notes their neighbours.
- *
- * Neighbours are what they are at that moment: in `abab` the second `ab` has the first, merged already, to its left. */
-static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list, uint64_t length, uint32_t left,
-                                uint32_t right, uint32_t token)
-{
-    uint32_t *ids = l->ids;
+/* Merges the occurrences of (left, right) in list[length] into `token` and notes their neighbours. These are what they
+ * are at that moment: in `abab` the second `ab` has the first, merged already, to its left. */
+static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list, uint32_t length, uint32_t left,
+                                uint32_t right, uint32_t token) {
+    uint32_t *ids = l->corpus.ids;
     uint32_t middle = (uint32_t)token_length(&l->tokens, left);
     uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
-    uint64_t run = 0, merged = 0;
-    for (uint64_t k = 0; k < length; k++) {
+    uint32_t run = 0, merged = 0;
+    for (uint32_t k = 0; k < length; k++) {
         if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
         uint32_t i = list[k];
         if (ids[i + middle - 1] != left || ids[i + middle] != right) continue;
-        if (run < l->run_of[i / RUN_BLOCK]) run = l->run_of[i / RUN_BLOCK];
-        while (l->runs[run + 1].start <= i) run++;
         ids[i] = token;
         ids[i + size - 1] = token;
-        side_add(&l->left, ids[i - 1], i, l->runs[run].count);
-        side_add(&l->right, ids[i + size], i, l->runs[run].count);
+        int64_t count = corpus_count_at(&l->corpus, i, &run);
+        side_note(&l->before, ids[i - 1], i, count);
+        side_note(&l->after, ids[i + size], i, count);
         merged++;
     }
     l->statistics.occurrences_visited += length;
     l->statistics.occurrences_merged += merged;
 }
 
-/* Brings counts and lists of the neighbouring pairs up to date after the occurrences of (left, right) were replaced.
- *
- * P left right N  became  P token N: (P, left) and (right, N) lost, (P, token) and (token, N) won. Where P is itself
- * `token`, as in `abab`, the pair that lost is (token, left), which may be new: it won when that P was made. */
-static int update_pairs(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t token)
-{
-    struct side *before = &l->left, *after = &l->right;
-    if (!pairs_reserve(&l->pairs, (uint64_t)before->met_count + after->met_count + 1)) return BPEFLOW_NO_MEMORY;
-    for (uint32_t m = 0; m < after->met_count; m++) {
-        if (m + AHEAD < after->met_count) pairs_prefetch(&l->pairs, pair_key(right, after->met[m + AHEAD]));
-        if (after->met[m] != END) lower(l, right, after->met[m], neighbour_of(after, after->met[m])->weight);
-    }
-    for (uint32_t m = 0; m < before->met_count; m++) {
-        if (m + AHEAD < before->met_count) pairs_prefetch(&l->pairs, pair_key(before->met[m + AHEAD], left));
-        if (before->met[m] != END && before->met[m] != token)
-            lower(l, before->met[m], left, neighbour_of(before, before->met[m])->weight);
-    }
-    struct pair *merged = pairs_slot(&l->pairs, pair_key(left, right));
-    merged->count = 0; /* also if it was lowered as its own neighbour, as `aa` is in `aaa` */
-    merged->length = 0;
-    merged->unordered = false;
-
-    l->spare = merged->list; /* the records have all that is still needed of it */
-    l->spare_length = merged->length;
-    merged->count = 0; /* also if it was lowered as its own neighbour, as `aa` is in `aaa` */
-    merged->length = 0;
-    merged->unordered = false;
-
-    const struct neighbour *itself = neighbour_of(before, token);
-    struct neighbour *left_after = neighbour_of(after, left);
-    if (left_after->entries > 0)
-        left_after->weight -= itself->weight;
-    else if (itself->entries > 0) /* only a token that was there before, reused, can be a neighbour all the same */
-        lower(l, token, left, itself->weight);
-
-    int status = BPEFLOW_OK;
-    for (uint32_t m = 0; m < after->met_count && status == BPEFLOW_OK; m++) {
-        if (m + AHEAD < after->met_count) pairs_prefetch(&l->pairs, pair_key(token, after->met[m + AHEAD]));
-        if (after->met[m] == END) continue;
-        struct neighbour *neighbour = neighbour_of(after, after->met[m]);
-        neighbour->back = 0;
-        status = raise(l, token, after->met[m], neighbour);
-    }
-    if (status != BPEFLOW_OK) return status;
-    write_lists(l, after);
-    for (uint32_t m = 0; m < before->met_count && status == BPEFLOW_OK; m++) {
-        if (m + AHEAD < before->met_count) pairs_prefetch(&l->pairs, pair_key(before->met[m + AHEAD], token));
-        if (before->met[m] == END) continue;
-        struct neighbour *neighbour = neighbour_of(before, before->met[m]);
-        neighbour->back = (uint32_t)token_length(&l->tokens, before->met[m]);
-        status = raise(l, before->met[m], token, neighbour);
-    }
-    if (status != BPEFLOW_OK) return status;
-    write_lists(l, before);
-    return BPEFLOW_OK;
+/* The pair that `token` is in with a neighbour on the given side of it. */
+static inline uint64_t key_with(const struct bpeflow_learner *l, const struct side *side, uint32_t id, uint32_t token) {
+    return side == &l->before ? pair_key(id, token) : pair_key(token, id);
 }
 
-static int by_position(const void *a, const void *b)
-{
-    uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
-    return (first > second) - (first < second);
+/* `part`, the left or right part of what was merged, is no longer beside its neighbours. */
+static void lose_pairs(struct bpeflow_learner *l, const struct side *side, uint32_t part, uint32_t token) {
+    for (uint64_t m = 0; m < side->met_count; m++) {
+        if (m + AHEAD < side->met_count) pairs_prefetch(&l->pairs, key_with(l, side, side->met[m + AHEAD], part));
+        uint32_t id = side->met[m];
+        if (id == END || (id == token && side == &l->before)) continue; /* the latter: see merge_pair */
+        pair_lose(l, key_with(l, side, id, part), neighbour_of(side, id)->weight);
+    }
 }
 
-/* Makes a token of the pair and replaces all its occurrences. */
-static int merge(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t *token)
-{
-    const struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
+/* `token` is beside them instead. The records are in ascending order, and so are the lists that they are written to. */
+static bool add_pairs(struct bpeflow_learner *l, const struct side *side, uint32_t token) {
+    bool is_before = side == &l->before;
+    for (uint64_t m = 0; m < side->met_count; m++) {
+        if (m + AHEAD < side->met_count) pairs_prefetch(&l->pairs, key_with(l, side, side->met[m + AHEAD], token));
+        uint32_t id = side->met[m];
+        if (id == END) continue;
+        struct neighbour *neighbour = neighbour_of(side, id);
+        neighbour->back = is_before ? (uint32_t)token_length(&l->tokens, id) : 0;
+        if (!pair_add(l, is_before ? id : token, is_before ? token : id, neighbour)) return false;
+    }
+    for (uint64_t r = 0; r < side->record_count; r++) {
+        struct neighbour *neighbour = neighbour_of(side, side->records[r].id);
+        if (neighbour->cursor != NOWHERE) l->arena[neighbour->cursor++] = side->records[r].position - neighbour->back;
+    }
+    return true;
+}
+
+/* Makes a token of the pair and replaces all its occurrences: P left right N becomes P token N. False if there is no
+ * memory. */
+static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t *new_token) {
     uint64_t bytes = token_length(&l->tokens, left) + token_length(&l->tokens, right);
-    if (!tokens_reserve(&l->tokens, 1, bytes, l->reuse_tokens)) return BPEFLOW_NO_MEMORY;
-    *token = tokens_join(&l->tokens, left, right);
-    if (!side_reserve(&l->left, l->tokens.count, pair->length) ||
-        !side_reserve(&l->right, l->tokens.count, pair->length))
-        return BPEFLOW_NO_MEMORY;
+    if (!tokens_reserve(&l->tokens, 1, bytes)) return false;
+    uint32_t token = *new_token = tokens_join(&l->tokens, left, right);
 
-    uint32_t *list = &l->arena[pair->list];
-    if (pair->unordered) qsort(list, pair->length, sizeof *list, by_position);
-    replace_occurrences(l, list, pair->length, left, right, *token);
-    int status = update_pairs(l, left, right, *token);
-    side_clear(&l->left);
-    side_clear(&l->right);
-    return status;
+    struct side *before = &l->before, *after = &l->after;
+    struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
+    if (!side_reserve(before, l->tokens.count, pair->length)) return false;
+    if (!side_reserve(after, l->tokens.count, pair->length)) return false;
+    replace_occurrences(l, &l->arena[pair->list], pair->length, left, right, token);
+
+    if (!pairs_reserve(&l->pairs, before->met_count + after->met_count)) return false;
+    lose_pairs(l, after, right, token);
+    lose_pairs(l, before, left, token);
+    pair = pairs_slot(&l->pairs, pair_key(left, right)); /* it may have moved */
+    pair->count = 0;       /* whatever it lost as its own neighbour, as `aa` does in `aaa` */
+    l->spare = pair->list; /* the records have all that is still needed of it */
+    l->spare_length = pair->length;
+
+    /* Where P is `token` itself, as in `abab`, the pair that is lost is (token, left): the one that this P had won. */
+    neighbour_of(after, left)->weight -= neighbour_of(before, token)->weight;
+    if (!add_pairs(l, after, token) || !add_pairs(l, before, token)) return false;
+    side_clear(before);
+    side_clear(after);
+    return true;
 }
 
 /* ---- setting up ------------------------------------------------------------------------------------------------ */
@@ -249,8 +204,7 @@ struct byte_pair {
     uint64_t entries, cursor;
 };
 
-static int count_byte_pairs(const bpeflow_merge_task *task, struct byte_pair *byte_pairs)
-{
+static int count_byte_pairs(const bpeflow_merge_task *task, struct byte_pair *byte_pairs) {
     for (uint64_t w = 0; w < task->words; w++)
         for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++) {
             struct byte_pair *pair = &byte_pairs[task->data[b] << 8 | task->data[b + 1]];
@@ -261,20 +215,22 @@ static int count_byte_pairs(const bpeflow_merge_task *task, struct byte_pair *by
 }
 
 /* Makes the pairs of the corpus, with their lists. */
-static int make_pairs(struct bpeflow_learner *l, const bpeflow_merge_task *task)
-{
-    int status = BPEFLOW_NO_MEMORY;
+static int make_pairs(struct bpeflow_learner *l, const bpeflow_merge_task *task) {
     struct byte_pair *byte_pairs = calloc(65536, sizeof *byte_pairs);
-    if (!byte_pairs || !pairs_reserve(&l->pairs, 65536)) goto done;
-    if ((status = count_byte_pairs(task, byte_pairs)) != BPEFLOW_OK) goto done;
-
+    if (!byte_pairs) return BPEFLOW_NO_MEMORY;
+    int status = count_byte_pairs(task, byte_pairs);
+    if (status != BPEFLOW_OK) goto done;
+    uint64_t distinct = 0;
+    for (uint32_t p = 0; p < 65536; p++) distinct += byte_pairs[p].entries > 0;
+    status = BPEFLOW_NO_MEMORY;
+    if (!pairs_reserve(&l->pairs, distinct)) goto done;
     for (uint32_t p = 0; p < 65536; p++) {
         if (byte_pairs[p].entries == 0) continue;
         struct neighbour neighbour = {.weight = byte_pairs[p].count, .entries = (uint32_t)byte_pairs[p].entries};
-        status = raise(l, task->byte_ids[p >> 8], task->byte_ids[p & 255], &neighbour);
-        if (status != BPEFLOW_OK) goto done;
+        if (!pair_add(l, task->byte_ids[p >> 8], task->byte_ids[p & 255], &neighbour)) goto done;
         byte_pairs[p].cursor = neighbour.cursor;
     }
+    status = BPEFLOW_OK;
     uint32_t position = 1;
     for (uint64_t w = 0; w < task->words; w++, position += 2)
         for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++, position++) {
@@ -288,34 +244,32 @@ done:
 
 /* ---- the interface --------------------------------------------------------------------------------------------- */
 
-uint32_t bpeflow_abi(void) { return BPEFLOW_ABI; }
+uint32_t bpeflow_abi(void) {
+    return BPEFLOW_ABI;
+}
 
-int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner)
-{
+int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner) {
     if (!learner) return BPEFLOW_BAD_ARGUMENT;
     *learner = NULL;
     if (!task) return BPEFLOW_BAD_ARGUMENT;
-    double start = seconds();
-    int status = check(task);
+    int status = task_check(task);
     if (status != BPEFLOW_OK) return status;
 
+    double start = seconds();
     status = BPEFLOW_NO_MEMORY;
     struct bpeflow_learner *l = calloc(1, sizeof *l);
     if (!l) goto fail;
     l->max_tokens = task->max_tokens;
     l->min_frequency = task->min_frequency;
     l->max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
-    l->reuse_tokens = task->reuse_tokens != 0;
     l->scan = task->scan != 0;
-    l->heap.order = task->order;
-    l->heap.tokens = &l->tokens;
-    l->heap.lowest = INT64_MAX; /* until the first fill */
-    if (!tokens_copy(&l->tokens, task->token_data, task->token_offsets, task->tokens, l->reuse_tokens)) goto fail;
-    if ((status = lay_out(l, task)) != BPEFLOW_OK) goto fail;
+    l->heap = (struct heap){.tokens = &l->tokens, .order = task->order, .lowest = INT64_MAX};
+    if (!tokens_copy(&l->tokens, task)) goto fail;
+    if (!corpus_lay_out(&l->corpus, task)) goto fail;
     if ((status = make_pairs(l, task)) != BPEFLOW_OK) goto fail;
 
     l->statistics.words = task->words;
-    l->statistics.positions = l->positions - task->words - 1;
+    l->statistics.positions = l->corpus.size - task->words - 1;
     l->statistics.threads = 1;
     l->statistics.setup_seconds = seconds() - start;
     *learner = l;
@@ -326,58 +280,49 @@ fail:
     return status;
 }
 
-int bpeflow_learner_step(bpeflow_learner *l, uint64_t max_merges, bpeflow_merge_record *records, uint64_t *learned)
-{
+/* Finds the best pair (count 0 if there is none); false if there is no memory. */
+static bool choose(struct bpeflow_learner *l, struct candidate *best) {
+    if (!l->scan) return heap_best(&l->heap, &l->pairs, l->min_frequency, &l->statistics.stale_pops, best);
+    *best = scan_best(&l->tokens, &l->pairs, l->min_frequency, l->heap.order);
+    return true;
+}
+
+int bpeflow_learner_step(bpeflow_learner *l, uint64_t max_merges, bpeflow_merge_record *records, uint64_t *learned) {
     if (!l || !learned || (!records && max_merges > 0)) return BPEFLOW_BAD_ARGUMENT;
     double start = seconds();
     for (*learned = 0; *learned < max_merges && l->tokens.count < l->max_tokens; ++*learned) {
         struct candidate best;
-        int status = choose(l, &best);
-        if (status != BPEFLOW_OK) return status;
+        if (!choose(l, &best)) return BPEFLOW_NO_MEMORY;
         double chosen = seconds();
         l->statistics.selection_seconds += chosen - start;
-        start = chosen;
         if (best.count == 0) break;
 
         bpeflow_merge_record *record = &records[*learned];
         *record = (bpeflow_merge_record){.left = best.left, .right = best.right, .count = best.count};
-        status = merge(l, best.left, best.right, &record->token);
-        if (status != BPEFLOW_OK) return status;
-        double merged = seconds();
-        l->statistics.update_seconds += merged - start;
-        start = merged;
+        if (!merge_pair(l, best.left, best.right, &record->token)) return BPEFLOW_NO_MEMORY;
+        start = seconds();
+        l->statistics.update_seconds += start - chosen;
     }
     return BPEFLOW_OK;
 }
 
-int bpeflow_learner_statistics(const bpeflow_learner *l, bpeflow_merge_statistics *statistics)
-{
+int bpeflow_learner_statistics(const bpeflow_learner *l, bpeflow_merge_statistics *statistics) {
     if (!l || !statistics) return BPEFLOW_BAD_ARGUMENT;
     *statistics = l->statistics;
-    uint64_t tables = l->positions * sizeof *l->ids + l->run_count * sizeof *l->runs;
-    tables += l->positions / RUN_BLOCK * sizeof *l->run_of + l->arena_capacity * sizeof *l->arena;
-    tables += pairs_size(&l->pairs) * sizeof *l->pairs.slots + l->heap.capacity * sizeof *l->heap.entries;
-    tables += (l->left.record_capacity + l->right.record_capacity) * sizeof *l->left.records;
-    tables += (uint64_t)l->left.capacity * 2 * (sizeof *l->left.neighbours + sizeof *l->left.met);
-    statistics->memory_bytes = tables + tokens_memory(&l->tokens);
+    statistics->memory_bytes = corpus_memory(&l->corpus) + tokens_memory(&l->tokens) + pairs_memory(&l->pairs) +
+                               heap_memory(&l->heap) + side_memory(&l->before) + side_memory(&l->after) +
+                               l->arena_capacity * sizeof *l->arena;
     return BPEFLOW_OK;
 }
 
-void bpeflow_learner_free(bpeflow_learner *l)
-{
+void bpeflow_learner_free(bpeflow_learner *l) {
     if (!l) return;
-    struct side *sides[] = {&l->left, &l->right};
-    for (int s = 0; s < 2; s++) {
-        free(sides[s]->neighbours);
-        free(sides[s]->met);
-        free(sides[s]->records);
-    }
+    corpus_free(&l->corpus);
     tokens_free(&l->tokens);
-    free(l->pairs.slots);
-    free(l->heap.entries);
+    pairs_free(&l->pairs);
+    heap_free(&l->heap);
+    side_free(&l->before);
+    side_free(&l->after);
     free(l->arena);
-    free(l->run_of);
-    free(l->runs);
-    free(l->ids);
     free(l);
 }

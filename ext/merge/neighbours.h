@@ -31,14 +31,12 @@ struct side {
 };
 
 /* END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0. */
-static inline struct neighbour *neighbour_of(const struct side *side, uint32_t id)
-{
+static inline struct neighbour *neighbour_of(const struct side *side, uint32_t id) {
     return &side->neighbours[(uint32_t)(id + 1)];
 }
 
 /* Makes room for that many tokens and occurrences, between merges; false if there is no memory. */
-static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occurrences)
-{
+static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occurrences) {
     struct record *records = array_reserve(side->records, &side->record_capacity, occurrences, sizeof *records);
     if (!records) return false;
     side->records = records;
@@ -52,8 +50,7 @@ static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occ
 }
 
 /* Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair. */
-static inline void side_note(struct side *side, uint32_t id, uint32_t position, int64_t weight)
-{
+static inline void side_note(struct side *side, uint32_t id, uint32_t position, int64_t weight) {
     struct neighbour *neighbour = neighbour_of(side, id);
     side->met[side->met_count] = id; /* stays only if it is new */
     side->met_count += neighbour->entries == 0;
@@ -64,21 +61,18 @@ static inline void side_note(struct side *side, uint32_t id, uint32_t position, 
 }
 
 /* Forgets all neighbours. */
-static inline void side_clear(struct side *side)
-{
+static inline void side_clear(struct side *side) {
     for (uint64_t m = 0; m < side->met_count; m++) *neighbour_of(side, side->met[m]) = (struct neighbour){0};
     side->met_count = 0;
     side->record_count = 0;
 }
 
-static inline uint64_t side_memory(const struct side *side)
-{
+static inline uint64_t side_memory(const struct side *side) {
     return side->capacity * (sizeof *side->neighbours + sizeof *side->met) +
            side->record_capacity * sizeof *side->records;
 }
 
-static inline void side_free(struct side *side)
-{
+static inline void side_free(struct side *side) {
     free(side->neighbours);
     free(side->met);
     free(side->records);

@@ -26,8 +26,7 @@ class Neighbours {
     };
 
     // Makes room for that many tokens and occurrences. Only between merges.
-    void reserve(std::size_t tokens, std::size_t occurrences)
-    {
+    void reserve(std::size_t tokens, std::size_t occurrences) {
         if (tokens + 1 > by_id_.size()) {
             by_id_.resize((tokens + 1) * 2);
             met_.resize(by_id_.size() + 1); // one more, see `add`
@@ -43,16 +42,14 @@ class Neighbours {
     Neighbour &operator[](std::uint32_t id) { return by_id_[static_cast<std::uint32_t>(id + 1)]; }
 
     // Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair.
-    void note(std::uint32_t id, std::uint32_t position, std::int64_t weight)
-    {
+    void note(std::uint32_t id, std::uint32_t position, std::int64_t weight) {
         add(id, weight, 1);
         records_[record_count_] = {id, position};
         record_count_ += id != END; // no branch: whether an occurrence is at an edge cannot be predicted
     }
 
     // Adds what another thread has noted, but not its records.
-    void add(const Neighbours &other)
-    {
+    void add(const Neighbours &other) {
         for (const std::uint32_t id : other)
             add(id, other.by_id_[static_cast<std::uint32_t>(id + 1)].weight,
                 other.by_id_[static_cast<std::uint32_t>(id + 1)].entries);
@@ -64,28 +61,24 @@ class Neighbours {
     std::size_t size() const { return met_count_; }
 
     // Writes all records, in ascending order, to the cursors that the neighbours have in `total`.
-    void write_records(Neighbours &total) const
-    {
+    void write_records(Neighbours &total) const {
         for (std::size_t r = 0; r < record_count_; r++) {
             Neighbour &neighbour = total[records_[r].id];
             if (neighbour.cursor) *neighbour.cursor++ = records_[r].position - neighbour.back;
         }
     }
 
-    void clear()
-    {
+    void clear() {
         for (const std::uint32_t id : *this) (*this)[id] = {};
         met_count_ = record_count_ = 0;
     }
 
-    std::uint64_t memory() const
-    {
+    std::uint64_t memory() const {
         return by_id_.size() * (sizeof(Neighbour) + sizeof(std::uint32_t)) + capacity_ * sizeof(Record);
     }
 
   private:
-    void add(std::uint32_t id, std::int64_t weight, std::uint32_t entries)
-    {
+    void add(std::uint32_t id, std::int64_t weight, std::uint32_t entries) {
         Neighbour &neighbour = (*this)[id];
         met_[met_count_] = id; // stays only if the id is new
         met_count_ += neighbour.entries == 0;

@@ -11,7 +11,6 @@ struct pair {
     int64_t count; /* exact at the end of every merge */
     uint64_t list; /* the occurrences: where they begin in the learner's arena, and how many */
     uint32_t length;
-    bool unordered; /* the list is not in ascending order: it was added to, as can happen if tokens are reused */
 };
 
 /* Open addressing with linear probing. Pairs lie in the table itself, so that a look-up costs one cache miss; they
@@ -23,23 +22,29 @@ struct pairs {
 };
 
 /* No key is 0, so that memory from calloc is an empty table. */
-static inline uint64_t pair_key(uint32_t left, uint32_t right) { return (((uint64_t)left + 1) << 32) | right; }
-static inline uint32_t pair_left(const struct pair *pair) { return (uint32_t)(pair->key >> 32) - 1; }
-static inline uint32_t pair_right(const struct pair *pair) { return (uint32_t)pair->key; }
+static inline uint64_t pair_key(uint32_t left, uint32_t right) {
+    return (((uint64_t)left + 1) << 32) | right;
+}
+static inline uint32_t key_left(uint64_t key) {
+    return (uint32_t)(key >> 32) - 1;
+}
+static inline uint32_t key_right(uint64_t key) {
+    return (uint32_t)key;
+}
 
-static inline uint64_t pairs_size(const struct pairs *pairs) { return pairs->slots ? (uint64_t)1 << pairs->bits : 0; }
+static inline uint64_t pairs_size(const struct pairs *pairs) {
+    return pairs->slots ? (uint64_t)1 << pairs->bits : 0;
+}
 
-static inline uint64_t pairs_home(const struct pairs *pairs, uint64_t key)
-{
-    key ^= key >> 32; /* the product's upper bits depend on all of the key's lower ones, and only on them */
-    key *= 0x9E3779B97F4A7C15u;
-    key ^= key >> 32;
-    return (key * 0xD6E8FEB86659FD93u) >> (64 - pairs->bits);
+static inline uint64_t pairs_home(const struct pairs *pairs, uint64_t key) {
+    /* The upper bits of a product depend on all bits of its factors, the lower ones do not: so multiply, mix, multiply,
+     * and take the upper ones. That also keeps the order of slots when the table doubles: it is copied front to back. */
+    key = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
+    return ((key ^ key >> 32) * 0xD6E8FEB86659FD93u) >> (64 - pairs->bits);
 }
 
 /* The pair, or the empty slot where it belongs. */
-static inline struct pair *pairs_slot(const struct pairs *pairs, uint64_t key)
-{
+static inline struct pair *pairs_slot(const struct pairs *pairs, uint64_t key) {
     for (uint64_t i = pairs_home(pairs, key);; i++) {
         struct pair *pair = &pairs->slots[i & (pairs_size(pairs) - 1)];
         if (pair->key == key || pair->key == 0) return pair;
@@ -47,14 +52,12 @@ static inline struct pair *pairs_slot(const struct pairs *pairs, uint64_t key)
 }
 
 /* Starts to load the place where a pair that is needed soon will be. */
-static inline void pairs_prefetch(const struct pairs *pairs, uint64_t key)
-{
+static inline void pairs_prefetch(const struct pairs *pairs, uint64_t key) {
     __builtin_prefetch(&pairs->slots[pairs_home(pairs, key)], 1);
 }
 
 /* Makes room for `more` pairs; false if there is no memory. Pairs that no longer occur are left behind. */
-static inline bool pairs_reserve(struct pairs *pairs, uint64_t more)
-{
+static inline bool pairs_reserve(struct pairs *pairs, uint64_t more) {
     if (pairs->slots && pairs->used + more <= pairs_size(pairs) / 3 * 2) return true;
     uint64_t alive = 0;
     for (uint64_t i = 0; i < pairs_size(pairs); i++) alive += pairs->slots[i].count > 0;
@@ -69,6 +72,13 @@ static inline bool pairs_reserve(struct pairs *pairs, uint64_t more)
     free(pairs->slots);
     *pairs = grown;
     return true;
+}
+
+static inline uint64_t pairs_memory(const struct pairs *pairs) {
+    return pairs_size(pairs) * sizeof *pairs->slots;
+}
+static inline void pairs_free(struct pairs *pairs) {
+    free(pairs->slots);
 }
 
 #endif

@@ -14,11 +14,9 @@ struct Pair {
     std::int64_t count = 0;        // exact at the end of every merge
     std::uint32_t *list = nullptr; // [length], in an Arena: where the pair occurs
     std::uint32_t length = 0;
-    bool unordered = false; // the list is not in ascending order: it was added to, as can happen if tokens are reused
 
     // No key is 0, so that a slot full of zeros is empty.
-    static std::uint64_t key_of(std::uint32_t left, std::uint32_t right)
-    {
+    static std::uint64_t key_of(std::uint32_t left, std::uint32_t right) {
         return (static_cast<std::uint64_t>(left) + 1) << 32 | right;
     }
     std::uint32_t left() const { return static_cast<std::uint32_t>(key >> 32) - 1; }
@@ -32,30 +30,26 @@ class PairTable {
     PairTable() : slots_(std::size_t{1} << bits_) {}
 
     // The pair, or the empty slot where it belongs.
-    Pair &at(std::uint32_t left, std::uint32_t right)
-    {
+    Pair &at(std::uint32_t left, std::uint32_t right) {
         const std::uint64_t key = Pair::key_of(left, right);
         std::size_t i = home(key);
         while (slots_[i].key != key && slots_[i].key != 0) i = (i + 1) & (slots_.size() - 1);
         return slots_[i];
     }
 
-    // Adds a pair whose empty slot `at` has given. Room for it must have been reserved.
-    void enter(Pair &slot, std::uint32_t left, std::uint32_t right)
-    {
-        slot.key = Pair::key_of(left, right);
+    // Adds a pair that is not there yet. Room for it must have been reserved.
+    void add(const Pair &pair) {
+        at(pair.left(), pair.right()) = pair;
         used_++;
     }
 
     // Starts to load the place where a pair that is needed soon will be.
-    void prefetch(std::uint32_t left, std::uint32_t right) const
-    {
+    void prefetch(std::uint32_t left, std::uint32_t right) const {
         __builtin_prefetch(&slots_[home(Pair::key_of(left, right))], 1);
     }
 
     // Makes room for `more` pairs. Those that no longer occur are left behind.
-    void reserve(std::size_t more)
-    {
+    void reserve(std::size_t more) {
         // Fuller than two thirds, the probes get long; much emptier, clearing the pages costs more than probing.
         if (used_ + more <= slots_.size() / 3 * 2) return;
         const auto occurs = [](const Pair &pair) { return pair.count > 0; };
@@ -71,8 +65,7 @@ class PairTable {
     const std::vector<Pair> &slots() const { return slots_; }
 
   private:
-    std::size_t home(std::uint64_t key) const
-    {
+    std::size_t home(std::uint64_t key) const {
         key = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
         return static_cast<std::size_t>((key ^ key >> 32) * 0xD6E8FEB86659FD93u >> (64 - bits_));
     }
@@ -85,12 +78,11 @@ class PairTable {
 // Memory for lists, which stay where they are. It is not cleared.
 class Arena {
   public:
-    std::uint32_t *allocate(std::size_t length)
-    {
+    std::uint32_t *allocate(std::size_t length) {
         for (Span *span : {&spare_, &fresh_})
             if (length <= span->length) return span->take(length);
         const std::size_t size = std::max(length, chunk_size);
-        chunks_.emplace_back(new std::uint32_t[size]);
+        chunks_.push_back(std::unique_ptr<std::uint32_t[]>(new std::uint32_t[size]));
         memory_ += size * sizeof(std::uint32_t);
         fresh_ = {chunks_.back().get(), size};
         return fresh_.take(length);
@@ -106,8 +98,7 @@ class Arena {
     struct Span {
         std::uint32_t *start;
         std::size_t length;
-        std::uint32_t *take(std::size_t count)
-        {
+        std::uint32_t *take(std::size_t count) {
             length -= count;
             return std::exchange(start, start + count);
         }

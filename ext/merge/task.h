@@ -6,20 +6,17 @@
 
 /* The position of a pre-token: one is left free before each. That of the one after the last is the number of positions;
  * see corpus.h. */
-static inline uint64_t task_position(const bpeflow_merge_task *task, uint64_t word)
-{
+static inline uint64_t task_position(const bpeflow_merge_task *task, uint64_t word) {
     if (task->words == 0) return 1;
     return (uint64_t)(task->offsets[word] - task->offsets[0]) + word + 1;
 }
 
 /* Whether pre-token `word` is the first one with its count. */
-static inline int task_count_changes(const bpeflow_merge_task *task, uint64_t word)
-{
+static inline int task_count_changes(const bpeflow_merge_task *task, uint64_t word) {
     return word == 0 || task->counts[word] != task->counts[word - 1];
 }
 
-static inline int task_check_tokens(const bpeflow_merge_task *task)
-{
+static inline int task_check_tokens(const bpeflow_merge_task *task) {
     if (task->tokens == UINT32_MAX) return BPEFLOW_TOO_LARGE;
     if (task->tokens == 0 || task->token_offsets[0] < 0) return BPEFLOW_BAD_ARGUMENT;
     for (uint32_t token = 0; token < task->tokens; token++)
@@ -33,8 +30,7 @@ static inline int task_check_tokens(const bpeflow_merge_task *task)
     return BPEFLOW_OK;
 }
 
-static inline int task_check_words(const bpeflow_merge_task *task)
-{
+static inline int task_check_words(const bpeflow_merge_task *task) {
     if (task->words == 0) return BPEFLOW_OK;
     if (task->words >= UINT32_MAX) return BPEFLOW_TOO_LARGE;
     if (task->offsets[0] < 0 || task->counts[task->words - 1] < 1) return BPEFLOW_BAD_ARGUMENT;
@@ -46,8 +42,7 @@ static inline int task_check_words(const bpeflow_merge_task *task)
 }
 
 /* BPEFLOW_OK, or what is wrong. */
-static inline int task_check(const bpeflow_merge_task *task)
-{
+static inline int task_check(const bpeflow_merge_task *task) {
     if (task->min_frequency < 1 || task->order > BPEFLOW_SMALLEST_IDS) return BPEFLOW_BAD_ARGUMENT;
     int status = task_check_tokens(task);
     return status == BPEFLOW_OK ? task_check_words(task) : status;

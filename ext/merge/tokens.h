@@ -2,34 +2,35 @@
 #ifndef BPEFLOW_MERGE_TOKENS_H
 #define BPEFLOW_MERGE_TOKENS_H
 
+#include "array.h"
+#include "bpeflow.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct tokens {
-    uint32_t count, capacity;
-    uint8_t *bytes;   /* of all tokens, one after another */
-    uint64_t *starts; /* [capacity + 1]; token t is bytes[starts[t]] up to bytes[starts[t + 1]] */
-    uint64_t bytes_capacity;
-    /* By content, for tasks that reuse tokens: open addressing; 0 is an empty slot, t + 1 is token t. */
+    uint32_t count;
+    uint64_t *starts; /* [capacity]; token t is bytes[starts[t]] up to bytes[starts[t + 1]] */
+    uint8_t *bytes;   /* [bytes_capacity]; of all tokens, one after another */
+    uint64_t capacity, bytes_capacity;
+    /* If tokens are reused: those of the task, by their bytes. Open addressing; 0 is an empty slot, t + 1 is token t.
+     * Tokens that merges made need not be in it: see "No string becomes a token twice" in merge.c. */
     uint32_t *index;
-    uint64_t index_size; /* a power of two, at least twice the capacity; 0 if no tokens are reused */
+    uint64_t index_size; /* a power of two, at least twice the task's tokens */
 };
 
-static inline uint64_t token_length(const struct tokens *tokens, uint32_t token)
-{
+static inline uint64_t token_length(const struct tokens *tokens, uint32_t token) {
     return tokens->starts[token + 1] - tokens->starts[token];
 }
 
-static inline const uint8_t *token_bytes(const struct tokens *tokens, uint32_t token)
-{
+static inline const uint8_t *token_bytes(const struct tokens *tokens, uint32_t token) {
     return tokens->bytes + tokens->starts[token];
 }
 
 /* As byte strings: below 0 if `a` is the smaller, 0 if they are equal, above 0 if it is the greater. */
-static inline int token_compare(const struct tokens *tokens, uint32_t a, uint32_t b)
-{
+static inline int token_compare(const struct tokens *tokens, uint32_t a, uint32_t b) {
     if (a == b) return 0;
     uint64_t length_a = token_length(tokens, a), length_b = token_length(tokens, b);
     int order = memcmp(token_bytes(tokens, a), token_bytes(tokens, b), length_a < length_b ? length_a : length_b);
@@ -38,21 +39,20 @@ static inline int token_compare(const struct tokens *tokens, uint32_t a, uint32_
 }
 
 /* The slot of the index that holds the token with these bytes, or the empty one where it would be. */
-static inline uint32_t *tokens_slot(const struct tokens *tokens, const uint8_t *bytes, uint64_t length)
-{
+static inline uint32_t *tokens_slot(const struct tokens *tokens, const uint8_t *bytes, uint64_t length) {
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
     for (uint64_t i = 0; i < length; i++) hash = (hash ^ bytes[i]) * 1099511628211u;
     for (uint64_t i = hash ^ (hash >> 32);; i++) {
         uint32_t *slot = &tokens->index[i & (tokens->index_size - 1)];
         if (*slot == 0) return slot;
         uint32_t token = *slot - 1;
-        if (token_length(tokens, token) == length && memcmp(token_bytes(tokens, token), bytes, length) == 0) return slot;
+        if (token_length(tokens, token) == length && memcmp(token_bytes(tokens, token), bytes, length) == 0)
+            return slot;
     }
 }
 
 /* Enters a token into the index, unless it is empty or an earlier one has its bytes. */
-static inline void tokens_enter(struct tokens *tokens, uint32_t token)
-{
+static inline void tokens_enter(struct tokens *tokens, uint32_t token) {
     uint64_t length = token_length(tokens, token);
     if (length == 0) return;
     uint32_t *slot = tokens_slot(tokens, token_bytes(tokens, token), length);
@@ -60,74 +60,59 @@ static inline void tokens_enter(struct tokens *tokens, uint32_t token)
 }
 
 /* Makes room for `more` tokens of `bytes` bytes together; false if there is no memory. */
-static inline bool tokens_reserve(struct tokens *tokens, uint64_t more, uint64_t bytes, bool reuse)
-{
-    uint64_t needed = tokens->starts ? tokens->starts[tokens->count] + bytes : bytes;
-    if (needed > tokens->bytes_capacity || !tokens->bytes) {
-        uint64_t capacity = needed + needed / 2 + 64;
-        uint8_t *grown = realloc(tokens->bytes, capacity);
-        if (!grown) return false;
-        tokens->bytes = grown;
-        tokens->bytes_capacity = capacity;
-    }
-    if (tokens->starts && tokens->count + more <= tokens->capacity) return true;
+static inline bool tokens_reserve(struct tokens *tokens, uint64_t more, uint64_t bytes) {
+    uint64_t used = tokens->count > 0 ? tokens->starts[tokens->count] : 0;
+    uint8_t *grown = array_reserve(tokens->bytes, &tokens->bytes_capacity, used + bytes, sizeof *grown);
+    if (!grown) return false;
+    tokens->bytes = grown;
+    if (tokens->starts && tokens->count + more < tokens->capacity) return true;
 
-    uint64_t capacity = (tokens->count + more) * 2;
-    if (capacity > UINT32_MAX) capacity = UINT32_MAX; /* ids end there: no task asks for more tokens */
-    uint64_t *starts = realloc(tokens->starts, (capacity + 1) * sizeof *starts);
+    uint64_t *starts = array_reserve(tokens->starts, &tokens->capacity, tokens->count + more + 1, sizeof *starts);
     if (!starts) return false;
-    if (!tokens->starts) starts[0] = 0;
+    starts[0] = 0;
     tokens->starts = starts;
-    tokens->capacity = (uint32_t)capacity;
-    if (!reuse) return true;
-
-    free(tokens->index);
-    for (tokens->index_size = 1024; tokens->index_size < 2 * capacity;) tokens->index_size *= 2;
-    tokens->index = calloc(tokens->index_size, sizeof *tokens->index);
-    if (!tokens->index) return false;
-    for (uint32_t token = 0; token < tokens->count; token++) tokens_enter(tokens, token);
     return true;
 }
 
 /* Starts with the tokens that a task has; false if there is no memory. */
-static inline bool tokens_copy(struct tokens *tokens, const uint8_t *data, const int64_t *offsets, uint32_t count,
-                               bool reuse)
-{
-    if (!tokens_reserve(tokens, count, (uint64_t)(offsets[count] - offsets[0]), reuse)) return false;
-    memcpy(tokens->bytes, data + offsets[0], (uint64_t)(offsets[count] - offsets[0]));
-    for (uint32_t token = 0; token < count; token++) {
+static inline bool tokens_copy(struct tokens *tokens, const bpeflow_merge_task *task) {
+    const int64_t *offsets = task->token_offsets;
+    uint64_t bytes = (uint64_t)(offsets[task->tokens] - offsets[0]);
+    if (!tokens_reserve(tokens, task->tokens, bytes)) return false;
+    memcpy(tokens->bytes, task->token_data + offsets[0], bytes);
+    tokens->count = task->tokens;
+    for (uint32_t token = 0; token < task->tokens; token++)
         tokens->starts[token + 1] = (uint64_t)(offsets[token + 1] - offsets[0]);
-        tokens->count++;
-        if (reuse) tokens_enter(tokens, token);
-    }
+    if (!task->reuse_tokens) return true;
+
+    for (tokens->index_size = 1024; tokens->index_size / 2 < task->tokens;) tokens->index_size *= 2;
+    tokens->index = calloc(tokens->index_size, sizeof *tokens->index);
+    if (!tokens->index) return false;
+    for (uint32_t token = 0; token < task->tokens; token++) tokens_enter(tokens, token);
     return true;
 }
 
 /* The token of `left` and `right` together: a new one, or the one with those bytes if tokens are reused. Room for it
  * must have been reserved. */
-static inline uint32_t tokens_join(struct tokens *tokens, uint32_t left, uint32_t right)
-{
+static inline uint32_t tokens_join(struct tokens *tokens, uint32_t left, uint32_t right) {
     uint64_t end = tokens->starts[tokens->count];
     uint64_t length_left = token_length(tokens, left), length_right = token_length(tokens, right);
     memcpy(tokens->bytes + end, token_bytes(tokens, left), length_left);
     memcpy(tokens->bytes + end + length_left, token_bytes(tokens, right), length_right);
-    if (tokens->index_size) {
-        uint32_t *slot = tokens_slot(tokens, tokens->bytes + end, length_left + length_right);
-        if (*slot != 0) return *slot - 1;
-        *slot = tokens->count + 1;
+    if (tokens->index) {
+        uint32_t slot = *tokens_slot(tokens, tokens->bytes + end, length_left + length_right);
+        if (slot != 0) return slot - 1;
     }
     tokens->starts[tokens->count + 1] = end + length_left + length_right;
     return tokens->count++;
 }
 
-static inline uint64_t tokens_memory(const struct tokens *tokens)
-{
-    return tokens->bytes_capacity + (tokens->capacity + 1) * sizeof *tokens->starts +
+static inline uint64_t tokens_memory(const struct tokens *tokens) {
+    return tokens->bytes_capacity + tokens->capacity * sizeof *tokens->starts +
            tokens->index_size * sizeof *tokens->index;
 }
 
-static inline void tokens_free(struct tokens *tokens)
-{
+static inline void tokens_free(struct tokens *tokens) {
     free(tokens->bytes);
     free(tokens->starts);
     free(tokens->index);

@@ -13,8 +13,7 @@ namespace bpeflow {
 class Tokens {
   public:
     // Token t of the `count` first ones is data[offsets[t]] up to data[offsets[t + 1]].
-    Tokens(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count, bool reuse) : reuse_(reuse)
-    {
+    Tokens(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count, bool reuse) : reuse_(reuse) {
         for (std::uint32_t token = 0; token < count; token++) {
             bytes_.insert(bytes_.end(), data + offsets[token], data + offsets[token + 1]);
             starts_.push_back(bytes_.size());
@@ -26,18 +25,16 @@ class Tokens {
     std::uint32_t count() const { return static_cast<std::uint32_t>(starts_.size() - 1); }
     std::uint64_t length(std::uint32_t token) const { return starts_[token + 1] - starts_[token]; }
 
-    std::string_view bytes(std::uint32_t token) const
-    {
+    std::string_view bytes(std::uint32_t token) const {
         return {reinterpret_cast<const char *>(bytes_.data()) + starts_[token], length(token)};
     }
 
     // The token of `left` and `right` together: a new one, or the one with those bytes if tokens are reused.
-    std::uint32_t join(std::uint32_t left, std::uint32_t right)
-    {
+    std::uint32_t join(std::uint32_t left, std::uint32_t right) {
         const std::uint32_t token = count();
         if (reuse_) {
-            const auto [known, is_new] = by_bytes_.try_emplace(std::string(bytes(left)).append(bytes(right)), token);
-            if (!is_new) return known->second;
+            const auto known = by_bytes_.find(std::string(bytes(left)).append(bytes(right)));
+            if (known != by_bytes_.end()) return known->second;
         }
         std::size_t end = bytes_.size();
         bytes_.resize(end + length(left) + length(right));
@@ -49,8 +46,7 @@ class Tokens {
         return token;
     }
 
-    std::uint64_t memory() const
-    {
+    std::uint64_t memory() const {
         const auto index = by_bytes_.size() * (sizeof(std::string) + 32) + by_bytes_.bucket_count() * sizeof(void *);
         return bytes_.capacity() + starts_.capacity() * sizeof starts_[0] + index;
     }
@@ -59,7 +55,9 @@ class Tokens {
     bool reuse_;
     std::vector<std::uint8_t> bytes_;         // of all tokens, one after another
     std::vector<std::uint64_t> starts_ = {0}; // token t is bytes_[starts_[t]] up to bytes_[starts_[t + 1]]
-    std::unordered_map<std::string, std::uint32_t> by_bytes_; // empty unless tokens are reused
+    // The tokens that can be reused, those of the task. Tokens that merges made never are: see "No string becomes a
+    // token twice" in merge.c.
+    std::unordered_map<std::string, std::uint32_t> by_bytes_;
 };
 
 } // namespace bpeflow

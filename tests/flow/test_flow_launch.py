@@ -192,13 +192,15 @@ def test_ctrl_c_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_traceb
         assert comes_true(lambda session=process.pid: not session_members(session))
 
 
-def test_a_second_ctrl_c_during_the_clean_up_leaves_nothing_behind(tmp_path: Path) -> None:
-    script = fill(ENDLESS, START_METHOD="'forkserver'", FUNCTION="w.pass_on", BODY="pass")
+@pytest.mark.parametrize("body", ["pass", "break"], ids=["in the run", "at exit"])
+def test_a_second_ctrl_c_during_the_clean_up_leaves_nothing_behind(body: str, tmp_path: Path) -> None:
+    script = fill(ENDLESS, START_METHOD="'forkserver'", FUNCTION="w.pass_on", BODY=body)
     for pause in (0, 0.002, 0.01):
         with started(script, tmp_path / "script.py") as process:
             pids = pids_told(process)
             for _ in range(5):
-                os.killpg(process.pid, signal.SIGINT)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGINT)
                 time.sleep(pause)
             process.communicate(timeout=20)
         assert comes_true(lambda pids=pids, session=process.pid: all_gone(pids) and not session_members(session))

@@ -23,14 +23,14 @@ def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
     with Monitor(pipeline, interval=0.05, on_sample=samples.append):
         run = pipeline.run()
         next(run)
-        assert comes_true(lambda: len(samples) >= 3 and samples[-1].stages["counter"].workers_alive == 2)
+        assert comes_true(lambda: len(samples) >= 3 and samples[-1].queues["merged_queue"].items == 4)
         during = samples[-1]
         rest = list(run)
     assert len(rest) == 39
 
     assert {process.stage for process in during.processes} == {"main", "chunk reader", "counter"}
     assert all(process.rss_bytes > 1 << 20 for process in during.processes)
-    assert during.queues["merged_queue"].items == 4
+    assert during.stages["counter"].workers_alive == 2
     last = samples[-1]
     assert last.stages["counter"] == StageRate(
         last.stages["counter"].items_per_second, last.stages["counter"].weight_per_second, 40, 400, 0

@@ -6,13 +6,15 @@ import threading
 import time
 from collections import Counter
 from functools import partial
+from multiprocessing import connection
+from typing import Any
 
 import flow_workers as w
 import psutil
 import pytest
 from conftest import comes_true, leftover_threads, leftover_workers
 
-from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage
+from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, supervisor
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -130,6 +132,26 @@ def test_an_exception_in_the_loop_body_ends_everything() -> None:
         loop()
     gc.collect()
     assert not leftover_workers()
+
+
+def test_a_run_found_by_the_garbage_collector_in_the_supervisor_itself_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait_and_collect(*args: Any) -> Any:
+        ready = connection.wait(*args)
+        gc.collect()
+        return ready
+
+    monkeypatch.setattr(supervisor, "wait", wait_and_collect)
+    gc.disable()
+    try:
+        run = w.simple_pipeline(partial(w.numbers, 3), w.pass_on).run()
+        next(run)
+        cycle: list[Any] = [run]
+        cycle.append(cycle)
+        del run, cycle
+        assert comes_true(lambda: not leftover_threads())
+        assert not leftover_workers()
+    finally:
+        gc.enable()
 
 
 def test_a_run_that_is_never_begun_starts_nothing() -> None:

@@ -33,7 +33,7 @@ OUTCOMES: dict[str, tuple[type[BaseException], str]] = {
     "sys.exit 3": (WorkerDied, "exit status 3"),
     "segfault": (WorkerDied, "SIGSEGV"),
     "kill": (WorkerDied, "SIGKILL: most likely the kernel's out-of-memory killer"),
-    "unpicklable": (Exception, "pickle"),
+    "unpicklable": (Exception, "pickle|local object"),
 }
 
 
