@@ -13,7 +13,7 @@ import sysconfig
 from typing import Any
 
 import pytest
-from conftest import DATA
+from real_data import real_data
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
@@ -31,10 +31,7 @@ def standard_library() -> bpeflow.PretokenCounts:
 
 @pytest.fixture(scope="session")
 def tinystories() -> bpeflow.PretokenCounts:
-    path = DATA / "reference" / "tinystories_5M.pretoken_counts.json"
-    if not path.is_file():
-        pytest.skip(f"{path} is missing (BPEFLOW_TEST_DATA names another folder)")
-    return bpeflow.PretokenCounts.from_json(path)
+    return bpeflow.PretokenCounts.from_json(real_data("reference/tinystories_5M.pretoken_counts.json"))
 
 
 @pytest.mark.parametrize("table", ["tinystories", "standard_library"])

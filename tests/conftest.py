@@ -1,17 +1,13 @@
-"""What several test modules share: the backends at hand and the real corpora."""
+"""What several test modules share: the backends at hand."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.choice import BACKENDS
-
-#: Real text to test with; tests that need it skip where it is missing.
-DATA = Path(os.environ.get("BPEFLOW_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 #: Names, with commas between them, the backends that must not be skipped: what CI has built must be tested.
 REQUIRED_BACKENDS = "BPEFLOW_REQUIRE_BACKENDS"
@@ -27,12 +23,3 @@ def backend(request: pytest.FixtureRequest) -> MergeBackend:
             pytest.fail(f"{REQUIRED_BACKENDS} names {candidate.name}, which is not here: {reason}")
         pytest.skip(f"backend {candidate.name}: {reason}")
     return candidate
-
-
-@pytest.fixture
-def reference() -> Path:
-    """The folder of the TinyStories merge reference."""
-    folder = DATA / "reference"
-    if not folder.is_dir():
-        pytest.skip(f"no reference merges: {folder} is missing (BPEFLOW_TEST_DATA names another folder)")
-    return folder

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import lzma
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import DATA
+from real_data import real_text
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
@@ -223,10 +222,7 @@ def huggingface_merges(documents: list[str], vocab_size: int, special_tokens: li
 )
 def test_huggingface_mode_equals_its_trainer(tmp_path: Path, backend: MergeBackend, special_tokens: list[str]) -> None:
     """On real text, where thousands of merges are tied, with special tokens that merges yield too."""
-    source = DATA / "corpora" / "wikitext2_2MB.txt.xz"
-    if not source.is_file():
-        pytest.skip(f"{source} is missing (BPEFLOW_TEST_DATA names another folder)")
-    text = lzma.decompress(source.read_bytes()).decode()
+    text = real_text("wikitext2_2MB").decode()
     (tmp_path / "text").write_text(text, encoding="utf-8", newline="")
     counts = bpeflow.count(tmp_path / "text", separator="<|endoftext|>")
     learned = bpeflow.learn_merges(counts, 6000, special_tokens, tie_break="huggingface", backend=backend.name)

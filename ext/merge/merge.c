@@ -87,7 +87,8 @@ static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
     return true;
 }
 
-/* Takes from the count of a pair. Pairs that can never be merged are not in the table. */
+/* Takes from the count of a pair. Pairs that can never be merged are not in the table, nor is one of the new
+ * token yet. */
 static inline void pair_lose(struct bpeflow_learner *l, uint64_t key, int64_t weight) {
     struct pair *pair = pairs_slot(&l->pairs, key);
     if (pair->key != 0) pair->count -= weight;
@@ -140,11 +141,11 @@ static inline uint64_t key_with(const struct bpeflow_learner *l, const struct si
 }
 
 /* `part`, the left or right part of what was merged, is no longer beside its neighbours. */
-static void lose_pairs(struct bpeflow_learner *l, const struct side *side, uint32_t part, uint32_t token) {
+static void lose_pairs(struct bpeflow_learner *l, const struct side *side, uint32_t part) {
     for (uint64_t m = 0; m < side->met_count; m++) {
         if (m + AHEAD < side->met_count) pairs_prefetch(&l->pairs, key_with(l, side, side->met[m + AHEAD], part));
         uint32_t id = side->met[m];
-        if (id == END || (id == token && side == &l->before)) continue; /* the latter: see merge_pair */
+        if (id == END) continue;
         pair_lose(l, key_with(l, side, id, part), neighbour_of(side, id)->weight);
     }
 }
@@ -181,8 +182,8 @@ static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right,
     replace_occurrences(l, &l->arena[pair->list], pair->length, left, right, token);
 
     if (!pairs_reserve(&l->pairs, before->met_count + after->met_count)) return false;
-    lose_pairs(l, after, right, token);
-    lose_pairs(l, before, left, token);
+    lose_pairs(l, after, right);
+    lose_pairs(l, before, left);
     pair = pairs_slot(&l->pairs, pair_key(left, right)); /* it may have moved */
     pair->count = 0;       /* whatever it lost as its own neighbour, as `aa` does in `aaa` */
     l->spare = pair->list; /* the records have all that is still needed of it */

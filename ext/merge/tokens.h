@@ -51,10 +51,9 @@ static inline uint32_t *tokens_slot(const struct tokens *tokens, const uint8_t *
     }
 }
 
-/* Enters a token into the index, unless it is empty or an earlier one has its bytes. */
+/* Enters a token into the index, unless an earlier one has its bytes. */
 static inline void tokens_enter(struct tokens *tokens, uint32_t token) {
     uint64_t length = token_length(tokens, token);
-    if (length == 0) return;
     uint32_t *slot = tokens_slot(tokens, token_bytes(tokens, token), length);
     if (*slot == 0) *slot = token + 1;
 }

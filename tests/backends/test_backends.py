@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import Merge, naive_merges
+from real_data import real_data
 
 from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.backends.choice import BACKENDS
@@ -155,9 +156,10 @@ def test_a_closed_session_can_be_closed_again_and_tells_its_statistics(backend: 
     assert session.statistics().words == 1
 
 
-def test_the_tinystories_reference_comes_out_merge_for_merge(backend: MergeBackend, reference) -> None:  # type: ignore[no-untyped-def]
-    expected = list(read_reference((reference / "tinystories_5M.merges.txt").read_text(encoding="utf-8").splitlines()))
-    counts = PretokenCounts.from_json(reference / "tinystories_5M.pretoken_counts.json")
+def test_the_tinystories_reference_comes_out_merge_for_merge(backend: MergeBackend) -> None:
+    lines = real_data("reference/tinystories_5M.merges.txt").read_text(encoding="utf-8").splitlines()
+    expected = list(read_reference(lines))
+    counts = PretokenCounts.from_json(real_data("reference/tinystories_5M.pretoken_counts.json"))
     learned = learn_merges(counts, vocab_size=256 + len(expected), backend=backend.name)
     assert len(expected) == 1743
     assert list(zip(learned.pairs, learned.counts, strict=True)) == expected

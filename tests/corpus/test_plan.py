@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import lzma
-import os
 import pickle
 import tracemalloc
 from collections import Counter
@@ -12,6 +11,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from real_data import real_data
 
 from bpeflow.corpus import (
     Chunk,
@@ -28,7 +28,6 @@ from bpeflow.corpus import (
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize import NAMED_PATTERNS, Pretokenizer, load_pretokenizer
 
-CORPORA = Path(os.environ.get("BPEFLOW_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "corpora"
 CUSTOM = r"\w+ ?\w|\s+|(?<=x)."  # looks behind and ahead, and crosses every cut of the named patterns
 
 # Delimiters that overlap themselves, each other and the places where patterns may be cut, and text made of their parts.
@@ -147,10 +146,7 @@ def _valid(document: list[bytes]) -> bool:
 @pytest.mark.parametrize("corpus", ["wiki_150MB", "code_20MB", "multilingual_20MB", "docs_30MB", "tinystories_3MB"])
 @pytest.mark.parametrize("separator", ["<|endoftext|>", "\n\n", None])
 def test_real_text_is_counted_alike_in_any_chunks(path: Path, corpus: str, separator: str | None) -> None:
-    archive = CORPORA / f"{corpus}.txt.xz"
-    if not archive.is_file():
-        pytest.skip(f"{archive} is missing (BPEFLOW_TEST_DATA names another folder)")
-    with lzma.open(archive) as stream:
+    with lzma.open(real_data(f"corpora/{corpus}.txt.xz")) as stream:
         data = stream.read(200_000).decode(errors="ignore").encode()  # without the character that the limit broke
     path.write_bytes(data)
     pretokenizer = load_pretokenizer("cl100k")

@@ -10,7 +10,7 @@ from functools import partial
 
 import flow_workers as w
 import pytest
-from conftest import comes_true
+from flow_checks import comes_true
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

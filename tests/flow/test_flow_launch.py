@@ -15,8 +15,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import HERE, START_METHODS, comes_true
+from flow_checks import START_METHODS, comes_true
 
+HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 TELL_PIDS = "print(json.dumps(list(pipeline.snapshot().pids.values())), flush=True)"
 PRELUDE = f"""

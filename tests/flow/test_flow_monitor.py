@@ -7,7 +7,7 @@ from functools import partial
 
 import flow_workers as w
 import pytest
-from conftest import comes_true
+from flow_checks import comes_true
 
 from bpeflow.flow import Monitor, Pipeline, QueueDepth, QueueSpec, Sample, Source, Stage, StageRate
 

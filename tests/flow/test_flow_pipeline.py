@@ -12,7 +12,7 @@ from typing import Any
 import flow_workers as w
 import psutil
 import pytest
-from conftest import comes_true, leftover_threads, leftover_workers
+from flow_checks import comes_true, leftover_threads, leftover_workers
 
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, supervisor
 

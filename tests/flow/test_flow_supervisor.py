@@ -16,7 +16,7 @@ from typing import Any
 
 import flow_workers as w
 import pytest
-from conftest import comes_true, leftover_workers
+from flow_checks import comes_true, leftover_workers
 
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDied, supervisor
 

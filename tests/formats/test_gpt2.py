@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from real_data import real_data
 
 import bpeflow
 from bpeflow.errors import FormatError
@@ -47,9 +48,8 @@ def test_huggingface_tokenizers_reads_them_and_merges_alike(tmp_path: Path, voca
     assert tokenizer.get_vocab_size() == len(vocab)
 
 
-def test_published_gpt2_files_are_read(reference: Path) -> None:
-    folder = reference.parent / "vocabs"
-    vocab = gpt2.load(folder / "gpt2.encoder.json", folder / "gpt2.vocab.bpe")
+def test_published_gpt2_files_are_read() -> None:
+    vocab = gpt2.load(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
     assert (len(vocab), len(vocab.merges)) == (50257, 50000)
     assert vocab.special_tokens == {"<|endoftext|>": 50256}
     assert vocab.tokens[262] == b" the"

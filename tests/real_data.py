@@ -1,0 +1,25 @@
+"""Where tests find real text and published vocabularies."""
+
+from __future__ import annotations
+
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+
+_VARIABLE = "BPEFLOW_TEST_DATA"
+_FOLDER = Path(os.environ.get(_VARIABLE, Path(__file__).parents[2] / "shared" / "data"))
+
+
+def real_data(name: str) -> Path:
+    """Return the path of a file of real data; skip the test where it is missing."""
+    path = _FOLDER / name
+    if not path.exists():
+        pytest.skip(f"{path} is missing ({_VARIABLE} names another folder)")
+    return path
+
+
+def real_text(name: str) -> bytes:
+    """Return the text of a corpus, for instance ``c4_2MB``."""
+    return lzma.decompress(real_data(f"corpora/{name}.txt.xz").read_bytes())
