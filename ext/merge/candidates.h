@@ -27,7 +27,7 @@ static inline bool candidate_before(const struct tokens *tokens, uint32_t order,
 
 /* A binary heap whose root comes before all others. It is lazy: counts fall in the table of pairs while the entries
  * here stay as they are. `lowest` keeps it small: pairs with a lower count are not in it at all. Most pairs stay there
- * for ever (of 2 million pairs a vocabulary of 32,000 merges 1.6 %), so the heap stays in the cache. */
+ * for ever (of the 685,000 pairs of 600,000 words, 32,000 tokens merge 5 %), so the heap stays in the cache. */
 struct heap {
     struct candidate *entries;
     uint64_t count, capacity;
