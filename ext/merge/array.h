@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Gives an array from malloc (or NULL, with capacity 0) room for at least `needed` elements of `size` bytes. Returns the
- * array, which may have moved; NULL if there is no memory, and then the old one is as it was.
+/* Gives an array from malloc (or NULL, with capacity 0) room for at least `needed` elements of `size` bytes. Returns
+ * the array, which may have moved; NULL if there is no memory, and then the old one is as it was.
  *
  * Room for a quarter more than needed: large arrays are not copied when they grow but remapped, which is cheap. */
 static inline void *array_reserve(void *array, uint64_t *capacity, uint64_t needed, size_t size) {

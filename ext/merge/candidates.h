@@ -13,7 +13,8 @@ struct candidate {
     uint32_t left, right;
 };
 
-/* Whether `a` is merged before `b`. Two tokens of the same bytes can make two pairs that look alike: then ids decide. */
+/* Whether `a` is merged before `b`. Two tokens of the same bytes can make two pairs that look alike: then ids decide.
+ * */
 static inline bool candidate_before(const struct tokens *tokens, uint32_t order, struct candidate a,
                                     struct candidate b) {
     if (a.count != b.count) return a.count > b.count;

@@ -8,13 +8,13 @@
  *
  *     entry i is still an occurrence  if and only if  ids[q - 1] == L and ids[q] == R.
  *
- * Proof. It was so when i was entered. Tokens only grow, so whatever is written to q - 1 after that is the id of a token
- * that has all of that L inside and is longer, hence not L; likewise for q and R. So both ids are as they were if and
- * only if nothing has been written to the two places. A merge of that L with its left neighbour, or of that R with its
- * right one, does write there. What is left is a merge of the two with each other, which writes to neither place if both
- * are longer than a byte; but that is the merge of (L, R), and it uses up the whole list. Within that merge each entry
- * comes up once; and if L is R, then in LLL the entry of the second L is seen to be gone because its last position is
- * that of the new token.
+ * Proof. It was so when i was entered. Tokens only grow, so whatever is written to q - 1 after that is the id of a
+ * token that has all of that L inside and is longer, hence not L; likewise for q and R. So both ids are as they were if
+ * and only if nothing has been written to the two places. A merge of that L with its left neighbour, or of that R with
+ * its right one, does write there. What is left is a merge of the two with each other, which writes to neither place if
+ * both are longer than a byte; but that is the merge of (L, R), and it uses up the whole list. Within that merge each
+ * entry comes up once; and if L is R, then in LLL the entry of the second L is seen to be gone because its last
+ * position is that of the new token.
  *
  * No string becomes a token twice. Take a place where a string X is about to become a token. Until then no token has
  * reached over X's edges, so the tokens inside are those that X alone would have: a merge of (L, R) with L unlike R
@@ -39,7 +39,8 @@
 
 #include <time.h>
 
-/* How many steps ahead memory is fetched. Occurrences are far apart; without: 0.43 s instead of 0.34 at 600,000 words. */
+/* How many steps ahead memory is fetched. Occurrences are far apart; without: 0.43 s instead of 0.34 at 600,000 words.
+ * */
 #define AHEAD 16
 
 /* The cursor of a neighbour whose new pair nobody will look for. */
@@ -70,8 +71,8 @@ static double seconds(void) {
 
 /* ---- pairs and their lists ------------------------------------------------------------------------------------- */
 
-/* Room for a list. Where the merged pair's list was, if it fits there: of the two new lists that an occurrence is entered
- * into, one always does. (139 MB in all instead of 169 at 600,000 words, and 8 % less time.) */
+/* Room for a list. Where the merged pair's list was, if it fits there: of the two new lists that an occurrence is
+ * entered into, one always does. (139 MB in all instead of 169 at 600,000 words, and 8 % less time.) */
 static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list) {
     if (length <= l->spare_length) {
         *list = l->spare;

@@ -40,10 +40,11 @@
 namespace bpeflow {
 namespace {
 
-// Lists with at least so many entries are merged by several threads. At 600,000 words and 32,000 tokens, on two cores: as
-// long as no other process wanted them, 16,384 and 262,144 differed by less than the noise (0.31 and 0.32 s), because few
-// lists are that long; when others did, 1.1 s and 0.6 s, because then a thread is waited for until it gets its turn,
-// milliseconds. Larger corpora have more long lists. Tests set it to 1, to have threads at work in tiny cases too.
+// Lists with at least so many entries are merged by several threads. At 600,000 words and 32,000 tokens, on two cores:
+// as long as no other process wanted them, 16,384 and 262,144 differed by less than the noise (0.31 and 0.32 s),
+// because few lists are that long; when others did, 1.1 s and 0.6 s, because then a thread is waited for until it gets
+// its turn, milliseconds. Larger corpora have more long lists. Tests set it to 1, to have threads at work in tiny cases
+// too.
 #ifndef BPEFLOW_PARALLEL_THRESHOLD
 #define BPEFLOW_PARALLEL_THRESHOLD 65536
 #endif
@@ -130,8 +131,9 @@ class Learner {
     }
 
   private:
-    // How many threads to set to work on a list of so many entries. Besides, on a sixteenth as many positions while setting
-    // up, and slots of the table of pairs while scanning: an entry takes some 20 ns, a position 6 ns, a slot 1 ns.
+    // How many threads to set to work on a list of so many entries. Besides, on a sixteenth as many positions while
+    // setting up, and slots of the table of pairs while scanning: an entry takes some 20 ns, a position 6 ns, a slot 1
+    // ns.
     unsigned parts_for(std::uint64_t entries) const { return entries < PARALLEL_THRESHOLD ? 1 : threads_; }
 
     // ---- choosing ----

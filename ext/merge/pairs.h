@@ -38,7 +38,8 @@ static inline uint64_t pairs_size(const struct pairs *pairs) {
 
 static inline uint64_t pairs_home(const struct pairs *pairs, uint64_t key) {
     /* The upper bits of a product depend on all bits of its factors, the lower ones do not: so multiply, mix, multiply,
-     * and take the upper ones. That also keeps the order of slots when the table doubles: it is copied front to back. */
+     * and take the upper ones. That also keeps the order of slots when the table doubles: it is copied front to back.
+     * */
     key = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
     return ((key ^ key >> 32) * 0xD6E8FEB86659FD93u) >> (64 - pairs->bits);
 }

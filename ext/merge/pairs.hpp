@@ -88,8 +88,8 @@ class Arena {
         return fresh_.take(length);
     }
 
-    // Takes a list back. The next lists are written over it: of the two new lists that an occurrence is entered into, one
-    // always fits there.
+    // Takes a list back. The next lists are written over it: of the two new lists that an occurrence is entered into,
+    // one always fits there.
     void recycle(std::uint32_t *list, std::size_t length) { spare_ = {list, length}; }
 
     std::uint64_t memory() const { return memory_; }
