@@ -119,6 +119,9 @@ class NativeBackend:
 
     @cached_property
     def _library(self) -> ctypes.CDLL:
+        return self._load()
+
+    def _load(self) -> ctypes.CDLL:
         return _load(f"libbpeflow_{self.name}{_SUFFIX}", self.name)
 
 

@@ -17,8 +17,12 @@ position would hold that; had `right` become the left half of something, its fir
 **The heap** holds every pair with the count it had when it was put there, which is never less than the count it has
 now. If what is popped has fallen, it is put back with its true count; if not, it is the best pair.
 
-With `reuse_tokens` a merge can yield a token that exists already, and then, alone, counts rise and lists grow again:
-the list is merged with the new positions and the pair put on the heap once more.
+**No string becomes a token twice.** Take a place where a string is about to become a token. Until then no token has
+reached over the string's edges, so what is inside is what the string alone would be: a merge of two unlike tokens
+replaces all that there are, and one of two like tokens replaces a run of them from its start in twos, none of which
+lies over the edge. So every string is made by one merge only, at one time, everywhere. Hence the token that a merge
+makes was nowhere in the corpus before, all its pairs are new, and no pair is merged twice. With `reuse_tokens`, too:
+then a merge can only yield a token that the task came with, and that no merge had yielded.
 
 Source of the heap with lazy refresh: HuggingFace tokenizers' `BpeTrainer`; of the rest: measurement.
 """
@@ -209,9 +213,9 @@ class PythonSession:
         changes[pair] = -self._counts[pair]
         for changed, change in changes.items():
             self._change_count(changed, change)
-        for risen, positions in new_occurrences.items():
-            if risen in self._counts:
-                self._add_occurrences(risen, positions)
+        for made, positions in new_occurrences.items():
+            if made in self._counts:  # else each of them was merged itself in the meantime, as in `abab`
+                self._add_pair(made, positions)
 
     def _valid_occurrences(self, pair: Pair) -> Iterator[tuple[int, int]]:
         """Yield ``(start, end)`` of the occurrences that still are one when their turn comes."""
@@ -227,16 +231,13 @@ class PythonSession:
     def _change_count(self, pair: Pair, change: int) -> None:
         count = self._counts.get(pair, 0) + change
         if count > 0:
-            self._check_count(pair, count)
             self._counts[pair] = count
         else:
             self._counts.pop(pair, None)
 
-    def _add_occurrences(self, pair: Pair, positions: list[int]) -> None:
-        known = self._occurrences.get(pair)
-        if known is None:
-            self._statistics.pairs += 1
-        self._occurrences[pair] = positions if known is None else list(heapq.merge(known, positions))
+    def _add_pair(self, pair: Pair, positions: list[int]) -> None:
+        self._statistics.pairs += 1
+        self._occurrences[pair] = positions
         if self._may_merge(pair):
             heapq.heappush(self._heap, self._candidate(pair))
 

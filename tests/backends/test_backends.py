@@ -97,6 +97,16 @@ def test_reused_tokens_equal_the_naive_recount(
     assert learn(backend, task) == naive_merges(task)
 
 
+@settings(max_examples=500, deadline=None)
+@given(words=words(), options=options)
+def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[str, object]) -> None:
+    """The theorem of backends/python.py, on which all backends rest, held against the definition alone."""
+    tokens = list(BYTES)
+    for left, right, _, _ in naive_merges(make_task(words, 60, **options)):
+        tokens.append(tokens[left] + tokens[right])
+    assert len(set(tokens)) == len(tokens)
+
+
 def test_overlapping_occurrences_count_and_merge_from_left_to_right(backend: MergeBackend) -> None:
     assert learn(backend, make_task({b"aaa": 5}, 3)) == [(97, 97, 256, 10), (256, 97, 257, 5)]
 
