@@ -30,20 +30,24 @@ format: $(VENV)/installed-dev
 	$(BIN)/clang-format -i $$(find ext -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 
 # Editable installs: changes of the Python sources need no new install, changes of the native ones are built anew.
-$(VENV)/installed: $(BUILD_INPUTS) | $(BIN)/python
+$(VENV)/installed: $(BUILD_INPUTS) | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/installed-test: $(BUILD_INPUTS) | $(BIN)/python
+$(VENV)/installed-test: $(BUILD_INPUTS) | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $(VENV)/installed $@
 
-$(VENV)/installed-dev: $(BUILD_INPUTS) | $(BIN)/python
+$(VENV)/installed-dev: $(BUILD_INPUTS) | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(VENV)/installed $(VENV)/installed-test $@
 
-$(BIN)/python:
+# Begins from nothing when an earlier attempt has failed half-way (Debian without python3-venv; another Python).
+$(VENV)/made:
+	rm -rf $(VENV)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "bpeflow needs Python 3.10 or newer: make PYTHON=…")'
 	$(PYTHON) -m venv $(VENV)
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -1,6 +1,11 @@
 """``python -m bpeflow``."""
 
-from bpeflow.cli import main
+import sys
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        from bpeflow.cli import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:  # while the imports are still going on
+        sys.exit(130)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from bpeflow.errors import FormatError
 
 
 @contextmanager
@@ -14,16 +17,33 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The temporary file stands beside its target, so that the final rename stays within one file system and is atomic;
     it is flushed to the disk first, so that the name never outlives the content. When the block raises, the temporary
-    file is removed and whatever stood at `path` before still stands there.
+    file is removed and whatever stood at `path` before still stands there. Where `path` is a symbolic link, the link
+    stays and the file that it leads to is replaced.
+
+    Raises `FormatError` where `path` is a folder, a device or a pipe, and `OSError`, which names `path`, where it
+    cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    _check_replaceable(path)
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.replace(path)
+        temporary.replace(target)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # what could not be removed matters less than why it should be
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error  # name what the caller asked for
         raise
+
+
+def _check_replaceable(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:  # a new file, or the file that a link leads to is yet to be made
+        return
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
+        raise FormatError(f"{path}: is {kind}; output takes the place of a regular file, or makes one")

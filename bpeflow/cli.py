@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -13,13 +15,16 @@ from typing import Any, NoReturn
 
 import yaml
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bpeflow.backends.choice import BACKENDS
-from bpeflow.config import Settings, load_settings, make_settings, override, read_yaml
+from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.table import why_regex
 from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
-from bpeflow.report.run import read_run
+from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.report.run import check_counts, read_run
 from bpeflow.terminal import PlainObserver, TerminalObserver, print_summary, set_up_logging
 from bpeflow.training import COUNTS_FILE, Observer, TrainResult, train, train_from_counts
 
@@ -62,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = {"merge": _merge_command, "counts": _counts_command, "backends": _backends_command}
     command = commands.get(argv[0]) if argv else None
     try:
-        signal.signal(signal.SIGTERM, _end_on_sigterm)
+        _set_up_process()
         return command(argv[1:]) if command else _train_command(argv)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
@@ -99,15 +104,23 @@ def _merge_command(argv: Sequence[str]) -> int:
     path: Path = options.counts / COUNTS_FILE if options.counts.is_dir() else options.counts
     if not path.is_file():
         raise ConfigError(f"there are no counts at {path}")
-    earlier = read_run(path.parent)
-    values = {**earlier.get("settings", {}), "input": str(path), "skip_merge": False}
-    values["out_dir"] = str(path.parent) if earlier else None
-    if options.config:
-        values = override(values, {**read_yaml(options.config), "input": str(path)})
-    settings = make_settings(Settings, override(values, _overrides(options)))
     counts = PretokenCounts.read(path)
-    corpus = earlier.get("corpus")
-    return _run(settings, options.quiet, lambda observer: train_from_counts(counts, settings, observer, corpus))
+    earlier = read_run(path.parent)
+    check_counts(earlier, counts, path)
+    settings = _merge_again(earlier, path, options)
+    carried_over = {key: earlier[key] for key in ("corpus", "counting") if key in earlier} | {"counts": str(path)}
+    return _run(settings, options.quiet, lambda observer: train_from_counts(counts, settings, observer, carried_over))
+
+
+def _merge_again(earlier: Mapping[str, Any], path: Path, options: argparse.Namespace) -> Settings:
+    """The settings of the run that counted; over them those of a config and flags that concern merging."""
+    overrides = _overrides(options)
+    if in_vain := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
+        raise ConfigError(f"{in_vain[0]} concerns counting, which merge does not do again")
+    values = {"input": str(path), **earlier.get("settings", {}), "out_dir": str(path.parent) if earlier else None}
+    config = read_yaml(options.config) if options.config else {}
+    values = replace(values, {key: value for key, value in config.items() if key not in COUNT_ONLY})
+    return make_settings(Settings, {**override(values, overrides), "skip_merge": False})
 
 
 def _counts_command(argv: Sequence[str]) -> int:
@@ -126,10 +139,12 @@ def _backends_command(argv: Sequence[str]) -> int:
     table = Table("backend", "here", "what it is, or what is missing", box=None, header_style="bold")
     for backend in BACKENDS:
         reason = backend.unavailable()
-        table.add_row(backend.name, "no" if reason else "yes", reason or backend.describe())
+        table.add_row(backend.name, "no" if reason else "yes", escape(reason or backend.describe()))
     Console().print(table)
     best = next(backend.name for backend in BACKENDS if backend.unavailable() is None)
     print(f"backend: auto takes {best}")  # noqa: T201
+    reason = why_regex(load_pretokenizer("gpt2"))
+    print("counting: " + (f"by the regex module, for {reason}" if reason else "native"))  # noqa: T201
     return 0
 
 
@@ -142,7 +157,7 @@ def _run(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult
         terminal = console.is_terminal and not quiet
         observer = stack.enter_context(TerminalObserver(console)) if terminal else PlainObserver(console)
         result = work(observer)
-    print_summary(Console(quiet=quiet, highlight=False, soft_wrap=True), result, str(settings.out_dir))
+    print_summary(Console(quiet=quiet, highlight=False, emoji=False, soft_wrap=True), result, str(settings.out_dir))
     return 0
 
 
@@ -221,6 +236,15 @@ def _underscored(argument: str) -> str:
 
 
 # ---- endings ----
+
+
+def _set_up_process() -> None:
+    """End cleanly on SIGTERM; and print what an old terminal cannot show as escapes instead of failing over it."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end_on_sigterm)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _fail(message: str, status: int) -> int:

@@ -25,13 +25,16 @@ StartMethod = Literal["forkserver", "spawn", "fork"]
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
+_SECTIONS = frozenset({"monitor", "queue"})
 
 #: Stands in `input` and `exclude` for the folder of Python's own standard library: real text that every machine has.
 STDLIB_PLACEHOLDER = "{stdlib}"
 
 
 def _as_tuple(value: object) -> object:
-    """Let one value stand for a list of one."""
+    """Let one value stand for a list of one. A set is refused: the order of special tokens is part of them."""
+    if isinstance(value, set | frozenset):
+        raise ValueError("a set has no order, which is needed here; give a list")
     return (value,) if isinstance(value, str | int | Path) and not isinstance(value, bool) else value
 
 
@@ -39,12 +42,25 @@ def _as_paths(value: object) -> object:
     values = _as_tuple(value)
     if not isinstance(values, list | tuple):
         return values
+    if "" in values:
+        raise ValueError("an empty string is no path")
     stdlib = sysconfig.get_paths()["stdlib"]
     return tuple(os.fspath(v).replace(STDLIB_PLACEHOLDER, stdlib) if isinstance(v, str | Path) else v for v in values)
 
 
-Paths = Annotated[tuple[str, ...], BeforeValidator(_as_paths)]
+def _as_folder(value: object) -> object:
+    if isinstance(value, str | Path):
+        if not str(value) or "\0" in str(value):
+            raise ValueError("need the name of a folder")
+        return Path(value).expanduser()
+    return value
+
+
 NonEmpty = Annotated[str, Field(min_length=1)]
+Paths = Annotated[tuple[str, ...], BeforeValidator(_as_paths)]
+Folder = Annotated[Path, BeforeValidator(_as_folder)]
+#: What crosses the border to native code must fit there.
+VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1)]
 #: A number of bytes: ``8mb`` (10^6), ``8MiB`` (2^20) or a plain number.
 Size = Annotated[ByteSize, Field(ge=1)]
 
@@ -64,17 +80,28 @@ class MonitorSettings(_Frozen):
     """The queue monitor."""
 
     enabled: bool = Field(default=False, description="print queue depths and rates, and write monitor.jsonl")
-    interval: float = Field(default=10.0, gt=0, description="seconds between two samples")
+    interval: float = Field(default=10.0, gt=0, le=86_400, description="seconds between two samples")
 
 
-class CountSettings(_Frozen):
+class TokenSettings(_Frozen):
+    """What both halves must know."""
+
+    special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(_as_tuple)] = Field(
+        default=("<|endoftext|>",), description="strings that are never split, merged or counted"
+    )
+
+    @model_validator(mode="after")
+    def _check_special_tokens(self) -> TokenSettings:
+        if len(set(self.special_tokens)) != len(self.special_tokens):
+            raise ValueError("special_tokens: the same token is given twice")
+        return self
+
+
+class CountSettings(TokenSettings):
     """How a corpus becomes pre-token counts."""
 
     input: Paths = Field(min_length=1, description="files, folders and globs; {stdlib} is Python's standard library")
     exclude: Paths = Field(default=(), description="globs of files to leave out")
-    special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(_as_tuple)] = Field(
-        default=("<|endoftext|>",), description="strings that are never split, merged or counted"
-    )
     separator: NonEmpty | None = Field(
         default=None, description="what stands between documents; by default the first special token"
     )
@@ -83,6 +110,9 @@ class CountSettings(_Frozen):
     )
     pattern: NonEmpty = Field(default="gpt2", description="gpt2, cl100k, o200k, llama3, qwen2 or a regular expression")
 
+    scanner: Literal["auto", "native", "regex"] = Field(
+        default="auto", description="what finds pre-tokens: native code for the named patterns, or the regex module"
+    )
     num_counter: int | None = Field(default=None, ge=1, description="counter processes; by default one per core")
     num_merger: int = Field(default=1, ge=1, description="merger processes, each with a partition of the counts")
     chunk_size: Size = Field(default=ByteSize(8_000_000), description="bytes of text that a counter takes at a time")
@@ -92,31 +122,27 @@ class CountSettings(_Frozen):
     queue: QueueSettings = QueueSettings()
     start_method: StartMethod = Field(default="forkserver", description="how processes start")
 
-    @model_validator(mode="after")
-    def _check_special_tokens(self) -> CountSettings:
-        if len(set(self.special_tokens)) != len(self.special_tokens):
-            raise ValueError("special_tokens: the same token is given twice")
-        return self
-
     @property
     def document_separator(self) -> str | None:
         """What ends a document: `separator`, or else the first special token, or else nothing but the file's end."""
         return self.separator or next(iter(self.special_tokens), None)
 
 
-class MergeSettings(_Frozen):
+class MergeSettings(TokenSettings):
     """How pre-token counts become merges."""
 
-    vocab_size: int | None = Field(
-        default=None, ge=256, description="entries of the vocabulary: bytes, specials, merges"
-    )
+    vocab_size: VocabSize | None = Field(default=None, description="entries of the vocabulary: bytes, specials, merges")
     tie_break: TieBreak = Field(
         default="greatest_bytes", description="which of several pairs of the same count is merged first"
     )
-    min_frequency: int = Field(default=1, ge=1, description="pairs that occur less often are not merged")
-    max_token_length: int | None = Field(default=None, ge=1, description="bytes that a token may have at most")
+    min_frequency: int = Field(default=1, ge=1, lt=2**63, description="pairs that occur less often are not merged")
+    max_token_length: int | None = Field(
+        default=None, ge=1, lt=2**63, description="bytes that a token may have at most"
+    )
     backend: str = Field(default="auto", description="auto, omp, c or python")
-    threads: int | None = Field(default=None, ge=1, description="threads of the omp backend; by default one per core")
+    threads: int | None = Field(
+        default=None, ge=1, le=4096, description="threads of the omp backend; by default one per core"
+    )
     max_search: Literal["heap", "scan"] = Field(
         default="heap", description="how the best pair is found; scan is a baseline to compare with"
     )
@@ -125,13 +151,13 @@ class MergeSettings(_Frozen):
 class Settings(CountSettings, MergeSettings):
     """All settings of a training run."""
 
-    vocab_sizes: Annotated[tuple[Annotated[int, Field(ge=256)], ...], BeforeValidator(_as_tuple)] = Field(
+    vocab_sizes: Annotated[tuple[VocabSize, ...], BeforeValidator(_as_tuple)] = Field(
         default=(), description="several vocabularies from one run, in place of vocab_size"
     )
     special_tokens_first: bool = Field(
         default=False, description="ids in HuggingFace's order: special tokens, bytes, merges"
     )
-    out_dir: Path | None = Field(default=None, description="the run folder, where everything is written")
+    out_dir: Folder | None = Field(default=None, description="the run folder, where everything is written")
     skip_merge: bool = Field(default=False, description="stop after the counts")
     monitor: MonitorSettings = MonitorSettings()
 
@@ -150,6 +176,10 @@ class Settings(CountSettings, MergeSettings):
         return tuple(sorted(set(self.vocab_sizes))) or ((self.vocab_size,) if self.vocab_size is not None else ())
 
 
+#: Settings that only counting needs.
+COUNT_ONLY = frozenset(CountSettings.model_fields) - frozenset(TokenSettings.model_fields)
+
+
 def check_vocab_sizes(sizes: tuple[int, ...], special_tokens: int) -> None:
     """Raise `ValueError` when the bytes and the special tokens alone do not fit the smallest size."""
     if sizes and min(sizes) < 256 + special_tokens:
@@ -159,12 +189,13 @@ def check_vocab_sizes(sizes: tuple[int, ...], special_tokens: int) -> None:
         )
 
 
-def make_settings(model: type[SettingsType], values: Mapping[str, Any], where: str = "settings") -> SettingsType:
+def make_settings(model: type[SettingsType], values: Mapping[str, Any], where: str = "") -> SettingsType:
     """Validate `values` as `model`. Raises `ConfigError` with one line that names every key that is wrong."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(f"{where}: " + "; ".join(_explain(model, details) for details in error.errors())) from None
+        prefix = f"{where}: " if where else ""
+        raise ConfigError(prefix + "; ".join(_explain(model, details) for details in error.errors())) from None
 
 
 def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
@@ -173,7 +204,7 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None)
     Raises `ConfigError` for a missing or malformed file and for settings that are unknown or out of range.
     """
     values = override(read_yaml(path) if path is not None else {}, overrides or {})
-    return make_settings(Settings, values, where=str(path) if path is not None else "settings")
+    return make_settings(Settings, values, where=str(path) if path is not None else "")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -188,21 +219,29 @@ def read_yaml(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: need lines of the form `key: value`, found a {type(values).__name__}")
+    if odd := [key for key in values if not isinstance(key, str)]:
+        raise ConfigError(f"{path}: {odd[0]!r} is no name of a setting")
     return values
 
 
+def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with `others` in their place; either way to say the vocabulary's size replaces the other."""
+    replaced = set(others) if _SIZES.isdisjoint(others) else {*others, *_SIZES}
+    return {**{key: value for key, value in values.items() if key not in replaced}, **others}
+
+
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with `overrides`, whose keys may be dotted, over them."""
-    result = dict(values)
-    if not _SIZES.isdisjoint(overrides):  # either way to say the size replaces the other
-        result = {key: value for key, value in result.items() if key not in _SIZES}
+    """Return `values` with `overrides`, whose keys may be dotted (``monitor.interval``), over them."""
+    result = replace(values, {key: value for key, value in overrides.items() if "." not in key})
     for dotted_key, value in overrides.items():
-        *sections, key = dotted_key.split(".")
-        target = result
-        for section in sections:
-            target[section] = dict(target.get(section) or {})
-            target = target[section]
-        target[key] = value
+        section, dot, key = dotted_key.partition(".")
+        if not dot:
+            continue
+        if section not in _SECTIONS:
+            raise ConfigError(f"unknown setting {dotted_key} (there are sections {', '.join(sorted(_SECTIONS))})")
+        inside = result.get(section) or {}
+        if isinstance(inside, Mapping):  # else it is wrong already, and is told so when it is validated
+            result[section] = {**inside, key: value}
     return result
 
 

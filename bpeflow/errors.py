@@ -10,7 +10,6 @@ from __future__ import annotations
 from bpeflow.flow.errors import FlowError, WorkerDied
 
 __all__ = [
-    "BackendError",
     "BackendUnavailable",
     "BpeflowError",
     "ConfigError",
@@ -19,6 +18,8 @@ __all__ = [
     "FlowError",
     "FormatError",
     "InvalidUtf8Error",
+    "NativeError",
+    "NativeUnavailable",
     "PatternError",
     "WorkerDied",
 ]
@@ -56,5 +57,9 @@ class BackendUnavailable(BpeflowError):  # noqa: N818  # a state of affairs, mor
     """A merge backend that was asked for by name and is not there, with the reason and the remedy."""
 
 
-class BackendError(BpeflowError):
-    """A merge backend that failed: out of memory, or an input beyond its documented limits."""
+class NativeUnavailable(BpeflowError):  # noqa: N818
+    """A native library that is not there or does not fit, with the reason and the remedy."""
+
+
+class NativeError(BpeflowError):
+    """Native code that failed: out of memory, or an input beyond its documented limits."""

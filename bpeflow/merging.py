@@ -78,15 +78,18 @@ def learn_merges(
     >>> learn_merges({"low": 5, "lower": 2}, vocab_size=259, backend="python").pairs
     ((b'o', b'w'), (b'l', b'ow'), (b'low', b'e'))
     """
-    settings = make_settings(MergeSettings, {"vocab_size": vocab_size, "backend": backend, **options})
+    values = {"vocab_size": vocab_size, "special_tokens": special_tokens, "backend": backend, **options}
+    settings = make_settings(MergeSettings, values)
+    if settings.vocab_size is None:
+        raise ConfigError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
     try:
-        check_vocab_sizes((vocab_size,), len(special_tokens))
+        check_vocab_sizes((settings.vocab_size,), len(settings.special_tokens))
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if not isinstance(counts, PretokenCounts):
         counts = PretokenCounts.from_mapping(counts)
     chosen = choose_backend(settings.backend)
-    task = merge_task(counts, vocab_size, special_tokens, settings)
+    task = merge_task(counts, settings)
     wanted = task.max_tokens - len(task.tokens)
     tokens = list(task.tokens)
     pairs: list[Merge] = []
@@ -104,15 +107,15 @@ def learn_merges(
                     tokens.append(tokens[left] + tokens[right])
             finished = len(records) < STEP
             if observer is not None:
-                observer.merging(len(tokens) - len(task.tokens), wanted)
+                made = len(tokens) - len(task.tokens)
+                observer.merging(made, made if finished else wanted)
         statistics = session.statistics()
     return LearnedMerges(tuple(pairs), tuple(pair_counts), chosen.name, statistics, wanted, task.reuse_tokens)
 
 
-def merge_task(
-    counts: PretokenCounts, vocab_size: int, special_tokens: Sequence[str], settings: MergeSettings
-) -> MergeTask:
-    """State what the settings ask for in the terms that backends know: ids, an order and limits."""
+def merge_task(counts: PretokenCounts, settings: MergeSettings) -> MergeTask:
+    """State what the settings, with a `vocab_size`, ask for in the terms that backends know: ids, an order, limits."""
+    vocab_size, special_tokens = settings.vocab_size or 0, settings.special_tokens
     huggingface = settings.tie_break == "huggingface"
     if huggingface:
         start = Vocab.build((), special_tokens, special_tokens_first=True, reuse_tokens=True)

@@ -133,8 +133,6 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
             f"{_number(corpus['documents'], 'document')}: {corpus['pretokens']:,} pre-tokens, "
             f"{corpus['distinct_pretokens']:,} of them distinct"
         )
-        if corpus["skipped_documents"]:
-            say(f"         [yellow]{_number(corpus['skipped_documents'], 'document')} skipped: not UTF-8[/]")
     if counting := statistics.get("counting"):
         rate = statistics["corpus"]["bytes"] / max(counting["seconds"], 1e-9)
         say(f"[bold]counting[/] {counting['seconds']:.1f} s, {_size(rate)}/s" + _workers(counting["stages"]))
@@ -148,8 +146,6 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
             f"[bold]vocab[/]    {merging['vocab_size']:,} tokens; the longest has {_number(longest['bytes'], 'byte')}: "
             + escape(repr(_shortened(longest["text"])))
         )
-        if merging["learned"] < merging["wanted"]:
-            say(f"         [yellow]{merging['wanted']:,} merges were asked for, but no more pairs could be merged[/]")
     say(f"[bold]written[/]  {escape(out_dir)}: {', '.join([*statistics['files'], 'run.json'])}")
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -25,6 +25,9 @@ from bpeflow.vocab import Merge, Vocab
 
 COUNTS_FILE = "counts.npz"
 MONITOR_FILE = "monitor.jsonl"
+VOCAB_FILES = (gpt2.VOCAB_FILE, gpt2.MERGES_FILE, f"vocab_*/{gpt2.VOCAB_FILE}", f"vocab_*/{gpt2.MERGES_FILE}")
+#: All that a run leaves; the report first.
+RUN_FILES = (run.RUN_FILE, COUNTS_FILE, MONITOR_FILE, *VOCAB_FILES)
 
 log = logging.getLogger(__name__)
 
@@ -78,47 +81,48 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
     started = perf_counter()
     choose_backend(settings.backend)  # to fail now, not after hours of counting
     corpus = CorpusCounter(settings)
-    output = _Output(settings.out_dir)
-    with output.monitor(settings.monitor.enabled, observer) as on_sample:
-        counted = corpus.count(observer, on_sample, settings.monitor.interval)
-    report = run.describe_run(settings)
-    report["corpus"] = run.describe_corpus(corpus, counted)
-    report["counting"] = {"seconds": counted.seconds, "stages": run.describe_stages(counted)}
-    if not len(counted.counts):
-        log.warning("there are no pre-tokens: the corpus is empty, or the pattern matches nothing in it")
-    output.write(COUNTS_FILE, counted.counts.save)
-    return _merge_and_finish(counted.counts, settings, report, output, observer, started)
+    with _Output(settings.out_dir) as output:
+        with output.monitor(settings.monitor.enabled, observer) as on_sample:
+            counted = corpus.count(observer, on_sample, settings.monitor.interval)
+        report = run.describe_run(settings)
+        report["corpus"] = run.describe_corpus(corpus, counted)
+        report["counting"] = {"seconds": counted.seconds, "stages": run.describe_stages(counted)}
+        if not len(counted.counts):
+            log.warning("there are no pre-tokens: the corpus is empty, or the pattern matches nothing in it")
+        output.remove_earlier(RUN_FILES)
+        output.write(COUNTS_FILE, counted.counts.save)
+        output.write_report(report, started)  # so that `merge` can go on from here, with these settings
+        return _merge_and_finish(counted.counts, settings, report, output, observer, started)
 
 
 def train_from_counts(
     counts: PretokenCounts,
     settings: Settings,
     observer: Observer | None = None,
-    corpus: Mapping[str, Any] | None = None,
+    carried_over: Mapping[str, Any] | None = None,
 ) -> TrainResult:
     """Learn and write the vocabularies that `settings` ask for from counts that exist already.
 
-    `corpus` is what an earlier report told of the corpus, to be carried over into this one. Raises as `train` does.
+    `carried_over` is what an earlier report told of the counts, and this one shall tell too. Raises as `train` does.
     """
     started = perf_counter()
     choose_backend(settings.backend)
-    output = _Output(settings.out_dir)
-    report = run.describe_run(settings)
-    if corpus is not None:
-        report["corpus"] = dict(corpus)
-    return _merge_and_finish(counts, settings, report, output, observer or Observer(), started)
+    with _Output(settings.out_dir) as output:
+        report = {**run.describe_run(settings), **(carried_over or {})}
+        return _merge_and_finish(counts, settings, report, output, observer or Observer(), started)
 
 
 def train_bpe(
     input_path: str | Path | Sequence[str | Path], vocab_size: int, special_tokens: Sequence[str], **options: Any
 ) -> tuple[dict[int, bytes], list[Merge]]:
-    """Train as Stanford CS336's assignment asks: return ``{id: bytes}`` and the merges in order; write nothing.
+    """Train as Stanford CS336's assignment asks: return ``{id: bytes}`` and the merges in order.
 
     Args:
         input_path: a UTF-8 text file (or several, or a folder, or a glob).
         vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
         special_tokens: strings that are never split or merged. The first one ends documents.
         options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.
+            Without `out_dir` nothing is written.
 
     Raises as `train` does.
     """
@@ -149,20 +153,19 @@ def _merge_and_finish(
         merging_started = perf_counter()
         learned = _learn(counts, settings, observer)
         seconds = perf_counter() - merging_started
+        output.remove_earlier(VOCAB_FILES)
         vocab = _write_vocabs(learned, settings, output)
         report["merging"] = run.describe_merges(learned, vocab, seconds)
         if len(vocab) < settings.sizes[-1]:
             log.warning(
                 "the vocabulary has %d entries, not %d: no more pairs could be merged", len(vocab), settings.sizes[-1]
             )
-    if output.folder is not None:
-        report |= run.describe_end(perf_counter() - started, output.written, output.folder)
-        run.write_run(output.folder / run.RUN_FILE, report)
+        output.write_report(report, started)
     return TrainResult(vocab, vocab.merges if vocab else (), report, counts, learned)
 
 
 def _learn(counts: PretokenCounts, settings: Settings, observer: Observer) -> LearnedMerges:
-    options = settings.model_dump(include=set(MergeSettings.model_fields) - {"vocab_size"})
+    options = settings.model_dump(include=set(MergeSettings.model_fields) - {"vocab_size", "special_tokens"})
     return learn_merges(counts, settings.sizes[-1], settings.special_tokens, observer=observer, **options)
 
 
@@ -181,12 +184,13 @@ def _write_vocabs(learned: LearnedMerges, settings: Settings, output: _Output) -
 
 
 class _Output:
-    """The run folder, or nothing at all where there is none."""
+    """The run folder, or nothing at all where there is none. As a context manager it takes back an empty folder."""
 
     def __init__(self, folder: Path | None) -> None:
         """Make the folder and see that it can be written to. Raises `ConfigError`; before any work is done."""
         self.folder = folder
-        self.written: list[Path] = []
+        self._written: list[Path] = []
+        self._made = folder is not None and not folder.exists()
         if folder is None:
             return
         try:
@@ -196,15 +200,43 @@ class _Output:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise ConfigError(f"cannot write to the run folder {folder}: no permission")
 
+    def __enter__(self) -> _Output:
+        return self
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if failed and self._made and self.folder is not None:
+            with suppress(OSError):  # it is not empty
+                self.folder.rmdir()
+
+    def remove_earlier(self, patterns: Sequence[str]) -> None:
+        """Remove what an earlier run left, its report first: old and new files must not look like those of one run."""
+        if self.folder is None:
+            return
+        earlier = [path for pattern in patterns for path in sorted(self.folder.glob(pattern))]
+        for path in earlier:
+            if path not in self._written:
+                path.unlink(missing_ok=True)
+        for folder in {path.parent for path in earlier} - {self.folder}:
+            with suppress(OSError):  # something else is in it
+                folder.rmdir()
+
     def write(self, name: str, save: Callable[[Path], object]) -> None:
         if self.folder is not None:
             save(self.folder / name)
-            self.written.append(self.folder / name)
+            self._written.append(self.folder / name)
+
+    def write_report(self, report: dict[str, Any], started: float) -> None:
+        """Bring the report up to date and write it."""
+        if self.folder is not None:
+            known = [self.folder / name for name in (COUNTS_FILE, MONITOR_FILE)]
+            files = [*(path for path in known if path.exists()), *self._written]
+            report |= run.describe_end(perf_counter() - started, dict.fromkeys(files), self.folder)
+            run.write_run(self.folder / run.RUN_FILE, report)
 
     def write_vocab(self, vocab: Vocab, subfolder: str) -> None:
         if self.folder is not None:
             (self.folder / subfolder).mkdir(exist_ok=True)
-            self.written += gpt2.save(vocab, self.folder / subfolder)
+            self._written += gpt2.save(vocab, self.folder / subfolder)
 
     @contextmanager
     def monitor(self, enabled: bool, observer: Observer) -> Iterator[Callable[[Sample], None] | None]:
@@ -222,4 +254,4 @@ class _Output:
                     file.write(json.dumps(sample.to_dict()) + "\n")
 
                 yield record
-            self.written.append(path)
+            self._written.append(path)

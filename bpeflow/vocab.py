@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from bpeflow.printable import BYTES_BY_CHARACTER, from_printable
+from bpeflow.printable import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
+
+_SHOWN_SPECIAL_TOKENS = 5
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,14 @@ class Vocab:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __repr__(self) -> str:
+        """Name the special tokens and count the rest, which is hundreds of thousands of characters when written out."""
+        shown = list(self.special_tokens)[:_SHOWN_SPECIAL_TOKENS]
+        if len(self.special_tokens) > len(shown):
+            shown.append(f"{len(self.special_tokens) - len(shown):,} more")
+        specials = ", ".join(shown) or "none"
+        return f"Vocab({len(self):,} tokens, {len(self.merges):,} merges, special tokens: {specials})"
 
     @classmethod
     def build(
@@ -64,12 +74,11 @@ class Vocab:
 
     @cached_property
     def byte_ids(self) -> tuple[int, ...]:
-        """The id of each of the 256 bytes' own tokens."""
-        specials = set(self.special_tokens.values())
-        ids: dict[bytes, int] = {}
-        for token_id, token in enumerate(self.tokens):
-            if len(token) == 1 and (token not in ids or ids[token] in specials):
-                ids[token] = token_id
+        """The id of each of the 256 bytes: its own token's, or that of the special token it shares an id with."""
+        specials = {token_id: mergeable_bytes(token) for token, token_id in self.special_tokens.items()}
+        shared = {form: token_id for token_id, form in specials.items()}
+        own = {token: token_id for token_id, token in reversed([*enumerate(self.tokens)]) if token_id not in specials}
+        ids = shared | own
         return tuple(ids[bytes([byte])] for byte in range(256))
 
     @property
@@ -90,6 +99,26 @@ def mergeable_bytes(special_token: str) -> bytes:
     space and ``the`` yields, and ``"a b"``, having a space, is nothing that merging could yield.
     """
     return from_printable(special_token) or b""
+
+
+def check_special_tokens(special_tokens: Iterable[str], reuse_tokens: bool) -> None:
+    """Raise `ValueError` for a special token that ``vocab.json`` could not hold beside a byte; call it before training.
+
+    A byte and a special token that is the byte's printable form, as ``"a"`` or ``"Ġ"`` is, would share an entry. With
+    `reuse_tokens` (HuggingFace's way) they share an id as well, so that nothing is lost.
+    """
+    for token in special_tokens:
+        if token in BYTE_CHARACTERS and len(token) == 1 and not reuse_tokens:
+            raise ValueError(hidden_byte(token))
+
+
+def hidden_byte(special_token: str) -> str:
+    """Say why a special token that is a byte's printable form cannot be."""
+    byte = BYTE_CHARACTERS.index(special_token)
+    return (
+        f"special token {special_token!r} is the form in which vocab.json writes byte 0x{byte:02x}, and would take its "
+        "place; choose a longer one, or tie_break: huggingface, where both have the same id"
+    )
 
 
 class _Builder:

@@ -10,13 +10,14 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from bpeflow.backends import native
+from bpeflow import native
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.cli import main
 from bpeflow.counting.counts import PretokenCounts
@@ -173,7 +174,6 @@ def test_text_that_is_not_utf8_is_status_2_with_its_place(
     corpus.write_bytes(b"abc\xff")
     assert main(["--config", str(config)]) == 2
     assert "corpus.txt is not UTF-8 at byte 3" in capsys.readouterr().err
-    assert names(tmp_path / "run") == []
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(
@@ -252,6 +252,7 @@ def slow_run(tmp_path: Path) -> list[str]:
     path = tmp_path / "big.txt"
     path.write_text("the same few words again and again\n" * 3_000_000, encoding="utf-8")
     flags = ["--input", str(path), "--vocab_size", "300", "--out_dir", str(tmp_path / "run"), "-c", "2"]
+    flags += ["--set", "scanner=regex"]  # the slow one
     return [sys.executable, "-m", "bpeflow", *flags]
 
 
@@ -279,7 +280,7 @@ def test_a_signal_ends_everything_at_once(
     assert (process.returncode, err) == (status, said)
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []
-    assert names(tmp_path / "run") == []
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_terminal_gets_progress_bars(config: Path) -> None:
@@ -305,3 +306,119 @@ def test_a_terminal_gets_progress_bars(config: Path) -> None:
     assert b"counting" in screen
     assert b"merging" in screen
     assert b"\x1b[" in screen
+
+
+def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bpeflow", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_names_and_tokens_that_the_locale_cannot_show_do_no_harm(tmp_path: Path) -> None:
+    source = os.fsencode(tmp_path) + b"/text \xff\n.txt"
+    Path(os.fsdecode(source)).write_text("───── ─────", encoding="utf-8")
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    out = tmp_path / "run"
+    done = run("--input", os.fsdecode(source), "--vocab_size", "262", "--out_dir", str(out), env=plain)
+    assert (done.returncode, done.stderr.count("Traceback")) == (0, 0)
+    assert r"\u2500" in done.stdout
+    report = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert os.fsencode(report["settings"]["input"][0]) == source
+
+
+def test_a_second_run_leaves_nothing_of_the_first(config: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(["--config", str(config), "--quiet", "--do_monitor", "--set", "vocab_sizes=[260, 270]"]) == 0
+    assert "vocab_260" in names(out)
+    (out / "notes.txt").write_text("mine", encoding="utf-8")
+    assert main(["--config", str(config), "--quiet", "--skip_merge"]) == 0
+    assert names(out) == ["counts.npz", "notes.txt", "run.json"]
+
+
+def test_an_interrupted_second_run_does_not_pass_for_the_first(
+    config: Path, tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    assert main(["--config", str(config), "--quiet"]) == 0
+    corpus.write_text("something else", encoding="utf-8")
+    interrupted = ["--config", str(config), "--quiet", "--set", "special_tokens=[aa, bb]"]
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bpeflow.training.learn_merges", interrupt)
+        assert main(interrupted) == 130
+    assert names(out) == ["counts.npz", "run.json"]
+    assert settings_of(out)["special_tokens"] == ["aa", "bb"]
+    assert main(["merge", "--counts", str(out), "--quiet"]) == 0
+    assert json.loads((out / "vocab.json").read_text(encoding="utf-8"))["bb"] == 257
+
+
+def test_merge_keeps_what_is_known_of_the_counts(config: Path, tmp_path: Path, corpus: Path) -> None:
+    out = tmp_path / "run"
+    assert main(["--config", str(config), "--quiet"]) == 0
+    before = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    config.write_text(config.read_text(encoding="utf-8") + "skip_merge: true\n", encoding="utf-8")
+    assert main(["merge", "--counts", str(out), "--config", str(config), "--vocab_size", "270", "--quiet"]) == 0
+    after = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert (after["corpus"], after["counting"]) == (before["corpus"], before["counting"])
+    assert after["settings"]["input"] == [str(corpus)]
+    assert after["counts"] == str(out / "counts.npz")
+    assert after["files"] == ["counts.npz", "vocab.json", "merges.txt"]
+    assert after["merging"]["vocab_size"] == 270
+
+
+def test_merge_refuses_what_it_cannot_change(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main(["--config", str(config), "--quiet"]) == 0
+    assert main(["merge", "--counts", str(out), "--set", "pattern=cl100k"]) == 2
+    assert "pattern concerns counting" in capsys.readouterr().err
+    PretokenCounts.from_mapping({"other": 1}).save(out / "counts.npz")
+    assert main(["merge", "--counts", str(out)]) == 2
+    assert "tells of other counts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--set", "monitor=3", "--do_monitor"],
+        ["--set", "input.x=1"],
+        ["--set", "monitor.interval=.inf"],
+        ["--set", "vocab_size=4294967554"],
+        ["--set", "min_frequency=9223372036854775808"],
+        ["--set", "max_token_length=18446744073709551618"],
+        ["--set", "threads=4294967296"],
+        ["--set", "special_tokens=!!set {a, b}"],
+        ["--input", ""],
+        ["--input", "~nobody-of-this-name/x"],
+        ["--out_dir", ""],
+        ["--out_dir", "a\0b"],
+    ],
+    ids=str,
+)
+def test_odd_settings_are_refused_before_any_work(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    assert main(["--config", str(config), *flags]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_home_is_expanded_in_the_run_folder(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["--config", str(config), "--out_dir", "~/mine", "--quiet"]) == 0
+    assert "vocab.json" in names(tmp_path / "mine")
+
+
+def test_a_failed_run_takes_its_empty_folder_away(config: Path, corpus: Path, tmp_path: Path) -> None:
+    corpus.write_bytes(b"\xff")
+    assert main(["--config", str(config)]) == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_command_line_works_outside_the_main_thread(config: Path) -> None:
+    statuses: list[int] = []
+    thread = threading.Thread(target=lambda: statuses.append(main(["--config", str(config), "--quiet"])))
+    thread.start()
+    thread.join()
+    assert statuses == [0]

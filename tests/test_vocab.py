@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow.printable import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable, to_printable
-from bpeflow.vocab import Vocab, mergeable_bytes
+from bpeflow.vocab import Vocab, check_special_tokens, mergeable_bytes
 
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"ab")]
 
@@ -49,6 +49,32 @@ def test_every_merge_makes_a_token_of_its_own_unless_tokens_are_reused() -> None
 def test_a_special_token_of_one_byte_does_not_stand_for_the_byte() -> None:
     assert Vocab.build([], ["a"], special_tokens_first=True).byte_ids[ord("a")] != 0
     assert Vocab.build([], ["a"], special_tokens_first=True, reuse_tokens=True).byte_ids[ord("a")] == 0
+
+
+@pytest.mark.parametrize("special", ["a", "Ġ", "é"])
+def test_a_byte_that_shares_its_id_with_a_special_token_has_that_id(special: str) -> None:
+    vocab = Vocab.build([], ["<s>", special], special_tokens_first=True, reuse_tokens=True)
+    assert vocab.byte_ids[mergeable_bytes(special)[0]] == 1
+    assert sorted(vocab.byte_ids) == list(range(1, 257))
+
+
+@pytest.mark.parametrize("special", [*BYTE_CHARACTERS])
+def test_special_tokens_in_the_form_of_a_byte_are_found_before_training(special: str) -> None:
+    with pytest.raises(ValueError, match=rf"byte 0x{BYTE_CHARACTERS.index(special):02x}, and would take its place"):
+        check_special_tokens(["<s>", special], reuse_tokens=False)
+    check_special_tokens(["<s>", special], reuse_tokens=True)
+
+
+def test_other_special_tokens_pass() -> None:
+    check_special_tokens(["<s>", "Ġthe", "ab", " ", "\n", "日", ""], reuse_tokens=False)
+
+
+def test_repr_is_short_whatever_the_size() -> None:
+    merges = [(b"a" * n, b"a") for n in range(1, 2001)]
+    assert repr(Vocab.build(merges, ["<s>"])) == "Vocab(2,257 tokens, 2,000 merges, special tokens: <s>)"
+    assert repr(Vocab.build([])) == "Vocab(256 tokens, 0 merges, special tokens: none)"
+    many = [f"<{n}>" for n in range(1005)]
+    assert repr(Vocab.build([], many)).endswith("special tokens: <0>, <1>, <2>, <3>, <4>, 1,000 more)")
 
 
 @pytest.mark.parametrize(("special", "merged"), [("the", b"the"), ("Ġthe", b" the"), ("a b", b""), ("日", b"")])

@@ -75,7 +75,7 @@ class MergeStatistics:
         setup_seconds, selection_seconds, update_seconds: wall time of counting the pairs of the corpus, of choosing
             the best pairs, and of merging them.
         memory_bytes: the most that the backend's own tables took; 0 where that is not known.
-        threads: threads used.
+        threads: how many there were to use; short lists are not worth more than one.
     """
 
     words: int = 0
@@ -130,7 +130,7 @@ class MergeBackend(Protocol):
     def start(self, task: MergeTask) -> MergeSession:
         """Count the pairs of `task.counts` and get ready for the first step.
 
-        Raises `CountOverflowError` when a pair's count does not fit 64 bits and `BackendError` when the task is beyond
+        Raises `CountOverflowError` when a pair's count does not fit 64 bits and `NativeError` when the task is beyond
         the backend's documented limits or memory.
         """
         ...

@@ -1,37 +1,20 @@
-"""Finding, checking and calling the native libraries: the only module that touches ctypes.
-
-`ext/include/bpeflow.h` states the rules of the border. Each native backend is a library that implements all of it, so
-one table of signatures and one session class serve them all.
-"""
+"""The native merge backends behind the contract: one table of signatures and one session class serve them all."""
 
 from __future__ import annotations
 
 import ctypes
-import json
-import os
-import sys
 import weakref
-from contextlib import suppress
 from ctypes import POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import fields
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
-from bpeflow.errors import BackendError, BackendUnavailable, CountOverflowError
-
-#: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this module was written for.
-ABI = 1
-
-#: A folder to look for the libraries in before the package's own: how sanitizer builds are tested.
-LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
-
-_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+from bpeflow.errors import NativeError, NativeUnavailable
+from bpeflow.native import Signature, check_status, load_library
 
 
 class _Task(ctypes.Structure):
@@ -73,26 +56,11 @@ class _Statistics(ctypes.Structure):
 _ORDERS = {"greatest_bytes": 0, "smallest_ids": 1}
 
 
-def _check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:  # noqa: ARG001
-    """Turn the statuses of the header into exceptions; ctypes calls this after every call that returns one."""
-    if status == 0:
-        return status
-    if status == 2:
-        raise CountOverflowError("the count of a pair does not fit 64 bits; count less text, or in parts")
-    reasons = {
-        1: "out of memory",
-        3: "2^32 - 1 or more positions (bytes of distinct pre-tokens), tokens or pairs, which is this backend's limit",
-        4: "arguments that break the rules of bpeflow.h (please report this)",
-    }
-    raise BackendError(f"{function.__name__}: {reasons.get(status, f'unknown status {status}')}")
-
-
 #: Every function that is called, with its result, its arguments and what looks at its result.
-_SIGNATURES: dict[str, tuple[Any, list[Any], Any]] = {
-    "bpeflow_abi": (c_uint32, [], None),
-    "bpeflow_learner_new": (c_int, [POINTER(_Task), POINTER(c_void_p)], _check_status),
-    "bpeflow_learner_step": (c_int, [c_void_p, c_uint64, c_void_p, POINTER(c_uint64)], _check_status),
-    "bpeflow_learner_statistics": (c_int, [c_void_p, POINTER(_Statistics)], _check_status),
+_SIGNATURES: dict[str, Signature] = {
+    "bpeflow_learner_new": (c_int, [POINTER(_Task), POINTER(c_void_p)], check_status),
+    "bpeflow_learner_step": (c_int, [c_void_p, c_uint64, c_void_p, POINTER(c_uint64)], check_status),
+    "bpeflow_learner_statistics": (c_int, [c_void_p, POINTER(_Statistics)], check_status),
     "bpeflow_learner_free": (None, [c_void_p], None),
 }
 
@@ -107,7 +75,7 @@ class NativeBackend:
     def unavailable(self) -> str | None:
         try:
             self._library  # noqa: B018  # loading it is the question
-        except BackendUnavailable as error:
+        except NativeUnavailable as error:
             return str(error)
         return None
 
@@ -122,7 +90,7 @@ class NativeBackend:
         return self._load()
 
     def _load(self) -> ctypes.CDLL:
-        return _load(f"libbpeflow_{self.name}{_SUFFIX}", self.name)
+        return load_library(self.name, _SIGNATURES)
 
 
 class NativeSession:
@@ -159,7 +127,7 @@ class NativeSession:
 
     def _open_handle(self) -> c_void_p:
         if not self._free.alive:
-            raise BackendError("this merge session is closed")
+            raise NativeError("this merge session is closed")
         return self._handle
 
     def _read_statistics(self) -> MergeStatistics:
@@ -195,64 +163,3 @@ def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray
         threads=threads,
     )
     return native, list(arrays.values())
-
-
-# ---- loading ----
-
-
-def library_folders() -> list[Path]:
-    """Where the libraries are looked for, first to last.
-
-    Beside the package, as a rule. But a package that is imported from its sources (an editable install; or the current
-    folder, where ``python -m`` looks first) has its libraries where it was installed.
-    """
-    override = os.environ.get(LIBRARY_PATH_VARIABLE)
-    folders = [Path(override)] if override else []
-    folders.append(Path(__file__).parents[1] / "_native")
-    with suppress(PackageNotFoundError):
-        folders.append(Path(str(distribution("bpeflow").locate_file("bpeflow/_native"))))
-    return folders
-
-
-def _load(file_name: str, backend: str) -> ctypes.CDLL:
-    path = next((folder / file_name for folder in library_folders() if (folder / file_name).is_file()), None)
-    if path is None:
-        raise BackendUnavailable(_why_missing(backend))
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise BackendUnavailable(f"{path} cannot be loaded: {error}") from error
-    _declare(library, path)
-    return library
-
-
-def _declare(library: ctypes.CDLL, path: Path) -> None:
-    """Give every function its types; refuse a library that was built for another version of the header."""
-    try:
-        for name, (result, arguments, check) in _SIGNATURES.items():
-            function = getattr(library, name)
-            function.restype = result
-            function.argtypes = arguments
-            if check is not None:
-                function.errcheck = check
-        found = library.bpeflow_abi()
-    except AttributeError as error:
-        found = f"none ({error})"
-    if found != ABI:
-        raise BackendUnavailable(
-            f"{path} has interface {found}, this bpeflow needs {ABI}: rebuild it with pip install --force-reinstall"
-        )
-
-
-def _why_missing(backend: str) -> str:
-    """Say why there is no library, as the build noted it down (CMakeLists.txt writes the note)."""
-    for folder in library_folders():
-        note = folder / "build.json"
-        if note.is_file():
-            reason: str = json.loads(note.read_text(encoding="utf-8"))["missing"].get(backend, "")
-            if reason:
-                return f"{reason}, then reinstall bpeflow"
-    return (
-        "there are no native libraries beside the package: its build failed when it was installed, or this source tree "
-        "was never installed; pip install -v . shows the compiler's messages"
-    )

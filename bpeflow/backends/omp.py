@@ -34,7 +34,7 @@ class OmpBackend(NativeBackend):
         try:
             return super()._load()
         finally:
-            del os.environ[_WAIT_POLICY]
+            os.environ.pop(_WAIT_POLICY, None)
 
     def start(self, task: MergeTask) -> NativeSession:
         if self._parallel_in not in (None, os.getpid()):

@@ -37,9 +37,12 @@ class DocumentStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTexts:
-    """The ``texts`` of a chunk, none of them empty, each to be pre-tokenized on its own; and its ``statistics``."""
+    """The ``texts`` of a chunk and its ``statistics``.
 
-    texts: list[str]
+    A text is valid UTF-8, not empty, and to be pre-tokenized on its own.
+    """
+
+    texts: list[bytes]
     statistics: DocumentStatistics
 
 
@@ -62,7 +65,7 @@ def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8
     InvalidUtf8Error, under ``"error"``, names the file and the position in it. ValueError if ``"skip"`` meets a chunk
     that ends inside a document, because the rest cannot be dropped from here: plan with ``cut_documents=False``.
     """
-    texts: list[str] = []
+    texts: list[bytes] = []
     documents = skipped = 0
     errors = "replace" if invalid_utf8 == "replace" else "strict"
     for document in delimiters.documents(data):
@@ -70,11 +73,11 @@ def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8
         if invalid_utf8 == "skip" and not complete:
             raise ValueError(f"{chunk} ends inside a document, which can then not be skipped whole")
         documents += complete
-        decoded = []
+        kept = []
         try:
             for start, end in document.pieces:
                 if start < end:
-                    decoded.append(data[start:end].decode(errors=errors))
+                    kept.append(_valid_utf8(data[start:end], errors))
         except UnicodeDecodeError as error:
             if invalid_utf8 == "error":
                 raise InvalidUtf8Error(
@@ -83,5 +86,13 @@ def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8
                 ) from None
             skipped += 1
         else:
-            texts += decoded
+            texts += kept
     return ChunkTexts(texts, DocumentStatistics(documents, skipped, len(data)))
+
+
+def _valid_utf8(piece: bytes, errors: str) -> bytes:
+    """The piece itself if it is valid UTF-8, else what ``errors``, as `bytes.decode` has it, makes of it."""
+    if piece.isascii():
+        return piece
+    text = piece.decode(errors=errors)
+    return text.encode() if errors == "replace" else piece

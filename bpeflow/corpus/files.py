@@ -44,7 +44,7 @@ def find_files(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> lis
     """
     if not inputs:
         raise CorpusError("no input is given; name at least one file, folder or glob")
-    named = [path for entry in inputs for path in _expand(Path(entry).expanduser())]
+    named = [path for entry in inputs for path in _expand(_at_home(entry))]
     excluded = _compile_excludes(exclude)
     kept = sorted(p for p in set(named) if not (excluded.match(str(p)) or excluded.match(str(p.absolute()))))
     if not kept:
@@ -53,6 +53,13 @@ def find_files(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> lis
     for path in kept:
         by_real_path.setdefault(os.path.realpath(path), _corpus_file(path))
     return list(by_real_path.values())
+
+
+def _at_home(entry: str | Path) -> Path:
+    try:
+        return Path(entry).expanduser()
+    except RuntimeError as error:  # ~somebody who is not known here
+        raise CorpusError(f"cannot find {entry}: {error}") from None
 
 
 def _expand(path: Path) -> list[Path]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from operator import itemgetter
+from itertools import pairwise
+from operator import index, itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from bpeflow.errors import CountOverflowError, FormatError
 #: The version of the layout that `PretokenCounts.save` writes.
 FILE_VERSION = 1
 
-MAX_COUNT = 2**63 - 1
+MAX_COUNT = interchange.MAX_COUNT
 
 
 class PretokenCounts:
@@ -38,7 +39,11 @@ class PretokenCounts:
     def __init__(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> None:
-        """Take three arrays as they are. Raises `FormatError` if they do not fit together or are out of order."""
+        """Take three arrays as they are, which must be in canonical order without doubles.
+
+        Raises `FormatError` if they do not fit together or the counts are out of order. The pre-tokens themselves are
+        not compared: who builds arrays, on the fast path, builds them in order, and `load` looks at what it has read.
+        """
         _check_arrays(data, offsets, counts)
         self.data = data
         self.offsets = offsets
@@ -50,13 +55,20 @@ class PretokenCounts:
     def from_items(cls, items: Iterable[tuple[bytes, int]]) -> PretokenCounts:
         """Build from ``(pre-token, count)`` pairs in any order; no pre-token may occur twice.
 
-        Raises `CountOverflowError` for a count that does not fit 64 bits, `FormatError` for one below 1.
+        Raises `CountOverflowError` for a count that does not fit 64 bits; `FormatError` for a pre-token that is empty
+        or occurs twice, and for a count that is below 1 or no integer (numpy's are integers, a bool is none).
         """
-        ordered = sorted(items, key=itemgetter(0))
+        ordered = sorted(((token, _integer(token, count)) for token, count in items), key=itemgetter(0))
+        if ordered and not ordered[0][0]:
+            raise FormatError("an empty pre-token")
+        for (token, _), (following, _) in pairwise(ordered):
+            if token == following:
+                raise FormatError(f"the pre-token {token!r} occurs twice")
         ordered.sort(key=itemgetter(1), reverse=True)  # stable: equal counts stay in ascending order of bytes
         if ordered and ordered[0][1] > MAX_COUNT:
-            token, count = ordered[0]
-            raise CountOverflowError(f"the count of pre-token {token!r} is {count}, which does not fit 64 bits")
+            raise CountOverflowError(f"the count of pre-token {ordered[0][0]!r} does not fit 64 bits")
+        if ordered and ordered[-1][1] < 1:
+            raise FormatError(f"the count of pre-token {ordered[-1][0]!r} is below 1")
         lengths = np.fromiter((len(token) for token, _ in ordered), dtype=np.int64, count=len(ordered))
         offsets = np.zeros(len(ordered) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
@@ -66,8 +78,11 @@ class PretokenCounts:
 
     @classmethod
     def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
-        """Build from ``{pre-token: count}`` with `bytes` or `str` keys (taken as UTF-8), in any order."""
-        encoded = {token.encode() if isinstance(token, str) else token: count for token, count in counts.items()}
+        """Build from ``{pre-token: count}`` with `bytes` or `str` keys (taken as UTF-8), in any order.
+
+        Raises as `from_items` does, and `FormatError` for a `str` with a lone surrogate.
+        """
+        encoded = {_encode(token): count for token, count in counts.items()}
         if len(encoded) != len(counts):
             raise FormatError("a pre-token is given twice, once as str and once as bytes")
         return cls.from_items(encoded.items())
@@ -120,12 +135,14 @@ class PretokenCounts:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 if arrays["version"].tolist() != [FILE_VERSION]:
                     raise FormatError(f"counts of version {arrays['version']}; this bpeflow reads {FILE_VERSION}")
-                return cls(arrays["data"], arrays["offsets"], arrays["counts"])
+                counts = cls(arrays["data"], arrays["offsets"], arrays["counts"])
+            _check_canonical(counts)
+            return counts
         except FormatError as error:
             raise FormatError(f"{path}: {error}") from None
         except (ValueError, KeyError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise FormatError(
-                f"{path}: not a file of pre-token counts, or a damaged one ({error}); "
+                f"{path}: not a file of pre-token counts, or a damaged one; "
                 "JSON and TSV counts are read from files that end in .json and .tsv"
             ) from error
 
@@ -149,14 +166,43 @@ class PretokenCounts:
 
     @classmethod
     def read(cls, path: str | Path) -> PretokenCounts:
-        """Read counts in the format that the file's name ends in: ``.json``, ``.tsv``, anything else as `load`."""
-        readers = {".json": cls.from_json, ".tsv": cls.from_tsv}
-        return readers.get(Path(path).suffix, cls.load)(path)
+        """Read counts in the format that the file's name ends in: ``.npz`` as `load`, ``.json`` or ``.tsv``.
+
+        Upper and lower case are the same. Raises `FormatError` for any other ending.
+        """
+        readers = {".npz": cls.load, ".json": cls.from_json, ".tsv": cls.from_tsv}
+        return readers[_ending(path)](path)
 
     def write(self, path: str | Path) -> None:
-        """Write counts in the format that the file's name ends in: ``.json``, ``.tsv``, anything else as `save`."""
-        writers = {".json": self.to_json, ".tsv": self.to_tsv}
-        writers.get(Path(path).suffix, self.save)(path)
+        """Write counts in the format that the file's name ends in: ``.npz`` as `save`, ``.json`` or ``.tsv``.
+
+        Upper and lower case are the same. Raises `FormatError` for any other ending.
+        """
+        writers = {".npz": self.save, ".json": self.to_json, ".tsv": self.to_tsv}
+        writers[_ending(path)](path)
+
+
+def _ending(path: str | Path) -> str:
+    ending = Path(path).suffix.lower()
+    if ending not in (".npz", ".json", ".tsv"):
+        raise FormatError(f"{path}: need a name that ends in .npz, .json or .tsv, which says what form the counts have")
+    return ending
+
+
+def _integer(token: bytes, count: SupportsIndex) -> int:
+    try:
+        if not isinstance(count, bool):
+            return index(count)
+    except TypeError:
+        pass
+    raise FormatError(f"the count of pre-token {token!r} must be an integer, found {count!r}")
+
+
+def _encode(token: str | bytes) -> bytes:
+    try:
+        return token.encode() if isinstance(token, str) else token
+    except UnicodeEncodeError:
+        raise FormatError(f"pre-token {token!r} has a lone surrogate, which no UTF-8 text has") from None
 
 
 def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
@@ -168,6 +214,18 @@ def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt
         raise FormatError("offsets that do not cut the bytes into pre-tokens of at least one byte")
     if len(counts) and (counts[-1] < 1 or np.any(np.diff(counts) > 0)):
         raise FormatError("counts below 1 or not in descending order")
+
+
+def _check_canonical(counts: PretokenCounts) -> None:
+    """Compare the pre-tokens, which the constructor does not."""
+    tokens = [token for token, _ in counts]
+    if len(set(tokens)) != len(tokens):
+        raise FormatError("a pre-token occurs twice")
+    for first in np.flatnonzero(np.diff(counts.counts) == 0).tolist():
+        if tokens[first] > tokens[first + 1]:
+            raise FormatError(
+                f"pre-tokens of equal counts out of order: {tokens[first]!r} before {tokens[first + 1]!r}"
+            )
 
 
 def _exact_sum(counts: npt.NDArray[np.int64]) -> int:

@@ -14,7 +14,11 @@ _ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
 _NEEDS_ESCAPE = re.compile(rb"[\\\t\n\r]")
 _ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
-_COUNT = re.compile(rb"[0-9]+")
+_COUNT = re.compile(rb"0*([0-9]+)")
+
+#: The greatest count that there can be: it fits 64 bits with a sign.
+MAX_COUNT = 2**63 - 1
+_MAX_DIGITS = len(str(MAX_COUNT))
 
 
 def write_json(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
@@ -32,9 +36,9 @@ def write_json(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
 
 
 def read_json(path: Path) -> list[tuple[bytes, int]]:
-    """Read one object of string keys and whole numbers of at least 1, no key twice."""
+    """Read one object of string keys and whole numbers from 1 to `MAX_COUNT`, no key twice."""
     try:
-        members = json.loads(path.read_bytes(), object_pairs_hook=tuple)
+        members = json.loads(path.read_bytes(), object_pairs_hook=tuple, parse_int=_number)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise FormatError(f"{path}: not JSON: {error}") from error
     if not isinstance(members, tuple):  # what the hook makes of an object; an array is a list
@@ -61,10 +65,11 @@ def read_tsv(path: Path) -> list[tuple[bytes, int]]:
     counts: dict[bytes, int] = {}
     for number, line in enumerate(_lines(path), start=1):
         where = f"{path}, line {number}"
-        escaped, tab, count = line.partition(b"\t")
-        if not tab or not _COUNT.fullmatch(count):
-            raise FormatError(f"{where}: need a pre-token, a tab and a whole number, found {line!r}")
-        _put(counts, _unescape(escaped, where), int(count), where)
+        escaped, _, count = line.partition(b"\t")
+        digits = _COUNT.fullmatch(count)
+        if not digits:
+            raise FormatError(f"{where}: need a pre-token, a tab and a whole number, found {_shown(line)}")
+        _put(counts, _unescape(escaped, where), _number(digits[1].decode()), where)
     return list(counts.items())
 
 
@@ -74,9 +79,20 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield line.removesuffix(b"\n")
 
 
+def _number(digits: str) -> int | float:
+    """Make a number; one that is too long for any count a float, which `_put` refuses: `int` has a limit of its own."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
+
+
+def _shown(line: bytes) -> str:
+    return repr(line) if len(line) <= 80 else f"{line[:80]!r}..."
+
+
 def _put(counts: dict[bytes, int], token: bytes, count: object, where: str) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise FormatError(f"{where}: the count must be a whole number of at least 1, found {count!r}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COUNT:
+        raise FormatError(
+            f"{where}: the count must be a whole number of at least 1 and at most {MAX_COUNT}, found {count!r}"
+        )
     if not token:
         raise FormatError(f"{where}: an empty pre-token")
     if token in counts:

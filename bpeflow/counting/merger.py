@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from operator import attrgetter, itemgetter
+from dataclasses import replace
+from operator import attrgetter
 
 from bpeflow.corpus import DocumentStatistics
 from bpeflow.counting.run import CountRun
+from bpeflow.counting.table import CountTable, new_merge_table
 
 #: Which merger owns a run; names it for the flow framework, which routes by it.
 owner = attrgetter("partition")
@@ -18,14 +19,12 @@ def merge_runs(runs: Iterable[CountRun]) -> Iterator[CountRun]:
 
     A merger of several meets one partition; the calling process, where it stands for all of them, meets all.
     """
-    counts: dict[int, Counter[bytes]] = {}
+    tables: dict[int, CountTable] = {}
     statistics: dict[int, DocumentStatistics] = {}
     for run in runs:
-        table = counts.setdefault(run.partition, Counter())
-        for token, count in run.items():
-            table[token] += count
+        if run.partition not in tables:
+            tables[run.partition] = new_merge_table()
+        tables[run.partition].add(run)
         statistics[run.partition] = statistics.get(run.partition, DocumentStatistics()) + run.statistics
-    for partition, table in counts.items():
-        items = sorted(table.items(), key=itemgetter(0))
-        items.sort(key=itemgetter(1), reverse=True)
-        yield CountRun.pack(partition, items, statistics[partition])
+    for partition, table in tables.items():
+        yield replace(table.run(), partition=partition, statistics=statistics[partition])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
@@ -20,11 +20,15 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.merger import merge_runs, owner
 from bpeflow.counting.reader import ChunkReader
 from bpeflow.counting.run import CountRun
+from bpeflow.counting.table import choose_scanner, new_merge_table, why_regex
 from bpeflow.flow import Monitor, Pipeline, QueueSpec, Sample, Source, Stage, WorkerReport
 from bpeflow.pretokenize import Pretokenizer, load_pretokenizer
 
 #: How often an observer hears of the progress, in seconds.
 PROGRESS_INTERVAL = 0.5
+
+
+log = logging.getLogger(__name__)
 
 
 class CountObserver(Protocol):
@@ -43,6 +47,8 @@ class CorpusCounts:
         files: how many files they were in.
         seconds: wall time.
         workers: what each worker of the pipeline reports of itself; one a stage where no processes were needed.
+        reducer_seconds: wall time of putting the partitions together, in the calling process.
+        reduced_bytes: size of the packed counts that it put together.
         in_process: whether the input was small enough to be counted in the calling process.
     """
 
@@ -51,6 +57,8 @@ class CorpusCounts:
     files: int
     seconds: float
     workers: list[WorkerReport]
+    reducer_seconds: float
+    reduced_bytes: int
     in_process: bool
 
 
@@ -63,6 +71,9 @@ class CorpusCounter:
     def __init__(self, settings: CountSettings) -> None:
         self.settings = settings
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern)
+        self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
+        if self.scanner == "regex" and settings.scanner == "auto":
+            log.info("pre-tokens are found by the regex module, which is slow: %s", why_regex(self.pretokenizer))
         self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.files: list[CorpusFile] = find_files(settings.input, settings.exclude)
         self.total_bytes = sum(file.size for file in self.files)
@@ -84,15 +95,31 @@ class CorpusCounter:
                 watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, tell))
             if on_sample is not None:
                 watchers.enter_context(Monitor(pipeline, sample_interval, on_sample))
-            counts, documents = reduce_runs(pipeline.run(inline=in_process))
-        return CorpusCounts(counts, documents, len(self.files), perf_counter() - started, pipeline.reports, in_process)
+            runs = list(pipeline.run(inline=in_process))
+        reducing = perf_counter()
+        counts, documents = reduce_runs(runs)
+        ended = perf_counter()
+        if documents.skipped_documents:
+            log.warning("%d of %d documents were skipped: not UTF-8", documents.skipped_documents, documents.documents)
+        return CorpusCounts(
+            counts=counts,
+            documents=documents,
+            files=len(self.files),
+            seconds=ended - started,
+            workers=pipeline.reports,
+            reducer_seconds=ended - reducing,
+            reduced_bytes=sum(run.size for run in runs),
+            in_process=in_process,
+        )
 
     def _pipeline(self) -> Pipeline:
         settings = self.settings
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=int(settings.queue.max_bytes))
         chunk_size = int(settings.chunk_size)
         reader = ChunkReader(self.files, chunk_size, self.delimiters, self.pretokenizer, settings.invalid_utf8)
-        counter = ChunkCounter(self.delimiters, self.pretokenizer, settings.invalid_utf8, settings.num_merger)
+        counter = ChunkCounter(
+            self.delimiters, self.pretokenizer, self.scanner, settings.invalid_utf8, settings.num_merger
+        )
         return Pipeline(
             Source("chunk reader", reader),
             [
@@ -108,6 +135,7 @@ class CorpusCounter:
                     merge_runs,
                     reads=queue("counter_queue", route=owner),
                     workers=settings.num_merger,
+                    weigh=attrgetter("size"),
                 ),
             ],
             results=queue("merged_queue"),
@@ -145,11 +173,15 @@ def count(
     return CorpusCounter(make_settings(CountSettings, values)).count(observer).counts
 
 
-def reduce_runs(runs: Iterator[CountRun]) -> tuple[PretokenCounts, DocumentStatistics]:
+def reduce_runs(runs: Sequence[CountRun]) -> tuple[PretokenCounts, DocumentStatistics]:
     """Put the partitions, which have no pre-token in common, together into one table in canonical order."""
-    merged = list(runs)
-    documents = sum((run.statistics for run in merged), start=DocumentStatistics())
-    return PretokenCounts.from_items(chain.from_iterable(run.items() for run in merged)), documents
+    documents = sum((run.statistics for run in runs), start=DocumentStatistics())
+    if len(runs) == 1:
+        return runs[0].to_counts(), documents
+    table = new_merge_table()
+    for run in runs:
+        table.add(run)
+    return table.run().to_counts(), documents
 
 
 def available_cores() -> int:

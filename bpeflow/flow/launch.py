@@ -14,8 +14,8 @@ thread each; the workers are the parallelism already.
 
 **The main script.** A process made by forkserver or spawn normally imports the script that was run as ``__main__``,
 which is why multiprocessing asks for ``if __name__ == "__main__":`` around whatever starts processes. We need that only
-if a stage function (or something in it) is *defined* in that script. Otherwise the script is hidden while workers
-start, and needs no guard; the same goes for ``python -c``, a script on standard input and a notebook.
+if a stage function (or something in it) is *defined* in that script. Otherwise the script is left out of what workers
+are told, and needs no guard; the same goes for ``python -c``, a script on standard input and a notebook.
 
 **Ctrl-C.** A terminal sends SIGINT to the whole foreground group. Workers ignore it as their first act, and so that
 there is no moment before that, they and the fork server start with it blocked. (Processes that other code starts
@@ -26,16 +26,19 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.process
+import os
 import pickle
+import pickletools
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from multiprocessing import spawn
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from .errors import FlowError
@@ -43,6 +46,12 @@ from .spec import QueueSpec, Source, Stage
 from .worker import Job, Post, work
 
 _PRELOADED = "bpeflow.flow.worker"
+
+# Held while multiprocessing is patched. Whoever forks waits for it, so that no child inherits the patch, or the lock in
+# the hands of a thread that it does not have.
+_patching = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_patching.acquire, after_in_parent=_patching.release, after_in_child=_patching.release)
 
 
 def start_context(start_method: str) -> BaseContext:
@@ -71,6 +80,33 @@ def _check_pickles(role: str, function: object) -> None:
         raise FlowError(f"{role} {function!r} cannot be pickled: define it at module level") from error
 
 
+def _loads_from_main(job: bytes) -> bool:
+    """Return whether loading a pickle looks something up in ``__main__``.
+
+    It is not enough that the name occurs: a file path may say ``__main__.py``. And nothing may be loaded to find out,
+    because that runs code of the user. So the opcodes are read (`pickletools`): a global is two strings, module and
+    name, followed by STACK_GLOBAL; each of the two is spelt out or fetched from the memo. Between them the pickler
+    writes nothing else that pushes something, so the last two things pushed are enough of the stack.
+    """
+    if b"__main__" not in job:  # nearly always, and reading the opcodes of 100,000 paths takes 0.1 s
+        return False
+    memo: dict[object, object] = {}  # by number, from 0
+    below, top = None, None
+    for opcode, argument, _ in pickletools.genops(job):
+        match opcode.name:
+            case "STACK_GLOBAL" if below == "__main__":
+                return True
+            case "MEMOIZE":
+                memo[len(memo)] = top
+            case "BINGET" | "LONG_BINGET":
+                below, top = top, memo[argument]
+            case "FRAME":
+                pass
+            case _:
+                below, top = top, argument
+    return False
+
+
 class Launcher:
     """Starts the workers of one run.
 
@@ -83,15 +119,22 @@ class Launcher:
         forked = context.get_start_method() == "fork"
         if context.get_start_method() == "forkserver":
             context.set_forkserver_preload([_PRELOADED, *preload])
-        needs_main = any(b"__main__" in job for job in jobs)
+        needs_main = not forked and any(_loads_from_main(job) for job in jobs)
         self._hides_main = not forked and not needs_main
-        if getattr(multiprocessing.process.current_process(), "_inheriting", False):
+        this_process = multiprocessing.process.current_process()
+        if getattr(this_process, "_inheriting", False):
             raise FlowError(
                 "a pipeline was started while a worker was importing the main script. Put what starts it under\n"
                 '    if __name__ == "__main__":\n'
                 "or move the stage functions to a module of their own"
             )
-        if needs_main and not forked and not _main_can_be_imported():
+        if this_process.daemon:
+            raise FlowError(
+                "a pipeline was started in a daemonic process (such as a worker of multiprocessing.Pool, or a stage of "
+                "another pipeline), which may not start processes: run it in the main process or in one with "
+                "daemon=False, or without processes: run(inline=True)"
+            )
+        if needs_main and not _main_can_be_imported():
             raise FlowError(
                 "a stage function is defined in __main__, which workers cannot import here (an interactive session, "
                 'python -c, or standard input): move it to a module, or use start_method="fork"'
@@ -102,7 +145,7 @@ class Launcher:
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=work, args=(post,), name=name, daemon=True
         )
-        with _main_module_hidden() if self._hides_main else nullcontext():
+        with _main_script_left_out() if self._hides_main else nullcontext():
             process.start()
         return process
 
@@ -144,14 +187,29 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 @contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Show multiprocessing a main module without name or file, so that children import none."""
-    main: Any = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+def _main_script_left_out() -> Iterator[None]:
+    """Let processes that this thread starts in the body not be told of the main script, so that they import none.
+
+    What they are told comes from `multiprocessing.spawn.get_preparation_data`, whatever the start method; there is no
+    setting for it. Other threads still get all of it, and see ``sys.modules["__main__"]`` as it is: they may be
+    starting processes or pickling at this moment.
+    """
+    with _patching:
+        prepare = spawn.get_preparation_data
+        starter = threading.get_ident()
+
+        def prepare_without_main(name: str) -> dict[str, Any]:
+            data: dict[str, Any] = prepare(name)
+            if threading.get_ident() == starter:
+                data.pop("init_main_from_name", None)
+                data.pop("init_main_from_path", None)
+            return data
+
+        spawn.get_preparation_data = prepare_without_main
+        try:
+            yield
+        finally:
+            spawn.get_preparation_data = prepare
 
 
 def _main_can_be_imported() -> bool:

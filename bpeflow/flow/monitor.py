@@ -36,7 +36,9 @@ class StageRate:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """What one process uses now; ``cpu_percent`` is since the last sample, 100 for one full core."""
+    """What one process uses now; ``cpu_percent`` is since the last sample (or its own start, or that of the monitor, if
+    later), 100 for one full core.
+    """
 
     stage: str
     worker: int
@@ -47,7 +49,11 @@ class ProcessUse:
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a pipeline, ``elapsed`` seconds after the monitor began. The main process is stage "main"."""
+    """One look at a pipeline, ``elapsed`` seconds after the monitor began.
+
+    The main process is stage "main". It is the only one left in the last sample of a run that has ended: what the
+    workers used in all is in `Pipeline.reports`.
+    """
 
     elapsed: float
     queues: Mapping[str, QueueDepth]
@@ -94,7 +100,7 @@ class Monitor:
         self._pipeline = pipeline
         self._interval = interval
         self._on_sample = on_sample
-        self._sampler = _Sampler()
+        self._sampler = _Sampler(pipeline.snapshot())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
 
@@ -123,10 +129,12 @@ class Monitor:
 class _Sampler:
     """Turns snapshots into samples: remembers the last one, to tell rates."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self._began = self._last_time = time.monotonic()
         self._last: Mapping[str, StageTotals] = {}
-        self._processes: dict[int, psutil.Process] = {}
+        self._processors: dict[int, _ProcessorTime] = {}
+        for _ in self._uses(snapshot.pids, self._began):  # for the processor time that they have had until now
+            pass
 
     def sample(self, snapshot: Snapshot) -> Sample:
         now = time.monotonic()
@@ -136,16 +144,43 @@ class _Sampler:
             for name, totals in snapshot.stages.items()
         }
         self._last, self._last_time = snapshot.stages, now
-        return Sample(now - self._began, snapshot.queues, stages, tuple(self._uses(snapshot.pids)))
+        return Sample(now - self._began, snapshot.queues, stages, tuple(self._uses(snapshot.pids, now)))
 
-    def _uses(self, pids: Mapping[tuple[str, int], int]) -> Iterator[ProcessUse]:
+    def _uses(self, pids: Mapping[tuple[str, int], int], now: float) -> Iterator[ProcessUse]:
         names = {pid: name for name, pid in pids.items()} | {os.getpid(): ("main", 0)}
-        # Kept from sample to sample, because psutil counts processor time between two calls on one object.
-        self._processes = {pid: process for pid, process in self._processes.items() if pid in names}
+        self._processors = {pid: processor for pid, processor in self._processors.items() if pid in names}
         for pid, (stage, worker) in names.items():
             with suppress(psutil.Error):  # it has just gone
-                process = self._processes.setdefault(pid, psutil.Process(pid))
-                yield ProcessUse(stage, worker, pid, process.cpu_percent(), process.memory_info().rss)
+                if pid not in self._processors:
+                    self._processors[pid] = _ProcessorTime(pid, self._began)
+                processor = self._processors[pid]
+                yield ProcessUse(stage, worker, pid, processor.percent(now), processor.process.memory_info().rss)
+
+
+_TICK = 0.01  # seconds, in which the system counts processor time: over less than one, a rate means nothing
+
+
+class _ProcessorTime:
+    """Tells how busy a process has been since it was last asked.
+
+    Not left to ``psutil.Process.cpu_percent``, which says 0 at its first call: that is all that a short run has.
+    """
+
+    def __init__(self, pid: int, began: float) -> None:
+        self.process = psutil.Process(pid)
+        # The two clocks do not share a zero, but a second is one for both. Where the system's notion of the start is
+        # off (Linux knows when it was booted to the second), it is at least not before the monitor or after now.
+        age = time.time() - self.process.create_time()
+        now = time.monotonic()
+        self._last_time = max(began, now - age) if age > 0 else began
+        self._last_seconds = 0.0
+
+    def percent(self, now: float) -> float:
+        times = self.process.cpu_times()
+        seconds = times.user + times.system
+        share = (seconds - self._last_seconds) / max(now - self._last_time, _TICK)
+        self._last_seconds, self._last_time = seconds, now
+        return 100 * share
 
 
 _NOTHING = StageTotals(items_in=0, items_out=0, weight_done=0, workers_alive=0)

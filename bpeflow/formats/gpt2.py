@@ -14,7 +14,7 @@ from pathlib import Path
 from bpeflow.atomic import atomic_path
 from bpeflow.errors import FormatError
 from bpeflow.printable import BYTE_CHARACTERS, from_printable, to_printable
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import Merge, Vocab, hidden_byte
 
 VOCAB_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
@@ -27,21 +27,27 @@ log = logging.getLogger(__name__)
 def save(vocab: Vocab, folder: Path) -> list[Path]:
     """Write ``vocab.json`` and ``merges.txt`` into `folder`, and return their paths.
 
-    The format holds one id for each printable token. Where two tokens have the same bytes the lower id is written, or
-    a special token's, and the log warns: merging still goes the same way, and yields that id for both.
+    The format holds one id for each printable form. Where two tokens have the same one, the lower id is written, or a
+    special token's, and the log warns: merging still goes the same way, and yields that id for both.
+
+    Raises `FormatError`, before anything is written, for a special token that would so take the place of a byte
+    (`bpeflow.vocab.check_special_tokens` finds it before the training).
     """
     specials = {token_id: token for token, token_id in vocab.special_tokens.items()}
     ids: dict[str, int] = {token: token_id for token_id, token in specials.items()}
     for token_id, token in enumerate(vocab.tokens):
         text = to_printable(token)
-        if token_id not in specials and ids.setdefault(text, token_id) != token_id:
-            log.warning(
-                "%s has one id for each token: %r keeps id %d, and id %d, which has the same bytes, is left out",
-                VOCAB_FILE,
-                text,
-                ids[text],
-                token_id,
-            )
+        if token_id in specials or ids.setdefault(text, token_id) == token_id:
+            continue
+        if text in _BYTES and text in vocab.special_tokens:
+            raise FormatError(f"{folder / VOCAB_FILE}: {hidden_byte(text)}")
+        log.warning(
+            "%s has one id for each printable form: %r keeps id %d, and id %d, which has the same form, is left out",
+            VOCAB_FILE,
+            text,
+            ids[text],
+            token_id,
+        )
     by_id = dict(sorted(ids.items(), key=lambda item: item[1]))
     vocab_path, merges_path = folder / VOCAB_FILE, folder / MERGES_FILE
     with atomic_path(vocab_path) as temporary:
@@ -55,9 +61,9 @@ def save(vocab: Vocab, folder: Path) -> list[Path]:
 def load(vocab_path: Path, merges_path: Path, special_tokens: Sequence[str] = ()) -> Vocab:
     """Read both files.
 
-    An entry that is neither a byte nor what a merge yields is a special token; name in `special_tokens` those that a
-    merge yields too. An id that `save` left out stands for no bytes. Raises `FormatError`, with file and place, for
-    anything that does not fit.
+    An entry that is neither a byte nor what a merge yields is a special token; name in `special_tokens` those that are
+    a byte's or that a merge yields too. An id that `save` left out stands for no bytes. Raises `FormatError`, with file
+    and place, for anything that does not fit.
     """
     ids = _read_ids(vocab_path)
     merges = _read_merges(merges_path)
@@ -80,7 +86,7 @@ def load(vocab_path: Path, merges_path: Path, special_tokens: Sequence[str] = ()
 def _read_ids(path: Path) -> dict[str, int]:
     try:
         ids = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or an integer of thousands of digits
         raise FormatError(f"{path}: not JSON in UTF-8: {error}") from error
     if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
         raise FormatError(f"{path}: need one JSON object of token: id")

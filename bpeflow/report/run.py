@@ -16,7 +16,9 @@ from typing import Any
 
 from bpeflow.atomic import atomic_path
 from bpeflow.config import Settings
+from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts, available_cores
+from bpeflow.counting.table import native_unicode_version
 from bpeflow.errors import FormatError
 from bpeflow.flow import WorkerReport, peak_memory
 from bpeflow.merging import LearnedMerges
@@ -28,8 +30,9 @@ RUN_FILE = "run.json"
 
 def write_run(path: Path, report: Mapping[str, Any]) -> None:
     """Write a report, whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    with atomic_path(path) as temporary:  # what is not UTF-8 in a file's name becomes \udcXX, which JSON reads as such
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -46,6 +49,16 @@ def read_run(folder: Path) -> dict[str, Any]:
     return report
 
 
+def check_counts(report: Mapping[str, Any], counts: PretokenCounts, path: Path) -> None:
+    """Raise `FormatError` if the report in the folder of these counts tells of others."""
+    told = report.get("corpus", {}).get("pretokens"), report.get("corpus", {}).get("distinct_pretokens")
+    if report and told != (counts.total, len(counts)):
+        raise FormatError(
+            f"{path.parent / RUN_FILE} is not of the run that made {path}: it tells of other counts. Move the "
+            "counts to a folder of their own, and name special_tokens and all that differs from the defaults"
+        )
+
+
 def describe_run(settings: Settings) -> dict[str, Any]:
     """What is known before the work: settings and versions."""
     return {
@@ -56,7 +69,6 @@ def describe_run(settings: Settings) -> dict[str, Any]:
             "python": platform.python_version(),
             "numpy": version("numpy"),
             "regex": version("regex"),
-            "unicode": unicode_version(),
             "platform": platform.platform(),
             "cores": available_cores(),
         },
@@ -72,6 +84,8 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
         "documents": counted.documents.documents,
         "skipped_documents": counted.documents.skipped_documents,
         "pattern": corpus.pretokenizer.regex,
+        "scanner": corpus.scanner,
+        "unicode": native_unicode_version() if corpus.scanner == "native" else unicode_version(),
         "pretokens": counts.total,
         "pretoken_bytes": counts.total_bytes,
         "distinct_pretokens": len(counts),
@@ -80,12 +94,18 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
 
 
 def describe_stages(counted: CorpusCounts) -> dict[str, Any]:
-    """What each stage of the pipeline did: its workers added up."""
+    """What each stage of the pipeline did: its workers added up.
+
+    Bytes are text for the chunk reader and the counters, and packed counts for the mergers and the reducer. The seconds
+    of a stage are from its start to its end, waiting included; ``cpu_seconds`` tells the work.
+    """
     stages = {stage: list(workers) for stage, workers in groupby(counted.workers, key=lambda worker: worker.stage)}
-    return {
-        "in_process": counted.in_process,
-        **{stage: _describe_stage(workers) for stage, workers in stages.items()},
-    }
+    described = {stage: _describe_stage(workers) for stage, workers in stages.items()}
+    reader = described["chunk reader"]  # its rate is that of the bytes that it plans; it reads few of them
+    reader |= {"bytes": counted.documents.bytes, "mb_per_second": _rate(counted.documents.bytes, reader["seconds"])}
+    reducer: dict[str, Any] = {"workers": 1, "seconds": counted.reducer_seconds, "bytes": counted.reduced_bytes}
+    reducer["mb_per_second"] = _rate(counted.reduced_bytes, counted.reducer_seconds)
+    return {"in_process": counted.in_process, **described, "reducer": reducer}
 
 
 def _describe_stage(workers: Iterable[WorkerReport]) -> dict[str, Any]:
@@ -100,9 +120,11 @@ def _describe_stage(workers: Iterable[WorkerReport]) -> dict[str, Any]:
         "peak_memory_bytes": max(worker.peak_memory for worker in workers),
     }
     done = sum(worker.weight_done for worker in workers)
-    if done:
-        described |= {"bytes": done, "mb_per_second": done / 1e6 / seconds if seconds else None}
-    return described
+    return described | {"bytes": done, "mb_per_second": _rate(done, seconds)}
+
+
+def _rate(size: int, seconds: float) -> float | None:
+    return size / 1e6 / seconds if seconds > 0 else None
 
 
 def describe_merges(learned: LearnedMerges, vocab: Vocab, seconds: float) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 /* The C interface of bpeflow's native libraries: all that crosses the border to Python.
  *
- * Each native backend is a shared library of its own that implements this whole header: `libbpeflow_c` in C11 and
- * `libbpeflow_omp` in C++17 with OpenMP.
+ * There are three shared libraries: `libbpeflow_count` counts pre-tokens (C++17); `libbpeflow_c` (C11) and
+ * `libbpeflow_omp` (C++17 with OpenMP) learn merges, through the same functions. Each also has bpeflow_abi.
  *
  * Rules. Inputs are borrowed for the call and copied where they are needed longer. Outputs go to buffers that the
  * caller owns. State that lives longer is a handle, freed with its `_free` function (NULL does no harm). Functions
@@ -24,17 +24,55 @@ extern "C" {
 #endif
 
 /* Counted up whenever anything below changes; Python refuses a library that says another number. */
-#define BPEFLOW_ABI 1
+#define BPEFLOW_ABI 2
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
 enum bpeflow_status {
     BPEFLOW_OK = 0,
     BPEFLOW_NO_MEMORY = 1,
-    BPEFLOW_OVERFLOW = 2,     /* a pair's count does not fit 64 bits */
-    BPEFLOW_TOO_LARGE = 3,    /* 2^32 - 1 or more positions, or as many tokens or pairs */
+    BPEFLOW_OVERFLOW = 2,     /* a count does not fit 64 bits */
+    BPEFLOW_TOO_LARGE = 3,    /* 2^32 - 1 or more positions, tokens or pairs; a pre-token of so many bytes */
     BPEFLOW_BAD_ARGUMENT = 4, /* arguments that break a rule stated here */
 };
+
+/* ---- counting pre-tokens --------------------------------------------------------------------------------------- */
+
+enum bpeflow_pattern {
+    BPEFLOW_GPT2 = 0,
+    BPEFLOW_CL100K = 1,
+    BPEFLOW_O200K = 2,
+    BPEFLOW_LLAMA3 = 3,
+    BPEFLOW_QWEN2 = 4,
+};
+
+/* The version of Unicode by which characters are letters, numbers and white space; text that is never freed. */
+BPEFLOW_API const char *bpeflow_unicode_version(void);
+
+/* A table of distinct pre-tokens and their counts. */
+typedef struct bpeflow_table bpeflow_table;
+
+/* On success *table is a handle; otherwise it is NULL. */
+BPEFLOW_API int bpeflow_table_new(bpeflow_table **table);
+
+/* Counts the pre-tokens of a text, which must be valid UTF-8. */
+BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, uint32_t pattern, const uint8_t *text, uint64_t length);
+
+/* Adds `tokens` pre-tokens, each at least one byte long and counted at least once, one after another in `data`. */
+BPEFLOW_API int bpeflow_table_add(bpeflow_table *table, const uint8_t *data, const uint32_t *lengths,
+                                  const int64_t *counts, uint64_t tokens);
+
+/* How many distinct pre-tokens, and bytes of them, are in a partition: every pre-token is in one of `partitions`, by a
+ * hash that is the same in every process. */
+BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint32_t partition, uint32_t partitions,
+                                   uint64_t *tokens, uint64_t *bytes);
+
+/* Writes a partition, in canonical order (count descending, then bytes ascending), to arrays of the sizes that
+ * bpeflow_table_size tells. */
+BPEFLOW_API int bpeflow_table_export(const bpeflow_table *table, uint32_t partition, uint32_t partitions, uint8_t *data,
+                                     uint32_t *lengths, int64_t *counts);
+
+BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);
 
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 

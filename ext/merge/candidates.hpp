@@ -50,7 +50,6 @@ class Candidates {
 
     bool empty() const { return heap_.empty(); }
     const Candidate &best() const { return heap_.front(); }
-    std::int64_t lowest() const { return lowest_; }
 
     void push(const Candidate &candidate) {
         if (candidate.count < lowest_) return;

@@ -16,7 +16,7 @@ from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import BackendError, CountOverflowError
+from bpeflow.errors import CountOverflowError, NativeError
 from bpeflow.merging import learn_merges, merge_task
 from bpeflow.printable import from_printable
 
@@ -196,9 +196,7 @@ def test_all_backends_agree_on_a_realistic_table() -> None:
     counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(drawn))}
     available = [backend for backend in BACKENDS if backend.unavailable() is None]
     for tie_break in ("greatest_bytes", "smallest_ids", "huggingface"):
-        tasks = merge_task(
-            PretokenCounts.from_mapping(counts), 4000, ["<|endoftext|>"], MergeSettings(tie_break=tie_break)
-        )
+        tasks = merge_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=4000, tie_break=tie_break))
         answers = [learn(backend, tasks) for backend in available]
         assert all(answer == answers[0] for answer in answers)
 
@@ -208,5 +206,5 @@ def test_a_step_after_closing_is_an_error() -> None:
         if backend.unavailable() is None and backend.name != "python":
             session = backend.start(make_task({b"abab": 3}, 5))
             session.close()
-            with pytest.raises(BackendError, match="closed"):
+            with pytest.raises(NativeError, match="closed"):
                 session.step(1)

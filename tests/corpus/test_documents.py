@@ -16,7 +16,7 @@ def _decode(
 ) -> tuple[list[str], DocumentStatistics]:
     chunk = Chunk("corpus.txt", 1000, len(data), ends_file)
     decoded = decode_chunk(data, chunk, delimiters, policy)
-    return decoded.texts, decoded.statistics
+    return [text.decode() for text in decoded.texts], decoded.statistics
 
 
 def test_texts_are_what_stands_between_delimiters() -> None:

@@ -77,7 +77,7 @@ def _plan_and_count(
     statistics = DocumentStatistics()
     for chunk in chunks:
         decoded = decode_chunk(read_chunk(chunk), chunk, delimiters, policy)
-        counts += _count(decoded.texts, pretokenizer)
+        counts += _count([text.decode() for text in decoded.texts], pretokenizer)
         statistics += decoded.statistics
     return counts, statistics
 

@@ -81,6 +81,9 @@ def test_json_refuses_bytes_that_are_not_text_and_leaves_nothing(tmp_path: Path)
         ('{"a": 1, "a": 2}', "occurs twice"),
         ('{"": 1}', "empty pre-token"),
         ('{"\\ud800": 1}', "lone surrogate"),
+        ('{"a": 9223372036854775808}', "'a': the count must be .* at most 9223372036854775807"),
+        pytest.param(f'{{"a": {"9" * 5000}}}', "'a': the count must be .* found inf", id="5000 digits"),
+        pytest.param(f'{{"a": -{"9" * 5000}}}', "'a': the count must be .* found -inf", id="-5000 digits"),
     ],
 )
 def test_json_of_another_shape_is_refused_with_its_path(tmp_path: Path, content: str, complaint: str) -> None:
@@ -101,6 +104,9 @@ def test_json_of_another_shape_is_refused_with_its_path(tmp_path: Path, content:
         ("\t3", "empty pre-token"),
         ("\\q\t3", "unknown escape"),
         ("ok\t2", "occurs twice"),
+        ("a\t9223372036854775808", "at most 9223372036854775807"),
+        pytest.param("a\t" + "9" * 5000, "the count must be .* found inf", id="5000 digits"),
+        pytest.param("word " * 5000, r"found b'word word .{90}\.\.\.$", id="a long line"),
     ],
 )
 def test_tsv_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str, complaint: str) -> None:
@@ -111,11 +117,41 @@ def test_tsv_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str
     assert f"{path}, line 2" in str(caught.value)
 
 
+def test_tsv_counts_may_have_leading_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "counts.tsv"
+    path.write_text("a\t" + "0" * 30 + "7\n", encoding="utf-8")
+    assert list(PretokenCounts.from_tsv(path)) == [(b"a", 7)]
+
+
+@pytest.mark.parametrize("name", ["counts.NPZ", "counts.JSON", "counts.Tsv"])
+def test_endings_count_in_any_case(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    counts = PretokenCounts.from_mapping({"a": 2, "b": 1})
+    counts.write(path)
+    readers = {".npz": PretokenCounts.load, ".json": PretokenCounts.from_json, ".tsv": PretokenCounts.from_tsv}
+    assert readers[path.suffix.lower()](path) == PretokenCounts.read(path) == counts
+
+
+@pytest.mark.parametrize("name", ["counts.csv", "counts", "counts.json.gz", ".json"])
+def test_other_endings_are_refused_but_not_by_save_and_load(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    counts = PretokenCounts.from_mapping({"a": 2, "b": 1})
+    with pytest.raises(FormatError, match=r"\.npz, \.json or \.tsv") as caught:
+        counts.write(path)
+    assert str(path) in str(caught.value)
+    assert not path.exists()
+    counts.save(path)
+    assert PretokenCounts.load(path) == counts
+    with pytest.raises(FormatError, match=r"\.npz, \.json or \.tsv"):
+        PretokenCounts.read(path)
+
+
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "counts.npz"
     path.write_bytes(b"hello")
-    with pytest.raises(FormatError, match="not a file of pre-token counts"):
+    with pytest.raises(FormatError, match="not a file of pre-token counts") as caught:
         PretokenCounts.load(path)
+    assert "pickle" not in str(caught.value)  # numpy's advice, which is none for us
     np.savez(path, other=np.zeros(3))
     with pytest.raises(FormatError, match="not a file of pre-token counts"):
         PretokenCounts.load(path)
@@ -156,9 +192,56 @@ def test_arrays_that_break_the_rules_are_refused(offsets: list[int], counts: lis
         PretokenCounts(data, np.array(offsets, np.int64), np.array(counts, np.int64))
 
 
-def test_a_count_beyond_64_bits_raises() -> None:
+@pytest.mark.parametrize(
+    ("items", "complaint"),
+    [
+        ([(b"a", 2), (b"b", 1), (b"a", 1)], "occurs twice"),
+        ([(b"a", 1), (b"a", 1)], "occurs twice"),
+        ([(b"b", 1), (b"a", 1)], "out of order: b'b' before b'a'"),
+    ],
+)
+def test_a_file_that_is_not_in_canonical_order_is_refused(
+    tmp_path: Path, items: list[tuple[bytes, int]], complaint: str
+) -> None:
+    path = tmp_path / "counts.npz"
+    data = np.frombuffer(b"".join(token for token, _ in items), dtype=np.uint8)
+    PretokenCounts(data, np.arange(len(items) + 1), np.array([count for _, count in items])).save(path)
+    with pytest.raises(FormatError, match=complaint) as caught:
+        PretokenCounts.load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("second", [1, 2])
+def test_a_pretoken_given_twice_is_refused(second: int) -> None:
+    with pytest.raises(FormatError, match="b'a' occurs twice"):
+        PretokenCounts.from_items([(b"a", 1), (b"b", 1), (b"a", second)])
+
+
+@pytest.mark.parametrize("count", [1.5, 1.0, True, "1", None, 0, -1, np.float64(2), np.int64(0)])
+def test_a_count_that_is_no_integer_or_below_1_is_refused_with_its_pretoken(count: object) -> None:
+    with pytest.raises(FormatError, match="pre-token b'low'"):
+        PretokenCounts.from_mapping({"er": 7, "low": count})  # type: ignore[dict-item]
+
+
+def test_numpy_integers_are_counts() -> None:
+    counts = PretokenCounts.from_mapping({"a": np.uint8(200), "b": np.int64(3)})  # type: ignore[dict-item]
+    assert list(counts) == [(b"a", 200), (b"b", 3)]
+
+
+def test_text_that_utf8_cannot_hold_is_refused() -> None:
+    with pytest.raises(FormatError, match="lone surrogate"):
+        PretokenCounts.from_mapping({"\ud800": 1})
+
+
+def test_an_empty_pretoken_is_refused() -> None:
+    with pytest.raises(FormatError, match="empty pre-token"):
+        PretokenCounts.from_mapping({"": 1, "a": 2})
+
+
+@pytest.mark.parametrize("count", [2**63, 10**5000], ids=["2**63", "10**5000"])
+def test_a_count_beyond_64_bits_raises(count: int) -> None:
     with pytest.raises(CountOverflowError, match="64 bits"):
-        PretokenCounts.from_mapping({b"a": 2**63})
+        PretokenCounts.from_mapping({b"a": count})
 
 
 def test_a_key_given_as_text_and_as_bytes_is_refused() -> None:

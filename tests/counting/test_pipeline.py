@@ -16,11 +16,11 @@ import pytest
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics
-from bpeflow.counting import counter as counter_module
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import merge_runs
 from bpeflow.counting.pipeline import CorpusCounter, reduce_runs
 from bpeflow.counting.run import CountRun
+from bpeflow.counting.table import Scanner
 from bpeflow.errors import ConfigError, CorpusError, CountOverflowError, InvalidUtf8Error, PatternError, WorkerDied
 from bpeflow.flow import Sample
 from bpeflow.pretokenize import load_pretokenizer
@@ -66,23 +66,15 @@ def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
     ],
     ids=str,
 )
-def test_counts_do_not_depend_on_how_they_are_made(corpus: Path, options: dict[str, object]) -> None:
-    assert dict(count(corpus, **options)) == expected_counts(corpus)
+def test_counts_do_not_depend_on_how_they_are_made(corpus: Path, options: dict[str, object], scanner: Scanner) -> None:
+    assert dict(count(corpus, scanner=scanner, **options)) == expected_counts(corpus)
 
 
-def test_tables_handed_on_early_add_up(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ChunkCounter, "max_distinct", 3)
-    monkeypatch.setattr(counter_module, "MAX_DISTINCT", 3)
-    settings = make_settings(CountSettings, {"input": str(corpus), "chunk_size": 1000, "num_merger": 3})
-    counter = CorpusCounter(settings)
-    assert dict(counter.count().counts) == expected_counts(corpus)
-
-
-def test_a_counter_hands_its_table_on_at_its_bound(tmp_path: Path) -> None:
+def test_a_counter_hands_its_table_on_at_its_bound(tmp_path: Path, scanner: Scanner) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"a b c d")
     chunks = [Chunk(str(path), offset, 1, offset == 6) for offset in range(7)]
-    counter = ChunkCounter(Delimiters(None), load_pretokenizer("gpt2"), "error", partitions=1, max_distinct=2)
+    counter = ChunkCounter(Delimiters(None), load_pretokenizer("gpt2"), scanner, "error", partitions=1, max_distinct=2)
     runs = list(counter(chunks))
     assert len(runs) > 2
     [merged] = merge_runs(runs)
@@ -90,9 +82,9 @@ def test_a_counter_hands_its_table_on_at_its_bound(tmp_path: Path) -> None:
     assert merged.statistics == DocumentStatistics(documents=1, bytes=7)
 
 
-def test_every_pretoken_has_one_owner(corpus: Path) -> None:
+def test_every_pretoken_has_one_owner(corpus: Path, scanner: Scanner) -> None:
     chunks = [Chunk(str(p), 0, p.stat().st_size, True) for p in corpus.iterdir()]
-    counter = ChunkCounter(Delimiters("<|endoftext|>"), load_pretokenizer("gpt2"), "error", partitions=4)
+    counter = ChunkCounter(Delimiters("<|endoftext|>"), load_pretokenizer("gpt2"), scanner, "error", partitions=4)
     first, second = (list(counter([chunk])) for chunk in chunks)
     owners = {token: run.partition for run in first for token, _ in run.items()}
     assert {run.partition for run in first} == {0, 1, 2, 3}
@@ -100,9 +92,9 @@ def test_every_pretoken_has_one_owner(corpus: Path) -> None:
 
 
 def test_a_sum_beyond_64_bits_raises() -> None:
-    run = CountRun.pack(0, [(b"a", 2**62)], DocumentStatistics())
+    run = CountRun.pack(0, [(b"a", 2**62)])
     with pytest.raises(CountOverflowError, match="64 bits"):
-        reduce_runs(merge_runs([run, run]))
+        reduce_runs(list(merge_runs([run, run])))
 
 
 def test_statistics_tell_documents_and_workers(corpus: Path) -> None:
@@ -181,6 +173,7 @@ def test_an_empty_corpus_has_no_counts(tmp_path: Path) -> None:
         ({"chunk_size": "8 elephants"}, ConfigError),
         ({"special_tokens": ["a", "a"]}, ConfigError),
         ({"special_tokens": [""]}, ConfigError),
+        ({"pattern": r"\w+", "scanner": "native"}, ConfigError),
     ],
     ids=str,
 )
@@ -207,7 +200,7 @@ def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
     killer = threading.Thread(target=kill_a_counter)
     killer.start()
     with pytest.raises(WorkerDied, match=r"counter.*SIGKILL"):
-        bpeflow.count(tmp_path, num_counter=2, chunk_size="500kB")
+        bpeflow.count(tmp_path, num_counter=2, chunk_size="500kB", scanner="regex")
     assert time.monotonic() - killed_at[0] < 3
     killer.join()
     assert not [

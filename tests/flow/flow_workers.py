@@ -8,7 +8,8 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
@@ -17,6 +18,11 @@ from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
 
 
 def numbers(count: int) -> Iterator[int]:
+    yield from range(count)
+
+
+def numbers_named(name: str, count: int) -> Iterator[int]:
+    """As `numbers`; the name travels with the function."""
     yield from range(count)
 
 
@@ -79,6 +85,10 @@ def yield_and_change(items: Iterator[int]) -> Iterator[list[int]]:
     for item in items:
         batch.append(item)
         yield batch
+
+
+def map_each(function: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[Any]:
+    yield from map(function, items)
 
 
 def take_one_only(items: Iterator[Any]) -> Iterator[Any]:
@@ -234,6 +244,11 @@ def unloadable(items: Iterator[Any]) -> Iterator[UnloadableItem]:
 
 
 # ---- pipelines
+
+
+def squares_of_five(inline: bool) -> list[int]:
+    """A whole run, for a process that calls this."""
+    return sorted(simple_pipeline(partial(numbers, 5), square, start_method="spawn").run(inline=inline))
 
 
 def simple_pipeline(source: Any, *functions: Any, workers: int = 2, max_items: int = 4, **options: Any) -> Pipeline:

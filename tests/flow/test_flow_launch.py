@@ -4,18 +4,23 @@ Each runs as a process of its own, in a session of its own, and prints what the 
 """
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import flow_workers as w
 import psutil
 import pytest
 from flow_checks import START_METHODS, comes_true
+
+from bpeflow.flow import FlowError
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -41,6 +46,102 @@ next(run)
 {TELL_PIDS}
 for item in run:
     BODY
+"""
+
+NAME_OF_MAIN_IN_AN_ARGUMENT = f"""
+{PRELUDE}
+source = partial(w.numbers_named, "lib/__main__.py", 9)
+twin = partial(w.numbers_named, "__main__", 9)
+for function in (source, twin):
+    pipeline = w.simple_pipeline(function, w.tell_where, start_method=START_METHOD)
+    print(json.dumps(list(pipeline.run())))
+"""
+
+USE_OF_MAIN = f"""
+{PRELUDE}
+class Scale:
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, item):
+        return 2 * item
+
+def double(item):
+    return 2 * item
+
+pipeline = w.simple_pipeline(partial(w.numbers_named, "__main__", 5), partial(w.map_each, FUNCTION))
+list(pipeline.run())
+"""
+
+USE_OF_MAIN_AFTER = f"""
+{PRELUDE}
+from bpeflow.flow import FlowError
+
+def double(item):
+    return 2 * item
+
+refused = 0
+for length in LENGTHS:
+    try:
+        w.simple_pipeline(partial(w.numbers, 5), partial(print, "x" * length, double)).run()
+    except FlowError:
+        refused += 1
+print(refused)
+"""
+
+MANY_THREADS = f"""
+{PRELUDE}
+import pickle, threading
+from multiprocessing import spawn
+
+class OfMain:
+    pass
+
+def run_pipelines():
+    for _ in range(4):
+        pipeline = w.simple_pipeline(partial(w.numbers, 9), w.tell_where, start_method=START_METHOD)
+        told.extend(pipeline.run())
+
+if __name__ == "__main__":
+    told, wrong = [], []
+    main, prepare = sys.modules["__main__"], spawn.get_preparation_data
+    threads = [threading.Thread(target=run_pipelines) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        pickle.dumps(OfMain())
+        if sys.modules["__main__"] is not main:
+            wrong.append("main")
+        if spawn.get_preparation_data("mine").get("init_main_from_path") != main.__file__:
+            wrong.append("preparation")
+        time.sleep(0.0005)
+    if spawn.get_preparation_data is not prepare:
+        wrong.append("patch")
+    print(json.dumps([wrong, [imported_main for _, imported_main in told]]))
+"""
+
+FORK_MEANWHILE = f"""
+{PRELUDE}
+import os, threading
+from multiprocessing import spawn
+
+def run_pipelines():
+    while not ended:
+        list(w.simple_pipeline(partial(w.numbers, 3), w.square, start_method="spawn").run())
+
+if __name__ == "__main__":
+    ended, prepare, statuses = [], spawn.get_preparation_data, []
+    thread = threading.Thread(target=run_pipelines)
+    thread.start()
+    for _ in range(20):
+        time.sleep(0.013)
+        pid = os.fork()
+        if not pid:
+            os._exit(spawn.get_preparation_data is not prepare)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    ended.append(True)
+    thread.join()
+    print(json.dumps(statuses))
 """
 
 FUNCTION_IN_MAIN = f"""
@@ -143,6 +244,81 @@ def test_a_stage_function_in_a_piped_script_is_refused_with_the_remedy(arguments
     done = python("-", stdin=script) if arguments == ["-"] else python("-c", script)
     assert done.returncode == 1
     assert "move it to a module" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("way", ["file", "-c"])
+def test_an_argument_that_contains_the_name_of_main_is_no_use_of_main(
+    way: str, start_method: str, tmp_path: Path
+) -> None:
+    script = fill(NAME_OF_MAIN_IN_AN_ARGUMENT, START_METHOD=repr(start_method))
+    (tmp_path / "plain.py").write_text(script)
+    done = python("-c", script) if way == "-c" else python(tmp_path / "plain.py")
+    assert done.stderr == ""
+    for line in done.stdout.splitlines():
+        assert [imported_main for _, imported_main in json.loads(line)] == [False, False]
+    assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "double",
+        "Scale('a')",
+        "Scale('__main__')",
+        "partial(isinstance, Scale('a'))",
+        "partial(print, '__main__', Scale('a'))",
+        "partial(print, ['y' * 100_000, '__main__'], double)",
+    ],
+)
+def test_what_is_defined_in_main_is_found_wherever_it_is(function: str) -> None:
+    done = python("-c", fill(USE_OF_MAIN, FUNCTION=function))
+    assert done.returncode == 1
+    assert "a stage function is defined in __main__" in done.stderr.splitlines()[-1]
+
+
+def test_what_is_defined_in_main_is_found_across_the_frames_of_a_pickle() -> None:
+    """A pickle is cut into frames of 64 KiB or so: somewhere here the cut falls between module and name."""
+    lengths = range(65_300, 65_536)
+    done = python("-c", fill(USE_OF_MAIN_AFTER, LENGTHS=repr(lengths)))
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == len(lengths)
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_pipelines_in_many_threads_leave_the_main_module_and_multiprocessing_as_they_are(
+    start_method: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "threads.py"
+    path.write_text(fill(MANY_THREADS, START_METHOD=repr(start_method)))
+    done = python(path)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [[], [False] * 4 * 4 * 2]
+
+
+def test_a_fork_in_another_thread_does_not_inherit_the_hidden_main_script(tmp_path: Path) -> None:
+    path = tmp_path / "fork.py"
+    path.write_text(FORK_MEANWHILE)
+    done = python(path)
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [0] * 20
+
+
+# ---- where processes may not be started
+
+
+def test_a_pipeline_in_a_daemonic_process_is_refused_with_the_remedy() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        with pytest.raises(FlowError, match=r"daemonic process .*run\(inline=True\)"):
+            pool.apply(w.squares_of_five, (False,))
+        assert pool.apply(w.squares_of_five, (True,)) == [0, 1, 4, 9, 16]
+        pool.close()
+        pool.join()
+
+
+def test_a_pipeline_runs_in_a_child_process_that_is_not_daemonic() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        assert executor.submit(w.squares_of_five, False).result() == [0, 1, 4, 9, 16]
 
 
 def test_it_works_in_an_interactive_session() -> None:

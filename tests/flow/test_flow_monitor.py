@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import time
 from functools import partial
 
 import flow_workers as w
@@ -48,6 +49,33 @@ def test_a_long_interval_gives_one_sample_and_delays_nothing() -> None:
         assert len(list(pipeline.run())) == 5
     assert len(samples) == 1
     assert samples[0].stages["counter"].weight_per_second > 0
+
+
+def test_the_first_sample_tells_how_busy_each_process_is() -> None:
+    samples: list[Sample] = []
+    pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
+    with Monitor(pipeline, interval=2.0, on_sample=samples.append):
+        run = pipeline.run()
+        next(run)
+        assert comes_true(lambda: bool(samples), seconds=20)
+        run.close()
+    percent = {process.stage: process.cpu_percent for process in samples[0].processes}
+    assert 20 < percent["stage 0"] < 150, percent
+    assert percent["main"] < 100, "what the main process did before the monitor began is not counted"
+    assert percent["source"] < percent["stage 0"]
+
+
+def test_work_before_the_monitor_began_is_not_counted() -> None:
+    samples: list[Sample] = []
+    pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
+    run = pipeline.run()
+    next(run)
+    time.sleep(1)
+    with Monitor(pipeline, interval=0.3, on_sample=samples.append):
+        assert comes_true(lambda: bool(samples), seconds=20)
+    run.close()
+    [percent] = [process.cpu_percent for process in samples[0].processes if process.stage == "stage 0"]
+    assert 20 < percent < 150
 
 
 def test_it_watches_an_inline_run() -> None:

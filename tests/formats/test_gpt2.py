@@ -67,6 +67,36 @@ def test_tokens_of_the_same_bytes_are_warned_about(tmp_path: Path, caplog: pytes
     assert again.tokens[258:260] == (b"abc", b"bc")
 
 
+def test_a_special_token_in_the_form_of_another_token_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vocab = Vocab.build([(b"t", b"h"), (b"th", b"e"), (b" ", b"the")], ["Ġthe"])
+    with caplog.at_level(logging.WARNING):
+        paths = gpt2.save(vocab, tmp_path)
+    assert "'Ġthe' keeps id 256, and id 259, which has the same form" in caplog.text
+    assert "bytes" not in caplog.text  # the special token has others
+    assert gpt2.load(*paths, special_tokens=["Ġthe"]).special_tokens == {"Ġthe": 256}
+
+
+@pytest.mark.parametrize("special_tokens_first", [True, False])
+@pytest.mark.parametrize(("special", "byte"), [("Ġ", "0x20"), ("a", "0x61"), ("é", "0xe9")])
+def test_a_special_token_in_the_form_of_a_byte_is_refused_before_anything_is_written(
+    tmp_path: Path, special: str, byte: str, special_tokens_first: bool
+) -> None:
+    vocab = Vocab.build([], ["<s>", special], special_tokens_first=special_tokens_first)
+    with pytest.raises(FormatError, match=rf"vocab\.json: special token '{special}' is the form .* byte {byte}"):
+        gpt2.save(vocab, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("special", ["Ġ", "a", "é"])
+def test_a_special_token_that_shares_an_id_with_a_byte_comes_back(tmp_path: Path, special: str) -> None:
+    vocab = Vocab.build([(b" ", b"a")], ["<s>", special], special_tokens_first=True, reuse_tokens=True)
+    again = gpt2.load(*gpt2.save(vocab, tmp_path), special_tokens=[special])
+    assert again == vocab
+    assert again.byte_ids == vocab.byte_ids
+
+
 @pytest.mark.parametrize(
     ("vocab_text", "merges_text", "complaint"),
     [
@@ -76,6 +106,8 @@ def test_tokens_of_the_same_bytes_are_warned_about(tmp_path: Path, caplog: pytes
         ('{"a": 0, "b": 0}', "", "negative or given to two"),
         ('{"a": -1}', "", "negative or given to two"),
         ('{"a": 0}', "", "no id for"),
+        pytest.param(f'{{"a": {"9" * 5000}}}', "", r"vocab\.json: not JSON", id="5000 digits"),
+        ("NO SPACE", "", r"vocab\.json: no id for 'Ġ', which is a byte"),
         ("FULL", "a b c\n", r"merges\.txt, line 1: need two tokens"),
         ("FULL", "#version: 0.2\n\na b\n", r"merges\.txt, line 2: need two tokens"),
         ("FULL", "a 日\n", r"merges\.txt, line 1: need two tokens"),
@@ -88,7 +120,7 @@ def test_broken_files_are_refused_with_their_place(
 ) -> None:
     paths = gpt2.save(Vocab.build([], []), tmp_path)
     full = paths[0].read_text(encoding="utf-8")
-    texts = {"FULL": full, "GAP": full.rstrip("\n}") + ', "zz": 1000000000}'}
+    texts = {"FULL": full, "NO SPACE": full.replace('"Ġ": 32, ', ""), "GAP": full.rstrip("\n}") + ', "zz": 1000000000}'}
     paths[0].write_text(texts.get(vocab_text, vocab_text), encoding="utf-8")
     paths[1].write_text(merges_text, encoding="utf-8")
     with pytest.raises(FormatError, match=complaint):

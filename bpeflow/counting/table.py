@@ -1,0 +1,168 @@
+"""Count tables: distinct pre-tokens and how often each was met.
+
+Two implementations with one contract. The Python one, on the `regex` module, is the definition. The native one, which
+must equal it, knows the named patterns and is some twenty times as fast.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections import Counter
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from functools import cache
+from operator import itemgetter
+from typing import Literal, Protocol
+from zlib import crc32
+
+import numpy as np
+
+from bpeflow.counting.run import CountRun
+from bpeflow.errors import ConfigError, NativeUnavailable
+from bpeflow.native import Signature, check_status, load_library
+from bpeflow.pretokenize import Pretokenizer
+
+Scanner = Literal["auto", "native", "regex"]
+
+#: The numbers of the named patterns: enum bpeflow_pattern of the header.
+_NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
+
+
+class CountTable(Protocol):
+    """Distinct pre-tokens and their counts."""
+
+    def __len__(self) -> int:
+        """How many distinct pre-tokens there are."""
+        ...
+
+    def count(self, text: bytes) -> None:
+        """Count the pre-tokens of a text in valid UTF-8."""
+        ...
+
+    def add(self, run: CountRun) -> None:
+        """Add counts. Raises `CountOverflowError` when a sum does not fit 64 bits (here or in `run`)."""
+        ...
+
+    def run(self, partition: int = 0, partitions: int = 1) -> CountRun:
+        """Return a partition's counts in canonical order: every pre-token is in one, the same in every process."""
+        ...
+
+
+def why_regex(pretokenizer: Pretokenizer) -> str | None:
+    """Say why pre-tokens must be found by the `regex` module; None where the native scanner can do it."""
+    if pretokenizer.custom:
+        return "the pattern is a regular expression of your own"
+    try:
+        _library()
+    except NativeUnavailable as error:
+        return str(error)
+    return None
+
+
+def choose_scanner(scanner: Scanner, pretokenizer: Pretokenizer) -> Literal["native", "regex"]:
+    """Settle what ``auto`` means. Raises `ConfigError` where the native scanner was asked for and cannot be used."""
+    if scanner == "regex":
+        return "regex"
+    reason = why_regex(pretokenizer)
+    if reason is not None and scanner == "native":
+        raise ConfigError(f"scanner: native cannot be used: {reason}")
+    return "native" if reason is None else "regex"
+
+
+def new_table(pretokenizer: Pretokenizer, scanner: Literal["native", "regex"]) -> CountTable:
+    """Return an empty table that finds pre-tokens in the given way."""
+    return NativeTable(pretokenizer.name) if scanner == "native" else RegexTable(pretokenizer)
+
+
+def new_merge_table() -> CountTable:
+    """Return an empty table for adding up runs: the best that is here."""
+    try:
+        return NativeTable()
+    except NativeUnavailable:
+        return RegexTable(None)
+
+
+def native_unicode_version() -> str:
+    """The version of Unicode that the native scanner's tables have. Raises `NativeUnavailable`."""
+    version: bytes = _library().bpeflow_unicode_version()
+    return version.decode()
+
+
+class RegexTable:
+    """The definition: the matches of the `regex` module, in a dictionary."""
+
+    def __init__(self, pretokenizer: Pretokenizer | None) -> None:
+        self._pretokenizer = pretokenizer
+        self._counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def count(self, text: bytes) -> None:
+        assert self._pretokenizer is not None, "this table only adds up runs"  # noqa: S101
+        self._counts.update(self._pretokenizer.pretokens(text.decode()))
+
+    def add(self, run: CountRun) -> None:
+        for token, count in run.items():
+            self._counts[token.decode()] += count
+
+    def run(self, partition: int = 0, partitions: int = 1) -> CountRun:
+        encoded = ((text.encode(), count) for text, count in self._counts.items())
+        items = [item for item in encoded if partitions == 1 or crc32(item[0]) % partitions == partition]
+        items.sort(key=itemgetter(0))
+        items.sort(key=itemgetter(1), reverse=True)  # stable: equal counts stay in ascending order of bytes
+        return CountRun.pack(partition, items)
+
+
+_SIGNATURES: dict[str, Signature] = {
+    "bpeflow_unicode_version": (c_char_p, [], None),
+    "bpeflow_table_new": (c_int, [POINTER(c_void_p)], check_status),
+    "bpeflow_table_count": (c_int, [c_void_p, c_uint32, c_char_p, c_uint64], check_status),
+    "bpeflow_table_add": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, c_uint64], check_status),
+    "bpeflow_table_size": (
+        c_int,
+        [c_void_p, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
+        check_status,
+    ),
+    "bpeflow_table_export": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p, c_void_p, c_void_p], check_status),
+    "bpeflow_table_free": (None, [c_void_p], None),
+}
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("count", _SIGNATURES)
+
+
+class NativeTable:
+    """A table in native memory, behind a handle that is freed when the table is forgotten."""
+
+    def __init__(self, pattern: str = "gpt2") -> None:
+        self._library = _library()
+        self._pattern = _NATIVE_PATTERNS[pattern]
+        self._handle = c_void_p()
+        self._library.bpeflow_table_new(byref(self._handle))
+        weakref.finalize(self, self._library.bpeflow_table_free, c_void_p(self._handle.value))
+
+    def __len__(self) -> int:
+        return self._size(0, 1)[0]
+
+    def count(self, text: bytes) -> None:
+        self._library.bpeflow_table_count(self._handle, self._pattern, text, len(text))
+
+    def add(self, run: CountRun) -> None:
+        self._library.bpeflow_table_add(self._handle, run.data, run.lengths, run.counts, len(run))
+
+    def run(self, partition: int = 0, partitions: int = 1) -> CountRun:
+        tokens, size = self._size(partition, partitions)
+        data = np.empty(size, dtype=np.uint8)
+        lengths = np.empty(tokens, dtype=np.uint32)
+        counts = np.empty(tokens, dtype=np.int64)
+        pointers = (data.ctypes.data, lengths.ctypes.data, counts.ctypes.data)
+        self._library.bpeflow_table_export(self._handle, partition, partitions, *pointers)
+        return CountRun(partition, data.tobytes(), lengths.tobytes(), counts.tobytes())
+
+    def _size(self, partition: int, partitions: int) -> tuple[int, int]:
+        tokens, size = c_uint64(), c_uint64()
+        self._library.bpeflow_table_size(self._handle, partition, partitions, byref(tokens), byref(size))
+        return tokens.value, size.value

@@ -1,0 +1,97 @@
+"""`atomic_path`: the whole file or what was there before, and nothing but regular files is ever replaced."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from bpeflow.atomic import atomic_path
+from bpeflow.errors import FormatError
+
+
+def write(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(text)
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("before")
+    with atomic_path(path) as temporary:
+        temporary.write_text("after")
+        assert path.read_text() == "before"
+    assert path.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("before")
+    with pytest.raises(KeyError), atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise KeyError
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path, there: bool) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "file", tmp_path / "link"
+    if there:
+        target.write_text("before")
+    link.symlink_to(Path("elsewhere") / "file")
+    write(link, "after")
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_a_pipe_is_refused_and_stays(tmp_path: Path, through_a_link: bool) -> None:
+    path = pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if through_a_link:
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    with pytest.raises(FormatError, match="a device, a pipe or a socket") as caught:
+        write(path, "text")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert {*tmp_path.iterdir()} == {path, pipe}
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="is a folder"):
+        write(tmp_path, "text")
+
+
+def test_a_missing_folder_and_a_file_in_its_place_are_errors_that_name_the_path_asked_for(tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "out"
+    with pytest.raises(FileNotFoundError) as caught:
+        write(missing, "text")
+    assert caught.value.filename == str(missing)
+    (tmp_path / "file").touch()
+    beneath_a_file = tmp_path / "file" / "out"
+    with pytest.raises(NotADirectoryError) as in_file:
+        write(beneath_a_file, "text")
+    assert in_file.value.filename == str(beneath_a_file)
+
+
+def test_a_link_into_a_missing_folder_is_an_error_that_names_the_link(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "missing" / "out")
+    with pytest.raises(FileNotFoundError) as caught:
+        write(link, "text")
+    assert caught.value.filename == str(link)
+
+
+def test_a_link_to_itself_is_an_error_that_names_it(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    with pytest.raises(OSError, match="symbolic links") as caught:
+        write(link, "text")
+    assert str(caught.value.filename) == str(link)
