@@ -19,6 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, Va
 
 from bpeflow.corpus import InvalidUtf8Policy
 from bpeflow.errors import ConfigError
+from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
 StartMethod = Literal["forkserver", "spawn", "fork"]
@@ -168,6 +169,7 @@ class Settings(CountSettings, MergeSettings):
         if not self.skip_merge and not self.sizes:
             raise ValueError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
         check_vocab_sizes(self.sizes, len(self.special_tokens))
+        check_special_tokens(self.special_tokens, reuse_tokens=self.tie_break == "huggingface")
         return self
 
     @property

@@ -44,6 +44,9 @@ class LearnedMerges(Sequence[Merge]):
     wanted: int
     reuse_tokens: bool
 
+    def __repr__(self) -> str:
+        return f"LearnedMerges({len(self):,} of {self.wanted:,} merges, by {self.backend})"
+
     def __len__(self) -> int:
         return len(self.pairs)
 

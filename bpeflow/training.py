@@ -58,8 +58,8 @@ class TrainResult:
     """
 
     vocab: Vocab | None
-    merges: tuple[Merge, ...]
-    statistics: dict[str, Any]
+    merges: tuple[Merge, ...] = field(repr=False)
+    statistics: dict[str, Any] = field(repr=False)
     counts: PretokenCounts = field(repr=False)
     learned: LearnedMerges | None = field(default=None, repr=False)
 

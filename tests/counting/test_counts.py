@@ -106,7 +106,7 @@ def test_json_of_another_shape_is_refused_with_its_path(tmp_path: Path, content:
         ("ok\t2", "occurs twice"),
         ("a\t9223372036854775808", "at most 9223372036854775807"),
         pytest.param("a\t" + "9" * 5000, "the count must be .* found inf", id="5000 digits"),
-        pytest.param("word " * 5000, r"found b'word word .{90}\.\.\.$", id="a long line"),
+        pytest.param("word " * 5000, r"found b'(word ){16}'\.\.\.$", id="a long line"),
     ],
 )
 def test_tsv_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str, complaint: str) -> None:
