@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import pytest
 from available import skip_missing
+from hypothesis import HealthCheck, settings
 
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.counting.table import why_regex
 from bpeflow.pretokenize import load_pretokenizer
+
+# On a machine that does other things, too, slow is no failure. A failure says how to see it again.
+settings.register_profile(
+    "bpeflow",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("bpeflow")
 
 
 @pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)

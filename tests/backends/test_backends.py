@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Merge, naive_merges
 from real_data import real_data
@@ -79,7 +79,7 @@ colliding = st.lists(
 ).map(tuple)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(words=words(), options=options, merges=st.integers(0, 40), step=st.sampled_from([1, 3, 1000]))
 def test_merges_equal_the_naive_recount(
     backend: MergeBackend, words: dict[bytes, int], options: dict[str, object], merges: int, step: int
@@ -88,7 +88,7 @@ def test_merges_equal_the_naive_recount(
     assert learn(backend, task, step) == naive_merges(task)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(words=words(), options=options, merges=st.integers(0, 40), specials=colliding)
 def test_reused_tokens_equal_the_naive_recount(
     backend: MergeBackend, words: dict[bytes, int], options: dict[str, object], merges: int, specials: tuple[bytes, ...]
@@ -97,7 +97,7 @@ def test_reused_tokens_equal_the_naive_recount(
     assert learn(backend, task) == naive_merges(task)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(words=words(), options=options)
 def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[str, object]) -> None:
     """The theorem of backends/python.py, on which all backends rest, held against the definition alone."""

@@ -90,7 +90,7 @@ def _assert_covers(chunks: list[Chunk], size: int) -> None:
     assert all(chunk.length > 0 for chunk in chunks)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(data=some_text, delimiters=some_delimiters, pattern=some_pattern, window=st.integers(2, 40), cut=st.booleans())
 @example(data=b"a\n\n\nb\n\n\n\n", delimiters=("\n\n", []), pattern="gpt2", window=2, cut=True)
 @example(data=b"1<|e|><|x|>2<|e|>3", delimiters=("<|e|>", ["<|e|><|x|>"]), pattern="gpt2", window=2, cut=True)
@@ -112,7 +112,7 @@ def test_every_chunk_size_gives_what_one_pass_gives(
             assert statistics == DocumentStatistics(len(documents), 0, len(data))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(parts=some_bytes, delimiters=some_delimiters, pattern=some_pattern, policy=st.sampled_from(["replace", "skip"]))
 def test_every_chunk_size_treats_invalid_utf8_alike(
     path: Path,

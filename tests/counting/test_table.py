@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from available import skip_missing
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_data import real_text
 
@@ -62,7 +62,7 @@ def assert_equal(pattern: str, text: str) -> None:
     assert native.run() == reference.run(), text
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 @given(text=st.one_of(patterned, st.text(max_size=30)))
 @example(text="")
 @example(text="a\n  ")
@@ -106,7 +106,6 @@ def test_long_runs_equal_regex(native: str) -> None:
 tables = st.dictionaries(st.text(min_size=1, max_size=40), st.integers(1, 2**40), max_size=30)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(tables, max_size=4), partitions=st.integers(1, 5))
 def test_runs_add_up_and_partitions_have_all(scanner: Scanner, parts: list[dict[str, int]], partitions: int) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)

@@ -85,7 +85,7 @@ def test_routed_queues_share_the_bounds() -> None:
     assert put == [6]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.lists(st.integers(1, 50), max_size=30), min_size=1, max_size=4),
     max_items=st.integers(1, 5),
