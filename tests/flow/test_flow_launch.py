@@ -122,8 +122,10 @@ if __name__ == "__main__":
 
 FORK_MEANWHILE = f"""
 {PRELUDE}
-import os, threading
+import os, threading, warnings
 from multiprocessing import spawn
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of a fork beside threads, as they should
 
 def run_pipelines():
     while not ended:
