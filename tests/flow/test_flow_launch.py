@@ -125,7 +125,7 @@ FORK_MEANWHILE = f"""
 import os, threading, warnings
 from multiprocessing import spawn
 
-warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of a fork beside threads, as they should
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of a fork beside threads
 
 def run_pipelines():
     while not ended:
