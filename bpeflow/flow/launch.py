@@ -47,11 +47,14 @@ from .worker import Job, Post, work
 
 _PRELOADED = "bpeflow.flow.worker"
 
-# Held while multiprocessing is patched. Whoever forks waits for it, so that no child inherits the patch, or the lock in
-# the hands of a thread that it does not have.
-_patching = threading.RLock()
+# Held while a process is started, which `_main_script_left_out` patches multiprocessing for, and while one is joined
+# and closed: whoever starts a process polls all that there are, and two threads that poll one take its exit status
+# from each other, or find it half closed. Whoever forks waits for the lock, so that no child inherits the patch, or the
+# lock in the hands of a thread that it does not have.
+process_table = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_patching.acquire, after_in_parent=_patching.release, after_in_child=_patching.release)
+    free = process_table.release
+    os.register_at_fork(before=process_table.acquire, after_in_parent=free, after_in_child=free)
 
 
 def start_context(start_method: str) -> BaseContext:
@@ -145,7 +148,7 @@ class Launcher:
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=work, args=(post,), name=name, daemon=True
         )
-        with _main_script_left_out() if self._hides_main else nullcontext():
+        with process_table, _main_script_left_out() if self._hides_main else nullcontext():
             process.start()
         return process
 
@@ -192,24 +195,23 @@ def _main_script_left_out() -> Iterator[None]:
 
     What they are told comes from `multiprocessing.spawn.get_preparation_data`, whatever the start method; there is no
     setting for it. Other threads still get all of it, and see ``sys.modules["__main__"]`` as it is: they may be
-    starting processes or pickling at this moment.
+    starting processes or pickling at this moment. Hold `process_table`.
     """
-    with _patching:
-        prepare = spawn.get_preparation_data
-        starter = threading.get_ident()
+    prepare = spawn.get_preparation_data
+    starter = threading.get_ident()
 
-        def prepare_without_main(name: str) -> dict[str, Any]:
-            data: dict[str, Any] = prepare(name)
-            if threading.get_ident() == starter:
-                data.pop("init_main_from_name", None)
-                data.pop("init_main_from_path", None)
-            return data
+    def prepare_without_main(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = prepare(name)
+        if threading.get_ident() == starter:
+            data.pop("init_main_from_name", None)
+            data.pop("init_main_from_path", None)
+        return data
 
-        spawn.get_preparation_data = prepare_without_main
-        try:
-            yield
-        finally:
-            spawn.get_preparation_data = prepare
+    spawn.get_preparation_data = prepare_without_main
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = prepare
 
 
 def _main_can_be_imported() -> bool:

@@ -49,6 +49,7 @@ from multiprocessing.process import BaseProcess
 
 from .channel import Channel
 from .deaths import worker_died
+from .launch import process_table
 from .messages import Failure, WorkerReport
 from .meters import Meter
 
@@ -151,8 +152,9 @@ class Supervisor:
 
     def _note_exit(self, worker: Worker) -> None:
         _read_report(worker)
-        worker.process.join(_JOIN_SECONDS)
-        status = worker.process.exitcode  # None if other code in this process was first to collect it
+        with process_table:
+            worker.process.join(_JOIN_SECONDS)
+            status = worker.process.exitcode  # None if other code in this process was first to collect it
         if status or worker.report is None:
             self._raise_death(worker, status)
         crew = self._running.pop(worker)
@@ -177,9 +179,11 @@ def end_processes(workers: Sequence[Worker]) -> None:
     for worker in workers:
         worker.process.kill()
     for worker in workers:
-        worker.process.join(_JOIN_SECONDS)
-        if worker.process.exitcode is not None:
-            worker.process.close()
+        wait([worker.process.sentinel], _JOIN_SECONDS)
+        with process_table:
+            worker.process.join(0)
+            if worker.process.exitcode is not None:
+                worker.process.close()
         worker.reports.close()
 
 
