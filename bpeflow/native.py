@@ -20,7 +20,7 @@ from typing import Any
 from bpeflow.errors import BpeflowError, CountOverflowError, NativeError, NativeUnavailable
 
 #: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this package was written for.
-ABI = 2
+ABI = 3
 
 #: A folder to look for the libraries in before the package's own: how sanitizer builds are tested.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"

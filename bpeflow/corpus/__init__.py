@@ -1,12 +1,13 @@
 """The corpus: which files it has, how they are planned into chunks, and how a chunk becomes texts."""
 
 from bpeflow.corpus.delimiters import Delimiters, Document
-from bpeflow.corpus.documents import ChunkTexts, DocumentStatistics, InvalidUtf8Policy, decode_chunk, read_chunk
+from bpeflow.corpus.documents import ChunkBuffer, ChunkTexts, DocumentStatistics, InvalidUtf8Policy, decode_chunk
 from bpeflow.corpus.files import CorpusFile, find_files
 from bpeflow.corpus.plan import Chunk, plan_chunks
 
 __all__ = [
     "Chunk",
+    "ChunkBuffer",
     "ChunkTexts",
     "CorpusFile",
     "Delimiters",
@@ -16,5 +17,4 @@ __all__ = [
     "decode_chunk",
     "find_files",
     "plan_chunks",
-    "read_chunk",
 ]

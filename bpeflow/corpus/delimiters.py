@@ -34,6 +34,8 @@ class Delimiters:
 
     separator: str | None
     special_tokens: Sequence[str] = ()
+    all: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    """The separator and the special tokens, each once, the longest first."""
     longest: int = field(init=False, repr=False, compare=False)
     """Bytes of the longest delimiter, 0 if there is none."""
     _separator: bytes | None = field(init=False, repr=False, compare=False)
@@ -42,12 +44,18 @@ class Delimiters:
     def __post_init__(self) -> None:
         separator = None if self.separator is None else _encode(self.separator)
         delimiters = {_encode(token) for token in self.special_tokens} | ({separator} if separator else set())
-        longest_first = sorted(delimiters, key=lambda delimiter: (-len(delimiter), delimiter))
+        longest_first = tuple(sorted(delimiters, key=lambda delimiter: (-len(delimiter), delimiter)))
         pattern = re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None
         set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "all", longest_first)
         set_field(self, "longest", max(map(len, delimiters), default=0))
         set_field(self, "_separator", separator)
         set_field(self, "_pattern", pattern)
+
+    @property
+    def separator_index(self) -> int:
+        """The place of the separator in `all`; the length of `all` if there is none."""
+        return len(self.all) if self._separator is None else self.all.index(self._separator)
 
     def documents(self, data: bytes) -> Iterator[Document]:
         """The documents of ``data``, which begins between two delimiters. The last is left out if it is empty."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk, read_chunk
+from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk
 from bpeflow.counting.run import CountRun
 from bpeflow.counting.table import CountTable, new_table
 from bpeflow.pretokenize import Pretokenizer
@@ -39,15 +39,26 @@ class ChunkCounter:
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
         table = new_table(self.pretokenizer, self.scanner)
         statistics = DocumentStatistics()
+        buffer = ChunkBuffer()
         for chunk in chunks:
-            decoded = decode_chunk(read_chunk(chunk), chunk, self.delimiters, self.invalid_utf8)
-            statistics += decoded.statistics
-            for text in decoded.texts:
-                table.count(text)
+            statistics += self._count(chunk, buffer.read(chunk), table)
             if len(table) >= self.max_distinct:
                 yield from self._runs(table, statistics)
                 table, statistics = new_table(self.pretokenizer, self.scanner), DocumentStatistics()
         yield from self._runs(table, statistics)
+
+    def _count(self, chunk: Chunk, data: memoryview, table: CountTable) -> DocumentStatistics:
+        """Count a chunk: all at once as far as that goes, the rest document by document."""
+        done = table.count_documents(data, self.delimiters)
+        complete = done.documents - (done.open and not chunk.ends_file)
+        statistics = DocumentStatistics(complete, bytes=done.bytes)
+        if done.bytes < chunk.length:
+            rest = replace(chunk, offset=chunk.offset + done.bytes, length=chunk.length - done.bytes)
+            decoded = decode_chunk(bytes(data[done.bytes :]), rest, self.delimiters, self.invalid_utf8)
+            statistics += decoded.statistics
+            for text in decoded.texts:
+                table.count(text)
+        return statistics
 
     def _runs(self, table: CountTable, statistics: DocumentStatistics) -> Iterator[CountRun]:
         for partition in range(self.partitions):

@@ -6,13 +6,14 @@
 // is flushed.
 //
 // Tried: to count the most frequent pre-tokens in a small direct-mapped table, which stays in the L2 cache, and to pass
-// on to the batch only what another one pushes out of there. With 2^12 or 2^14 places 0.63-0.65 s for 150 MB of English
-// (0.6 M distinct), 0.60-0.62 s without, scanner included: the processor's caches keep the frequent slots anyway, and whether a
-// pre-token is found in the small table is hard to predict. At 1.4 M distinct it gains 7 %, too little for its code.
+// on to the batch only what another one pushes out of there. With 2^11 to 2^14 places 0.26-0.35 s for 150 MB of English
+// (0.6 M distinct), 0.23-0.25 s without, scanner included: the processor's caches keep the frequent slots anyway, and
+// whether a pre-token is found in the small table is hard to predict.
 #pragma once
 
 #include "bpeflow.h"
 #include "key.hpp"
+#include "slot_array.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -56,26 +57,34 @@ class ByteArena {
 
 class Table {
   public:
-    Table() : slots_(std::size_t{1} << 12) {}
+    Table() : slots_(std::size_t{1} << 12), mask_(slots_.size() - 1) {}
 
     // Adds to the count of a pre-token, at least one byte long. From its start on `readable` bytes may be read. It must
     // stay where it is until `flush`.
     void add(const std::uint8_t *token, std::size_t length, std::size_t readable, std::int64_t count) {
-        Slot key = {{0, 0}, count, static_cast<std::uint32_t>(length), 0};
+        // Each member is written where it stays, and read again, much later, in `flush`: a key that is put together
+        // elsewhere in 8-byte words and copied by 16 waits for its own stores (that alone took half of the time).
+        Slot &key = batch_[waiting_];
         std::uint64_t hash;
         if (length <= Slot::inline_size) {
-            load_short(token, length, readable, key.words);
-            hash = hash_short(key.words, length);
+            std::uint64_t words[2];
+            load_short(token, length, readable, words);
+            hash = hash_short(words, length);
+            key.words[0] = words[0];
+            key.words[1] = words[1];
         } else {
             if (length >= std::numeric_limits<std::uint32_t>::max()) throw Failure{BPEFLOW_TOO_LARGE};
             hash = hash_long(token, length);
             key.set_address(token);
             key.words[1] = hash;
         }
+        key.count = count;
+        key.length = static_cast<std::uint32_t>(length);
         key.high = static_cast<std::uint32_t>(hash >> 32);
-        __builtin_prefetch(&slots_[hash & (slots_.size() - 1)], 1);
-        batch_[waiting_++] = key;
-        if (waiting_ == batch_size) flush();
+        const std::size_t home = hash & mask_;
+        homes_[waiting_] = home;
+        __builtin_prefetch(&slots_[home], 1);
+        if (++waiting_ == batch_size) flush();
     }
 
     // Enters the batch into the table. What is read from the table is complete after this only.
@@ -84,7 +93,7 @@ class Table {
         while ((used_ + waiting_) * 5 > slots_.size() * 3) grow();
         for (std::size_t i = 0; i < waiting_; i++) {
             const Slot &key = batch_[i];
-            Slot &slot = find(key);
+            Slot &slot = find(key, homes_[i]);
             if (slot.empty())
                 insert(slot, key);
             else if (slot.count > std::numeric_limits<std::int64_t>::max() - key.count)
@@ -95,7 +104,7 @@ class Table {
         waiting_ = 0;
     }
 
-    const std::vector<Slot> &slots() const { return slots_; } // the empty ones too
+    const SlotArray &slots() const { return slots_; } // the empty ones too
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
 
@@ -104,13 +113,10 @@ class Table {
     // each here and a line of 64 there). 32, 64 and 128 differ by less than the noise.
     static constexpr std::size_t batch_size = 64;
 
-    std::size_t home(const Slot &key) const { return hash_of(key) & (slots_.size() - 1); }
-
     // The pre-token's slot, or the empty one where it belongs.
-    Slot &find(const Slot &key) {
-        std::size_t i = home(key);
-        while (!slots_[i].empty() && !same_key(slots_[i], key)) i = (i + 1) & (slots_.size() - 1);
-        return slots_[i];
+    Slot &find(const Slot &key, std::size_t home) {
+        while (!slots_[home].empty() && !same_key(slots_[home], key)) home = (home + 1) & mask_;
+        return slots_[home];
     }
 
     void insert(Slot &slot, const Slot &key) {
@@ -121,17 +127,21 @@ class Table {
     }
 
     void grow() {
-        std::vector<Slot> old(slots_.size() * 2);
+        SlotArray old(slots_.size() * 2);
         old.swap(slots_);
+        mask_ = slots_.size() - 1;
         for (const Slot &slot : old)
-            if (!slot.empty()) find(slot) = slot;
+            if (!slot.empty()) find(slot, hash_of(slot) & mask_) = slot;
+        for (std::size_t i = 0; i < waiting_; i++) homes_[i] = hash_of(batch_[i]) & mask_;
     }
 
-    std::vector<Slot> slots_; // a power of two of them, probed one after another; at most 60 % are used
+    SlotArray slots_; // a power of two of them, probed one after another; at most 60 % are used
+    std::size_t mask_;
     std::size_t used_ = 0;
     std::uint64_t bytes_ = 0; // of the keys
     ByteArena arena_;
     Slot batch_[batch_size];
+    std::size_t homes_[batch_size]; // where the search for each begins
     std::size_t waiting_ = 0;
 };
 

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 /* Counted up whenever anything below changes; Python refuses a library that says another number. */
-#define BPEFLOW_ABI 2
+#define BPEFLOW_ABI 3
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -52,11 +52,35 @@ BPEFLOW_API const char *bpeflow_unicode_version(void);
 /* A table of distinct pre-tokens and their counts. */
 typedef struct bpeflow_table bpeflow_table;
 
-/* On success *table is a handle; otherwise it is NULL. */
-BPEFLOW_API int bpeflow_table_new(bpeflow_table **table);
+/* The kinds of instructions that scanning can use on this processor, best first, with spaces between them: of avx512,
+ * avx2, sse2, neon and scalar, which is always there. Text that is never freed. */
+BPEFLOW_API const char *bpeflow_instructions(void);
+
+/* `instructions` is one of these, or NULL for the best. On success *table is a handle; otherwise it is NULL. */
+BPEFLOW_API int bpeflow_table_new(const char *instructions, bpeflow_table **table);
 
 /* Counts the pre-tokens of a text, which must be valid UTF-8. */
 BPEFLOW_API int bpeflow_table_count(bpeflow_table *table, uint32_t pattern, const uint8_t *text, uint64_t length);
+
+/* What is taken out of documents before they are cut into pre-tokens, the longest first where several begin at the same
+ * place. One of them, the separator, also ends a document. */
+typedef struct {
+    const uint8_t *data;     /* the delimiters' bytes, one after another */
+    const uint32_t *lengths; /* [count], each at least 1 */
+    uint32_t count;
+    uint32_t separator; /* which one it is; `count` if there is none */
+} bpeflow_delimiters;
+
+typedef struct {
+    uint64_t bytes;     /* of the text, from its start, that were counted */
+    uint64_t documents; /* in them */
+    uint32_t open;      /* boolean: the last one ends with the text, without a separator */
+} bpeflow_documents;
+
+/* Counts the pre-tokens of the documents in a text, up to the first document that is not valid UTF-8. */
+BPEFLOW_API int bpeflow_table_count_documents(bpeflow_table *table, uint32_t pattern,
+                                              const bpeflow_delimiters *delimiters, const uint8_t *text,
+                                              uint64_t length, bpeflow_documents *counted);
 
 /* Adds `tokens` pre-tokens, each at least one byte long and counted at least once, one after another in `data`. */
 BPEFLOW_API int bpeflow_table_add(bpeflow_table *table, const uint8_t *data, const uint32_t *lengths,

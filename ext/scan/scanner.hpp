@@ -15,32 +15,13 @@
 // time is linear in the text.
 #pragma once
 
-#include "bpeflow.h"
-#include "unicode_tables.hpp"
+#include "characters.hpp"
+#include "rules.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace bpeflow {
-
-// How a pattern differs from the others.
-struct Rules {
-    bool contractions;       // 's 'd 'm 't 'll 've 're stand on their own
-    bool ignore_case;        // … in either case
-    bool any_prefix;         // one character that is no letter, digit or line end may stand before a word; else a space
-    bool cased_words;        // a word is upper case and then lower case, and carries its contraction
-    unsigned max_digits;     // in a number; 0: any number of them, after an optional space
-    bool takes_line_ends;    // punctuation takes line ends that follow it, and
-    bool takes_slashes;      // … slashes among them
-    bool stops_at_line_ends; // white space up to its last line end is a token
-    bool whole_at_end;       // … but white space that ends the text is one, whatever is in it
-};
-
-constexpr Rules GPT2 = {true, false, false, false, 0, false, false, false, true};
-constexpr Rules CL100K = {true, true, true, false, 3, true, false, true, true};
-constexpr Rules LLAMA3 = {true, true, true, false, 3, true, false, true, false};
-constexpr Rules QWEN2 = {true, true, true, false, 1, true, false, true, false};
-constexpr Rules O200K = {false, true, true, true, 3, true, true, true, false};
 
 // Finds the ends of tokens in one text, which must be valid UTF-8.
 template <const Rules &RULES> class Scanner {
@@ -63,23 +44,28 @@ template <const Rules &RULES> class Scanner {
         return white_space_end(start);
     }
 
-  private:
-    // A character's class and its size in bytes; both 0 at the end of the text.
-    struct Character {
-        unsigned bits, size;
-    };
-    static constexpr unsigned LETTER = unicode::LETTER, NUMBER = unicode::NUMBER, SPACE = unicode::SPACE,
-                              OTHER = unicode::OTHER, UPPER = unicode::UPPER, LOWER = unicode::LOWER;
-
-    Character at(const std::uint8_t *place) const {
-        if (place == end_) return {0, 0};
-        const std::uint32_t lead = *place;
-        if (lead < 0x80) return {unicode::CLASSES[0][lead], 1};
-        const unsigned size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-        std::uint32_t code_point = lead & (0xFFu >> (size + 1));
-        for (unsigned i = 1; i < size; i++) code_point = code_point << 6 | (place[i] & 0x3Fu);
-        return {unicode::CLASSES[unicode::BLOCKS[code_point >> 8]][code_point & 255], size};
+    // The end of the contraction whose apostrophe is at `start`; null if there is none.
+    const std::uint8_t *contraction_end(const std::uint8_t *start) const {
+        const unsigned first = contraction_letter(start + 1);
+        if (first == 's' || first == 'd' || first == 'm' || first == 't') return start + 2;
+        if (first == LONG_S) return start + 3;
+        const unsigned second = first ? contraction_letter(start + 2) : 0;
+        const bool found =
+            (first == 'l' && second == 'l') || (first == 'v' && second == 'e') || (first == 'r' && second == 'e');
+        return found ? start + 3 : nullptr;
     }
+
+  private:
+    Character at(const std::uint8_t *place) const { return character_at(place, end_); }
+
+    // The letter at `place`, in lower case where case is ignored; 0 if it is none that contractions have.
+    unsigned contraction_letter(const std::uint8_t *place) const {
+        if (place >= end_) return 0;
+        if (!RULES.ignore_case) return *place;
+        if (*place == 0xC5 && place[1] == 0xBF) return LONG_S; // ſ is an s when case is ignored
+        return *place | 0x20u;
+    }
+    static constexpr unsigned LONG_S = 0x17F;
 
     // The first place from `place` on whose character has none of these bits.
     const std::uint8_t *run_end(const std::uint8_t *place, unsigned bits) const {
@@ -92,28 +78,6 @@ template <const Rules &RULES> class Scanner {
             if (!(character.bits & bits)) return place;
             place += character.size;
         }
-    }
-
-    static bool is_line_end(std::uint8_t byte) { return byte == '\r' || byte == '\n'; }
-
-    // The letter at `place`, in lower case where case is ignored; 0 if it is none that contractions have.
-    unsigned contraction_letter(const std::uint8_t *place) const {
-        if (place >= end_) return 0;
-        if (!RULES.ignore_case) return *place;
-        if (*place == 0xC5 && place[1] == 0xBF) return LONG_S; // ſ is an s when case is ignored
-        return *place | 0x20u;
-    }
-    static constexpr unsigned LONG_S = 0x17F;
-
-    // The end of the contraction whose apostrophe is at `start`; null if there is none.
-    const std::uint8_t *contraction_end(const std::uint8_t *start) const {
-        const unsigned first = contraction_letter(start + 1);
-        if (first == 's' || first == 'd' || first == 'm' || first == 't') return start + 2;
-        if (first == LONG_S) return start + 3;
-        const unsigned second = first ? contraction_letter(start + 2) : 0;
-        const bool found =
-            (first == 'l' && second == 'l') || (first == 'v' && second == 'e') || (first == 'r' && second == 'e');
-        return found ? start + 3 : nullptr;
     }
 
     // The end of the word at `start`, with the one character that may stand before it; null if there is none.
@@ -192,33 +156,5 @@ template <const Rules &RULES> class Scanner {
 
     const std::uint8_t *end_;
 };
-
-template <const Rules &RULES, typename Emit> void scan_with(const std::uint8_t *text, std::size_t length, Emit &&emit) {
-    const Scanner<RULES> scanner(text + length);
-    for (const std::uint8_t *start = text; start < text + length;) {
-        const std::uint8_t *end = scanner.token_end(start);
-        emit(start, static_cast<std::size_t>(end - start));
-        start = end;
-    }
-}
-
-// Calls emit(token, length) for each pre-token of a text, which must be valid UTF-8, from left to right; they tile it.
-// False for an unknown pattern.
-template <typename Emit> bool scan(std::uint32_t pattern, const std::uint8_t *text, std::size_t length, Emit &&emit) {
-    switch (pattern) {
-    case BPEFLOW_GPT2:
-        return scan_with<GPT2>(text, length, emit), true;
-    case BPEFLOW_CL100K:
-        return scan_with<CL100K>(text, length, emit), true;
-    case BPEFLOW_O200K:
-        return scan_with<O200K>(text, length, emit), true;
-    case BPEFLOW_LLAMA3:
-        return scan_with<LLAMA3>(text, length, emit), true;
-    case BPEFLOW_QWEN2:
-        return scan_with<QWEN2>(text, length, emit), true;
-    default:
-        return false;
-    }
-}
 
 } // namespace bpeflow

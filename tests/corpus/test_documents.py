@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk, read_chunk
+from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 
 LINES = Delimiters("\n", ["<s>"])
@@ -84,16 +84,16 @@ def test_statistics_add_up() -> None:
 def test_a_chunk_is_read_from_its_place(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
-    assert read_chunk(Chunk(str(path), 3, 4, False)) == b"3456"
+    assert ChunkBuffer().read(Chunk(str(path), 3, 4, False)) == b"3456"
 
 
 def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0123")
     with pytest.raises(CorpusError, match="changed while it was read"):
-        read_chunk(Chunk(str(path), 3, 4, False))
+        ChunkBuffer().read(Chunk(str(path), 3, 4, False))
 
 
 def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*gone"):
-        read_chunk(Chunk(str(tmp_path / "gone"), 0, 1, True))
+        ChunkBuffer().read(Chunk(str(tmp_path / "gone"), 0, 1, True))

@@ -15,6 +15,7 @@ from real_data import real_data
 
 from bpeflow.corpus import (
     Chunk,
+    ChunkBuffer,
     CorpusFile,
     Delimiters,
     DocumentStatistics,
@@ -23,7 +24,6 @@ from bpeflow.corpus import (
     decode_chunk,
     find_files,
     plan_chunks,
-    read_chunk,
 )
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize import NAMED_PATTERNS, Pretokenizer, load_pretokenizer
@@ -76,7 +76,7 @@ def _plan_and_count(
     counts: Counter[str] = Counter()
     statistics = DocumentStatistics()
     for chunk in chunks:
-        decoded = decode_chunk(read_chunk(chunk), chunk, delimiters, policy)
+        decoded = decode_chunk(bytes(ChunkBuffer().read(chunk)), chunk, delimiters, policy)
         counts += _count([text.decode() for text in decoded.texts], pretokenizer)
         statistics += decoded.statistics
     return counts, statistics
@@ -166,7 +166,7 @@ def _pieces(
 ) -> list[bytes]:
     path.write_bytes(data)
     chunks = plan_chunks(find_files([path]), chunk_size, Delimiters(separator), load_pretokenizer(pattern), cut)
-    return [read_chunk(chunk) for chunk in chunks]
+    return [bytes(ChunkBuffer().read(chunk)) for chunk in chunks]
 
 
 def test_a_chunk_ends_after_the_first_separator_past_its_size(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The count tables: the native one, scanner included, equals the `regex` module on every text."""
+"""The count tables: what is added up in them, and the runs that they give."""
 
 from __future__ import annotations
 
@@ -6,102 +6,18 @@ import random
 from collections import Counter
 
 import pytest
-from available import skip_missing
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from real_data import real_text
 
 from bpeflow.corpus import DocumentStatistics
 from bpeflow.counting.run import CountRun
 from bpeflow.counting.table import (
     CountTable,
-    NativeTable,
-    RegexTable,
     Scanner,
-    native_unicode_version,
     new_table,
-    why_regex,
 )
 from bpeflow.errors import CountOverflowError
-from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer, unicode_version
-
-# What the patterns look at: case, contractions and what looks like them, digits of several scripts, marks, all kinds of
-# white space and line ends, what is none of these, and characters of every length in UTF-8.
-ATOMS = [
-    *"aAbzsStTdmlLvVrReE'''  \n\r\t/.,!-_0123456789\x00\x0b\x0c\x1c\x1f\x85\xa0",
-    *["'s", "'S", "'ll", "'LL", "'Ve", "'rE", "'ſ", "ſ", "K", "İ", "ı", "é", "É", "ß", "Ǆ", "ǅ", "ǆ", "ʰ", "ª"],
-    *["²", "½", "٣", "Ⅷ", "中", "日本", "ひ", "ア", "ع", "א", "я", "Я", "\u0301", "\u0903", "\u200b", "\u0378"],
-    *["\ue000", "\U0001d7d8", "\U0001f600", "\U0001f1e6", "\U000e0100", "\U0010ffff"],
-    *["\u1680", "\u2003", "\u2028", "\u3000", "\r\n", "\n\n", "  "],
-]
-patterned = st.lists(st.sampled_from(ATOMS), max_size=30).map("".join)
-
-
-@pytest.fixture(params=NAMED_PATTERNS)
-def pattern(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def native(pattern: str) -> str:
-    """The pattern, if there is a native scanner that has the `regex` module's version of Unicode."""
-    skip_missing("count", why_regex(load_pretokenizer(pattern)))
-    if native_unicode_version() != unicode_version():
-        pytest.skip(
-            f"the native tables have Unicode {native_unicode_version()}, the installed regex {unicode_version()}: "
-            "python tools/make_unicode_tables.py makes them anew"
-        )
-    return pattern
-
-
-def assert_equal(pattern: str, text: str) -> None:
-    pretokenizer = load_pretokenizer(pattern)
-    native, reference = NativeTable(pattern), RegexTable(pretokenizer)
-    for table in (native, reference):
-        table.count(text.encode())
-    assert native.run() == reference.run(), text
-
-
-@settings(max_examples=400)
-@given(text=st.one_of(patterned, st.text(max_size=30)))
-@example(text="")
-@example(text="a\n  ")
-@example(text="'ſ'S don'T I'LL")
-def test_native_counts_equal_regex(native: str, text: str) -> None:
-    assert_equal(native, text)
-
-
-CONTEXTS = [("", ""), ("A", "b"), ("a", "B"), (" ", " "), ("'", ""), ("1", "2"), ("\n", "\n"), (".", ".\n")]
-CONTEXTS += [(" ", "a"), ("\u0301", "A"), ("中", "A"), ("'", "e"), ("  ", "\n"), ("A'", "t")]
-
-
-@pytest.mark.parametrize(("before", "after"), CONTEXTS)
-def test_code_points_in_many_contexts_equal_regex(native: str, before: str, after: str) -> None:
-    """The first two planes, which have nearly all that is not like its neighbours."""
-    for start in range(0, 0x20000, 0x8000):
-        assert_equal(native, "|".join(f"{before}{point}{after}" for point in code_points(start)))
-
-
-def test_every_code_point_equals_regex(native: str) -> None:
-    for start in range(0, 0x110000, 0x8000):
-        assert_equal(native, "".join(f"a{point}b" for point in code_points(start)))
-
-
-def code_points(start: int) -> list[str]:
-    """So many characters from there on, without the surrogates, which no text has."""
-    return [chr(code) for code in range(start, start + 0x8000) if not 0xD800 <= code < 0xE000]
-
-
-@pytest.mark.parametrize("corpus", ["c4_2MB", "wikitext2_2MB", "tinystories_3MB", "code_20MB", "multilingual_20MB"])
-def test_real_text_equals_regex(native: str, corpus: str) -> None:
-    text = real_text(corpus)[:3_000_000].decode(errors="ignore")
-    assert_equal(native, text)
-
-
-def test_long_runs_equal_regex(native: str) -> None:
-    for unit in ("a", "A", " ", "\n", "\r\n", "1", ".", "'", "\u0301", "中", " \n", "aA"):
-        assert_equal(native, unit * 100_000)
-
+from bpeflow.pretokenize import load_pretokenizer
 
 tables = st.dictionaries(st.text(min_size=1, max_size=40), st.integers(1, 2**40), max_size=30)
 

@@ -1,0 +1,60 @@
+// Masks by NEON, which every 64-bit ARM has: four registers of 16 bytes.
+
+#include "masks.hpp"
+
+#if defined(__aarch64__) && defined(__ARM_NEON)
+#include "classify.hpp"
+
+#include <arm_neon.h>
+
+namespace bpeflow {
+namespace {
+
+struct BlockNeon {
+    uint8x16_t quarters[4];
+
+    static BlockNeon load(const std::uint8_t *text) {
+        return {{vld1q_u8(text), vld1q_u8(text + 16), vld1q_u8(text + 32), vld1q_u8(text + 48)}};
+    }
+
+    BlockNeon lower() const {
+        return each([](uint8x16_t bytes) { return vorrq_u8(bytes, vdupq_n_u8(0x20)); });
+    }
+    std::uint64_t equal(std::uint8_t byte) const {
+        return each([byte](uint8x16_t bytes) { return vceqq_u8(bytes, vdupq_n_u8(byte)); }).mask();
+    }
+    std::uint64_t within(std::uint8_t first, std::uint8_t count) const {
+        return each([first, count](uint8x16_t bytes) {
+                   return vcltq_u8(vsubq_u8(bytes, vdupq_n_u8(first)), vdupq_n_u8(count));
+               })
+            .mask();
+    }
+    std::uint64_t high() const {
+        return each([](uint8x16_t bytes) { return vcgeq_u8(bytes, vdupq_n_u8(0x80)); }).mask();
+    }
+
+    // Of bytes that are all ones or zero. Each keeps the bit of its place among eight; adding neighbours three times
+    // brings eight of them together in a byte.
+    std::uint64_t mask() const {
+        static constexpr std::uint8_t places[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+        const uint8x16_t bit = vld1q_u8(places);
+        const BlockNeon bits = each([bit](uint8x16_t bytes) { return vandq_u8(bytes, bit); });
+        const uint8x16_t low = vpaddq_u8(bits.quarters[0], bits.quarters[1]);
+        const uint8x16_t high = vpaddq_u8(bits.quarters[2], bits.quarters[3]);
+        const uint8x16_t sums = vpaddq_u8(low, high);
+        return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(sums, sums)), 0);
+    }
+
+    template <typename Change> BlockNeon each(Change change) const {
+        return {{change(quarters[0]), change(quarters[1]), change(quarters[2]), change(quarters[3])}};
+    }
+};
+
+} // namespace
+
+void classify_neon(const std::uint8_t *text, std::size_t blocks, Masks *masks) {
+    classify_with<BlockNeon>(text, blocks, masks);
+}
+
+} // namespace bpeflow
+#endif

@@ -1,0 +1,236 @@
+// Where tokens start in a block of 64 bytes, by bit algebra on its masks, for all of its tokens at once.
+//
+// A token starts where a class begins, unless what stands before it belongs to it; at the first and at the last
+// character of a run of white space; and behind what is cut off by number: digits, contractions. What the algebra cannot
+// tell makes a block *odd*: the scanner then goes through it token by token. Odd are white space and, where they are
+// counted, digits beyond ASCII, and in o200k the marks and what mixes letters without case with upper case.
+#pragma once
+
+#include "characters.hpp"
+#include "masks.hpp"
+#include "rules.hpp"
+#include "scanner.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bpeflow {
+
+inline unsigned lowest(std::uint64_t mask) {
+    return static_cast<unsigned>(__builtin_ctzll(mask));
+}
+
+template <const Rules &RULES> class TokenStarts {
+    using Mask = std::uint64_t;
+
+  public:
+    // Of a text that ends at `end`. The blocks that are asked for must have a whole block of text behind them.
+    explicit TokenStarts(const std::uint8_t *end) : end_(end), scanner_(end) {}
+
+    // Forgets the blocks before: a token starts at `start`, and as no pattern looks behind itself, what follows is the
+    // same as if the text began there.
+    void begin_at(const std::uint8_t *start) {
+        last_ = {};
+        start_ = start;
+    }
+
+    // The places at which tokens start in the block that follows the one of the last call, or that holds the place
+    // where `begin_at` has begun. Not valid where the block is odd.
+    Mask of(const Masks &block_masks, const std::uint8_t *block) {
+        Kinds now(block_masks);
+        odd_ = block_masks.high ? add_wide_characters(now, block_masks.high, block) : 0;
+        if (start_) {
+            now.keep(~Mask{0} << (start_ - block));
+            odd_ &= now.text;
+            start_ = nullptr;
+        }
+        now.other = ~(now.letter | now.digit | now.space) & now.text;
+
+        const Mask starts = RULES.any_prefix ? starts_with_prefixes(now, block) : starts_with_spaces(now, block);
+        const Mask apostrophes =
+            block_masks.apostrophe & (RULES.cased_words ? before(now.letter, last_.letter) & now.text : starts);
+        const Mask cut = cut_contractions(starts, apostrophes, now, block);
+        last_ = now;
+        return cut;
+    }
+
+    bool odd() const { return odd_ != 0; }
+
+  private:
+    // What is known of the characters of a block, a bit for each byte; all bytes of a character alike.
+    struct Kinds {
+        Mask letter = 0, digit = 0, space = 0, other = 0; // each byte is in one of these
+        Mask blank = 0, line_end = 0;
+        Mask upper = 0, caseless = 0; // letters; `upper` without `caseless`
+        Mask inner = 0;               // bytes of a character that are not its first
+        Mask text = ~Mask{0};         // all of this
+        // What the algebra finds, and the next block needs.
+        Mask eaten = 0;      // line ends that belong to the punctuation before
+        Mask prefix = 0;     // the first character of punctuation, where it may precede a word
+        Mask covered = 0;    // of the next block: no token starts here, for a contraction
+        Mask closed = 0;     // … one does, behind a contraction
+        unsigned digits = 0; // of a number that the block ends with, modulo those that a token holds
+
+        Kinds() = default;
+        explicit Kinds(const Masks &masks)
+            : letter(masks.letter), digit(masks.digit), space(masks.space), blank(masks.blank),
+              line_end(masks.line_end), upper(masks.upper) {}
+
+        void keep(Mask kept) {
+            for (Mask *mask : {&letter, &digit, &space, &blank, &line_end, &upper, &caseless, &inner, &text})
+                *mask &= kept;
+        }
+    };
+
+    // For each byte what is set for the one before it; the lowest bit has that of the block before.
+    static Mask before(Mask mask, Mask last) { return mask << 1 | last >> 63; }
+
+    static Mask begins(Mask mask, Mask last) { return mask & ~before(mask, last); }
+
+    // Of each byte whether the one after it is white space; `now.space` says it of all but the last.
+    Mask space_after(const Kinds &now, const std::uint8_t *block) const {
+        const bool next = now.space >> 63 && character_at(block + BLOCK, end_).bits & SPACE;
+        return now.space >> 1 | Mask{next} << 63;
+    }
+
+    // Puts the characters beyond ASCII where they belong. Returns which of their bytes are odd.
+    Mask add_wide_characters(Kinds &now, Mask high, const std::uint8_t *block) const {
+        Mask odd = 0;
+        const std::uint8_t *place = block + lowest(high);
+        while (is_continuation(*place)) place--; // one that began in the block before
+        for (;;) {
+            const Character character = character_at(place, end_);
+            const std::ptrdiff_t at = place - block;
+            const Mask bytes = (Mask{1} << character.size) - 1;
+            const Mask here = at >= 0 ? bytes << at : bytes >> -at;
+            const auto where = [&](unsigned bits) { return character.bits & bits ? here : 0; };
+            now.letter |= where(LETTER);
+            now.digit |= where(NUMBER);
+            now.inner |= at >= 0 ? here & ~(Mask{1} << at) : here;
+            odd |= where(RULES.max_digits == 0 ? SPACE : SPACE | NUMBER);
+            if (RULES.cased_words && character.bits & (UPPER | LOWER)) {
+                const unsigned both = character.bits & (UPPER | LOWER);
+                if (!(character.bits & LETTER)) odd |= here; // a mark
+                if (both == UPPER) now.upper |= here;
+                if (both == (UPPER | LOWER)) now.caseless |= here;
+            }
+            high &= ~here;
+            if (!high) break;
+            place = block + lowest(high);
+        }
+        return odd;
+    }
+
+    // gpt2: one space may precede words, numbers and punctuation alike.
+    Mask starts_with_spaces(const Kinds &now, const std::uint8_t *block) {
+        const Mask classes =
+            begins(now.letter, last_.letter) | begins(now.digit, last_.digit) | begins(now.other, last_.other);
+        return (classes & ~before(now.blank, last_.blank)) | begins(now.space, last_.space) |
+               (now.space & ~space_after(now, block));
+    }
+
+    // The others: one character of nearly any kind may precede a word, and punctuation takes the line ends behind it.
+    Mask starts_with_prefixes(Kinds &now, const std::uint8_t *block) {
+        const Mask after_blank = before(now.blank, last_.blank);
+        const Mask punctuation = begins(now.other, last_.other) & ~after_blank;
+        now.prefix = whole_characters(punctuation, now);
+        const Mask eating = now.line_end & (before(now.other, last_.other) | last_.eaten >> 63);
+        now.eaten = now.line_end & ~(now.line_end + eating); // the sum carries through each run that it meets
+        if (RULES.takes_slashes) find_slashes(now, block);
+
+        const Mask inline_space = now.space & ~now.line_end;
+        const Mask words = begins(now.letter, last_.letter) & ~before(now.prefix, last_.prefix) &
+                           ~before(inline_space, last_.space & ~last_.line_end);
+        return words | inner_words(now) | numbers(now) | punctuation | white_space(now, inline_space, block);
+    }
+
+    // The characters that begin at `firsts`, and the rest of one that has begun in the block before.
+    Mask whole_characters(Mask firsts, const Kinds &now) const {
+        Mask whole = firsts | (last_.prefix >> 63 & now.inner);
+        if (now.inner)
+            for (int i = 0; i < 3; i++) whole |= whole << 1 & now.inner;
+        return whole;
+    }
+
+    // o200k: punctuation takes slashes behind its line ends, too.
+    void find_slashes(const Kinds &now, const std::uint8_t *block) {
+        for (Mask after = before(now.eaten, last_.eaten) & now.other; after; after &= after - 1)
+            if (block[lowest(after)] == '/') odd_ |= after;
+        if (now.eaten >> 63 && block[BLOCK] == '/') odd_ |= now.eaten;
+    }
+
+    // Words that follow another without anything between them: upper case after lower case in o200k.
+    Mask inner_words(const Kinds &now) {
+        if (!RULES.cased_words) return 0;
+        odd_ |= now.upper & before(now.caseless, last_.caseless);
+        return now.upper & before(lower(now), lower(last_));
+    }
+
+    static Mask lower(const Kinds &kinds) { return kinds.letter & ~kinds.upper & ~kinds.caseless; }
+
+    // A token holds so many digits and no more.
+    Mask numbers(Kinds &now) const {
+        if (RULES.max_digits == 1) return now.digit;
+        Mask starts = begins(now.digit, last_.digit);
+        const bool goes_on = last_.digit >> 63 && now.digit & 1;
+        const Mask fourths = now.digit & now.digit << 1 & now.digit << 2 & now.digit << 3;
+        if (!fourths && !goes_on && !(now.digit >> 63)) return starts; // no run is too long, here or in the next block
+        for (Mask left = now.digit; left;) {
+            const unsigned first = lowest(left), length = run_length(left >> first);
+            const unsigned held = first == 0 && goes_on ? last_.digits : 0;
+            for (unsigned i = (RULES.max_digits - held) % RULES.max_digits; i < length; i += RULES.max_digits)
+                starts |= Mask{1} << (first + i);
+            now.digits = (held + length) % RULES.max_digits;
+            left &= first + length < 64 ? ~Mask{0} << (first + length) : 0;
+        }
+        return starts;
+    }
+
+    static unsigned run_length(Mask mask) { return ~mask ? lowest(~mask) : 64; }
+
+    // A run is one token up to its last line end; of what is behind that the last character goes with what follows.
+    Mask white_space(const Kinds &now, Mask inline_space, const std::uint8_t *block) {
+        const Mask free = now.space & ~now.eaten;
+        Mask starts = begins(free, last_.space & ~last_.eaten) | (inline_space & ~space_after(now, block));
+        Mask after_line_end = inline_space & before(now.line_end & ~now.eaten, last_.line_end & ~last_.eaten);
+        for (; after_line_end; after_line_end &= after_line_end - 1)
+            if (!line_end_follows(block + lowest(after_line_end))) starts |= after_line_end & (0 - after_line_end);
+        return starts;
+    }
+
+    // Whether there is a line end in the rest of a run of white space.
+    bool line_end_follows(const std::uint8_t *place) {
+        for (Character space; (space = character_at(place, end_)).bits & SPACE; place += space.size)
+            if (is_line_end(*place)) return true;
+        if (place == end_) odd_ = ~Mask{0}; // what ends the text has rules of its own
+        return false;
+    }
+
+    // A contraction is a token, or in o200k the end of one; either way the next one starts behind it.
+    Mask cut_contractions(Mask starts, Mask apostrophes, Kinds &now, const std::uint8_t *block) const {
+        Mask covered = last_.covered, closed = last_.closed;
+        for (; apostrophes; apostrophes &= apostrophes - 1) {
+            const unsigned at = lowest(apostrophes);
+            if (RULES.cased_words && closed >> at & 1) continue; // a word carries one
+            const std::uint8_t *end = scanner_.contraction_end(block + at);
+            if (!end) continue;
+            const auto size = static_cast<unsigned>(end - (block + at));
+            const Mask bytes = (Mask{1} << size) - (RULES.cased_words ? 1 : 2);
+            covered |= bytes << at;
+            if (at > 0) now.covered |= bytes >> (64 - at);
+            if (at + size < 64)
+                closed |= Mask{1} << (at + size);
+            else
+                now.closed |= Mask{1} << (at + size - 64);
+        }
+        return (starts & ~covered) | closed;
+    }
+
+    const std::uint8_t *end_;
+    Scanner<RULES> scanner_;
+    Kinds last_;
+    const std::uint8_t *start_ = nullptr;
+    Mask odd_ = 0;
+};
+
+} // namespace bpeflow

@@ -1,0 +1,202 @@
+"""The native scanner equals the `regex` module on every text, whatever instructions it uses."""
+
+from __future__ import annotations
+
+import pytest
+from available import skip_missing
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from real_data import real_text
+
+from bpeflow.corpus import Chunk, Delimiters, decode_chunk
+from bpeflow.counting.table import (
+    INSTRUCTIONS_VARIABLE,
+    NativeTable,
+    RegexTable,
+    chosen_instructions,
+    native_instructions,
+    native_unicode_version,
+    why_regex,
+)
+from bpeflow.errors import ConfigError
+from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer, unicode_version
+
+# What the patterns look at: case, contractions and what looks like them, digits of several scripts, marks, all kinds of
+# white space and line ends, what is none of these, and characters of every length in UTF-8.
+ATOMS = [
+    *"aAbzsStTdmlLvVrReE'''  \n\r\t/.,!-_0123456789\x00\x0b\x0c\x1c\x1f\x85\xa0",
+    *["'s", "'S", "'ll", "'LL", "'Ve", "'rE", "'ſ", "ſ", "K", "İ", "ı", "é", "É", "ß", "Ǆ", "ǅ", "ǆ", "ʰ", "ª"],
+    *["²", "½", "٣", "Ⅷ", "中", "日本", "ひ", "ア", "ع", "א", "я", "Я", "\u0301", "\u0903", "\u200b", "\u0378"],
+    *["\ue000", "\U0001d7d8", "\U0001f600", "\U0001f1e6", "\U000e0100", "\U0010ffff"],
+    *["\u1680", "\u2003", "\u2028", "\u3000", "\r\n", "\n\n", "  "],
+]
+patterned = st.lists(st.sampled_from(ATOMS), max_size=30).map("".join)
+# Long enough for blocks of 64 bytes and for what reaches from one into the next.
+blocks = st.lists(st.sampled_from(ATOMS), min_size=60, max_size=250).map("".join)
+# Mostly like text: then few places make a whole block be scanned token by token.
+prose = st.lists(
+    st.sampled_from(
+        [*"aZ '1\n\t.,(/é–中", " the", "don't", "HTMLParser", "1234567", "\n\n", ";\n", "   ", "'ſ", "'LL"]
+    ),
+    min_size=60,
+    max_size=250,
+).map("".join)
+
+
+@pytest.fixture(params=NAMED_PATTERNS)
+def pattern(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def native(pattern: str) -> str:
+    """The pattern, if there is a native scanner that has the `regex` module's version of Unicode."""
+    skip_missing("count", why_regex(load_pretokenizer(pattern)))
+    if native_unicode_version() != unicode_version():
+        pytest.skip(
+            f"the native tables have Unicode {native_unicode_version()}, the installed regex {unicode_version()}: "
+            "python tools/make_unicode_tables.py makes them anew"
+        )
+    return pattern
+
+
+def assert_equal(pattern: str, text: str) -> None:
+    reference = RegexTable(load_pretokenizer(pattern))
+    reference.count(text.encode())
+    for instructions in native_instructions():
+        table = NativeTable(pattern, instructions)
+        table.count(text.encode())
+        assert table.run() == reference.run(), f"{instructions}: {text!r}"
+
+
+@settings(max_examples=400)
+@given(text=st.one_of(patterned, blocks, prose, st.text(max_size=30), st.text(min_size=60)))
+@example(text="")
+@example(text="a\n  ")
+@example(text="'ſ'S don'T I'LL")
+def test_native_counts_equal_regex(native: str, text: str) -> None:
+    assert_equal(native, text)
+
+
+CONTEXTS = [("", ""), ("A", "b"), ("a", "B"), (" ", " "), ("'", ""), ("1", "2"), ("\n", "\n"), (".", ".\n")]
+CONTEXTS += [(" ", "a"), ("\u0301", "A"), ("中", "A"), ("'", "e"), ("  ", "\n"), ("A'", "t")]
+
+
+@pytest.mark.parametrize(("before", "after"), CONTEXTS)
+def test_code_points_in_many_contexts_equal_regex(native: str, before: str, after: str) -> None:
+    """The first two planes, which have nearly all that is not like its neighbours."""
+    for start in range(0, 0x20000, 0x8000):
+        assert_equal(native, "|".join(f"{before}{point}{after}" for point in code_points(start)))
+
+
+def test_every_code_point_equals_regex(native: str) -> None:
+    for start in range(0, 0x110000, 0x8000):
+        assert_equal(native, "".join(f"a{point}b" for point in code_points(start)))
+
+
+def code_points(start: int) -> list[str]:
+    """So many characters from there on, without the surrogates, which no text has."""
+    return [chr(code) for code in range(start, start + 0x8000) if not 0xD800 <= code < 0xE000]
+
+
+@pytest.mark.parametrize("corpus", ["c4_2MB", "wikitext2_2MB", "tinystories_3MB", "code_20MB", "multilingual_20MB"])
+def test_real_text_equals_regex(native: str, corpus: str) -> None:
+    text = real_text(corpus)[:3_000_000].decode(errors="ignore")
+    assert_equal(native, text)
+
+
+def test_long_runs_equal_regex(native: str) -> None:
+    for unit in ("a", "A", " ", "\n", "\r\n", "1", ".", "'", "\u0301", "中", " \n", "aA"):
+        assert_equal(native, unit * 100_000)
+
+
+def test_tokens_longer_than_blocks_equal_regex(native: str) -> None:
+    """Runs of every length around that of blocks, at every place in one, in what each of them may follow."""
+    for unit in ("a", "A", " ", "\n", "\t", "1", ".", "中", "é", "\u3000", "\u0301", "'s"):
+        for length in (1, 2, 3, 4, 31, 62, 63, 64, 65, 66, 127, 128, 130, 200):
+            text = "".join(
+                f"{'x' * shift} {before}{unit * length}{after}"
+                for shift in (0, 1, 2, 3, 40, 61)
+                for before, after in RUNS
+            )
+            assert_equal(native, text + "x" * 130)
+            assert_equal(native, text)
+
+
+RUNS = [("", "b"), ("(", "b"), ("1", " b"), ("\n", "\n"), ("'", "'s"), (";\n", "/b"), ("b", "B"), ("  ", "  c")]
+
+DELIMITERS = Delimiters("<|end|>", ["<|end", "<s>", "é", "||"])
+pieces = st.sampled_from(
+    [b"<|end|>", b"<|end", b"<s>", "é".encode(), b"||", b"<", b"|", b">", b"end", b" a", b"b.", b"\n"]
+)
+broken = st.sampled_from([b"\xff", b"\xc3", b"\xe4\xb8", b"\xa9", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
+
+
+@given(data=st.lists(st.one_of(pieces, pieces, pieces, broken, st.binary(max_size=3)), max_size=40).map(b"".join))
+@example(data=b"")
+@example(data=b"a<|end|>")
+@example(data=b"a<|end|>b\xff")
+def test_documents_are_counted_up_to_the_first_that_is_not_utf8(native: str, data: bytes) -> None:
+    """As by looking for delimiters, decoding and counting text by text in Python."""
+    table, reference = NativeTable(native), NativeTable(native)
+    counted = table.count_documents(memoryview(bytearray(data)), DELIMITERS)
+    documents = list(DELIMITERS.documents(data))
+    good = []
+    for document in documents:
+        if not all(is_utf8(data[start:end]) for start, end in document.pieces):
+            break
+        good.append(document)
+    for document in good:
+        for start, end in document.pieces:
+            reference.count(data[start:end])
+    assert table.run() == reference.run()
+    assert counted.documents == len(good)
+    assert counted.open == (bool(good) and not good[-1].closed)
+    assert (counted.bytes == len(data)) == (len(good) == len(documents))
+    assert list(DELIMITERS.documents(data[: counted.bytes])) == good
+
+
+@given(
+    data=st.binary(max_size=8)
+    | st.lists(broken | st.sampled_from(["é".encode(), "中".encode(), b"\xf0\x9f\x98\x80"])).map(b"".join)
+)
+def test_the_same_bytes_are_utf8_as_in_python(data: bytes) -> None:
+    skip_missing("count", why_regex(load_pretokenizer("gpt2")))
+    for padded in (data, b"x" * 40 + data, data + b"x" * 40):
+        counted = NativeTable().count_documents(memoryview(bytearray(padded)), Delimiters(None))
+        assert (counted.bytes == len(padded)) == is_utf8(padded)
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "delimiters", [Delimiters(None), Delimiters("\n"), Delimiters("<s>"), Delimiters("\n\n", ["the", "<s>"])]
+)
+def test_real_documents_are_counted_as_in_python(native: str, delimiters: Delimiters) -> None:
+    data = real_text("multilingual_20MB")[:300_000]
+    data = data[: data.rindex(b"\n")]
+    table, reference = NativeTable(native), NativeTable(native)
+    counted = table.count_documents(memoryview(bytearray(data)), delimiters)
+    decoded = decode_chunk(data, Chunk("text", 0, len(data), ends_file=True), delimiters, "error")
+    for text in decoded.texts:
+        reference.count(text)
+    assert table.run() == reference.run()
+    assert (counted.bytes, counted.documents) == (len(data), decoded.statistics.documents)
+
+
+def test_instructions_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_missing("count", why_regex(load_pretokenizer("gpt2")))
+    assert native_instructions()[-1] == "scalar"
+    monkeypatch.delenv(INSTRUCTIONS_VARIABLE, raising=False)
+    assert chosen_instructions() == native_instructions()[0]
+    monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "scalar")
+    assert chosen_instructions() == "scalar"
+    monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "abacus")
+    with pytest.raises(ConfigError, match=r"BPEFLOW_INSTRUCTIONS=abacus: this processor has .*scalar"):
+        NativeTable()
