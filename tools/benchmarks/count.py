@@ -1,0 +1,57 @@
+"""`bench.py count`: from files to pre-token counts, process start included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.contender import Contender, Job, Outcome, Subject
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+
+PEERS = Path(__file__).parent / "peers" / "count.py"
+GPT2 = frozenset({"gpt2"})
+#: Two of the peers train or do nothing.
+_NO_MERGES = "asked for a vocabulary of 1: counts and sets up, learns no merge, does not tell its counts"
+
+
+def _bpeflow(name: str, note: str, counters: int | None = None, settings: Sequence[str] = ()) -> Contender:
+    def arguments(job: Job) -> list[str]:
+        pattern = [] if job.pattern == "gpt2" else [f"pattern={json.dumps(job.pattern)}"]  # JSON is YAML, too
+        return [
+            *("-m", "bpeflow", "--input", *job.files, "--skip_merge", "--out_dir", str(job.out_dir)),
+            *("-c", str(counters or job.processes)),
+            *(word for setting in (*settings, *pattern) for word in ("--set", setting)),
+        ]
+
+    return Contender(name, arguments, note, read_outcome=_outcome_from_run)
+
+
+def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+    corpus = json.loads((out_dir / "run.json").read_text(encoding="utf-8"))["corpus"]
+    return {"distinct": corpus["distinct_pretokens"], "total": corpus["pretokens"]}
+
+
+def _peer(name: str, package: str, note: str, patterns: frozenset[str] | None = GPT2) -> Contender:
+    def arguments(job: Job) -> list[str]:
+        named = NAMED_PATTERNS.get(job.pattern)
+        return [str(PEERS), name, str(job.processes), named.regex if named else job.pattern, *job.files]
+
+    return Contender(name, arguments, note, package, patterns)
+
+
+SUBJECT = Subject(
+    "count",
+    "files → pre-token counts",
+    (
+        _bpeflow("bpeflow", "`python -m bpeflow --skip_merge`; the counts and run.json are on the disk at the end"),
+        _bpeflow("bpeflow-1", "the same with one counter", counters=1),
+        _bpeflow("bpeflow-regex", "the same with the regex module for a scanner", settings=["scanner=regex"]),
+        _peer(
+            "gigatoken", "gigatoken", "pretokenized_counts; has the whole text in memory, and leaves the counts there"
+        ),
+        _peer("gigabpe", "gigabpe", f"train_bpe, bytelevel, {_NO_MERGES}"),
+        _peer("huggingface", "tokenizers", f"Tokenizer.train, ByteLevel, {_NO_MERGES}; reads line by line"),
+        _peer("regex", "regex", "one process, a Counter over regex.finditer; has the whole text in memory", None),
+    ),
+)

@@ -1,0 +1,148 @@
+"""What is shown of a benchmark, and what is kept of it."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.contender import Contender, Job, Subject
+from benchmarks.machine import package_versions
+from benchmarks.rounds import Result
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_REPOSITORY = Path(__file__).parents[2]
+_OURS = "bpeflow"
+_MEMORY = (
+    "memory is MB of resident pages, at least those of bench.py itself (some 30): of the largest process, and of all "
+    "together, sampled, with pages that processes share counted once for each"
+)
+
+
+def make_report(
+    subject: Subject,
+    job: Job,
+    rounds: int,
+    machine: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]],
+    results: Sequence[Result],
+    skipped: Mapping[str, str],
+) -> dict[str, Any]:
+    """Everything about a run, ready for JSON."""
+    packages = [result.contender.package for result in results if result.contender.package]
+    return {
+        "subject": subject.name,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": dict(machine),
+        "versions": package_versions(["bpeflow", "numpy", "regex", *packages]),
+        "input": [dict(file) for file in inputs],
+        "settings": {"pattern": job.pattern, "processes": job.processes, "rounds": rounds},
+        "contenders": [_entry(result, job, sum(file["bytes"] for file in inputs)) for result in results],
+        "skipped": dict(skipped),
+        "disagreement": disagreement(results),
+    }
+
+
+def disagreement(results: Sequence[Result]) -> str | None:
+    """Say how results differ; None if all that tell the same thing tell it alike."""
+    told: dict[str, dict[int, list[str]]] = {}
+    for result in results:
+        for key, value in result.outcome.items():
+            told.setdefault(key, {}).setdefault(value, []).append(result.contender.name)
+    parts = [
+        f"{key}: " + "; ".join(f"{value:,} ({', '.join(names)})" for value, names in values.items())
+        for key, values in told.items()
+        if len(values) > 1
+    ]
+    return " / ".join(parts) or None
+
+
+def print_report(console: Console, report: Mapping[str, Any]) -> None:
+    """Print a report as a table with its notes."""
+    from rich.table import Table
+
+    console.print(_headline(report))
+    table = Table("contender", box=None, header_style="bold", pad_edge=False)
+    for column in ("median s", "min", "max", "MB/s", f"÷ {_OURS}", "largest", "all"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for entry in report["contenders"]:
+        table.add_row(entry["name"], *_cells(entry, report["contenders"]))
+    console.print(table)
+    for entry in report["contenders"]:
+        if entry["error"]:
+            console.print(f"{entry['name']} failed: {entry['error']}")
+    for name, reason in report["skipped"].items():
+        console.print(f"{name} left out: {reason}")
+    console.print(_agreement(report))
+    console.print(_MEMORY)
+    for entry in report["contenders"]:
+        console.print(f"{entry['name']}: {entry['note']}")
+
+
+def _entry(result: Result, job: Job, size: int) -> dict[str, Any]:
+    seconds = result.median_seconds
+    return {
+        "name": result.contender.name,
+        "note": result.contender.note,
+        "command": _command_line(result.contender, job),
+        "error": result.error,
+        "median_seconds": seconds,
+        "mb_per_second": None if seconds is None else size / seconds / 1e6,
+        "outcome": dict(result.outcome),
+        "rounds": [
+            {key: value for key, value in asdict(measurement).items() if key != "stdout"}
+            for measurement in result.measurements
+        ],
+    }
+
+
+def _command_line(contender: Contender, job: Job) -> str:
+    """The command as one would type it in the repository; what is long or of this machine only is left out."""
+    return shlex.join(["python", *contender.arguments(job)]).replace(f"{_REPOSITORY}/", "")
+
+
+def _headline(report: Mapping[str, Any]) -> str:
+    machine, settings = report["machine"], report["settings"]
+    size = sum(file["bytes"] for file in report["input"]) / 1e6
+    return (
+        f"{report['subject']}: {', '.join(file['path'] for file in report['input'])} ({size:,.1f} MB), "
+        f"pattern {settings['pattern']}, {settings['processes']} processes, {settings['rounds']} rounds\n"
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB; {machine['os']}, "
+        f"Python {machine['python']}; load {machine['load_average']}"
+    )
+
+
+def _cells(entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    median = entry["median_seconds"]
+    if median is None:
+        return ["failed", *["–"] * 6]
+    seconds = [taken["seconds"] for taken in entry["rounds"]]
+    ours = next((other["median_seconds"] for other in entries if other["name"] == _OURS), None)
+    largest, tree = (
+        statistics.median(taken[key] for taken in entry["rounds"]) / 1e6 for key in ("largest_bytes", "tree_bytes")
+    )
+    return [
+        f"{median:.2f}",
+        f"{min(seconds):.2f}",
+        f"{max(seconds):.2f}",
+        f"{entry['mb_per_second']:.1f}",
+        f"{median / ours:.2f}" if ours else "–",
+        f"{largest:,.0f}",
+        f"{tree:,.0f}",
+    ]
+
+
+def _agreement(report: Mapping[str, Any]) -> str:
+    if report["disagreement"]:
+        return f"THE RESULTS DIFFER: {report['disagreement']}"
+    telling = [entry for entry in report["contenders"] if entry["outcome"]]
+    if not telling:
+        return "no contender told its result"
+    result = ", ".join(f"{value:,} {key}" for key, value in telling[0]["outcome"].items())
+    return f"{', '.join(entry['name'] for entry in telling)} agree: {result}"
