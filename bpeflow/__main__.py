@@ -1,6 +1,10 @@
 """``python -m bpeflow``."""
 
+import os
 import sys
+
+# numpy's linear algebra, which nothing here needs, would start a thread for each core, and they spin for a while.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if __name__ == "__main__":
     try:

@@ -1,4 +1,8 @@
-"""The command line: ``python -m bpeflow``."""
+"""The command line: ``python -m bpeflow``. Its flags; what the commands do is in `commands`.
+
+Little is imported here, so that the fork server, which needs as long as this process to import what it needs, is
+started before this one goes on to.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,13 @@ import io
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from bpeflow.backends.choice import BACKENDS
-from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
-from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.table import why_regex
+from bpeflow.counting import WORKER_MODULES
 from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
-from bpeflow.pretokenize import load_pretokenizer
-from bpeflow.report.run import check_counts, read_run
-from bpeflow.terminal import PlainObserver, TerminalObserver, print_summary, set_up_logging
-from bpeflow.training import COUNTS_FILE, Observer, TrainResult, train, train_from_counts
+from bpeflow.flow import start_fork_server
 
 #: Exit statuses: what the user gave is wrong; the run failed; Ctrl-C (128 + SIGINT, as shells have it).
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -84,14 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train_command(argv: Sequence[str]) -> int:
     parser = _parser("python -m bpeflow", _TRAIN, _TRAIN_END)
-    parser.add_argument("--version", action="version", version=f"bpeflow {version('bpeflow')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
     _add_settings(parser, _run_flags, _count_flags, _merge_flags)
     if not argv:
         parser.print_help()
         return USAGE
     options = parser.parse_args(argv)
-    settings = load_settings(options.config, _overrides(options))
-    return _run(settings, options.quiet, lambda observer: train(settings, observer))
+    start_fork_server(WORKER_MODULES)
+    from bpeflow import commands
+
+    return commands.train(options.config, _overrides(options), options.quiet)
 
 
 def _merge_command(argv: Sequence[str]) -> int:
@@ -101,26 +94,9 @@ def _merge_command(argv: Sequence[str]) -> int:
     )
     _add_settings(parser, _run_flags, _merge_flags)
     options = parser.parse_args(argv)
-    path: Path = options.counts / COUNTS_FILE if options.counts.is_dir() else options.counts
-    if not path.is_file():
-        raise ConfigError(f"there are no counts at {path}")
-    counts = PretokenCounts.read(path)
-    earlier = read_run(path.parent)
-    check_counts(earlier, counts, path)
-    settings = _merge_again(earlier, path, options)
-    carried_over = {key: earlier[key] for key in ("corpus", "counting") if key in earlier} | {"counts": str(path)}
-    return _run(settings, options.quiet, lambda observer: train_from_counts(counts, settings, observer, carried_over))
+    from bpeflow import commands
 
-
-def _merge_again(earlier: Mapping[str, Any], path: Path, options: argparse.Namespace) -> Settings:
-    """The settings of the run that counted; over them those of a config and flags that concern merging."""
-    overrides = _overrides(options)
-    if in_vain := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
-        raise ConfigError(f"{in_vain[0]} concerns counting, which merge does not do again")
-    values = {"input": str(path), **earlier.get("settings", {}), "out_dir": str(path.parent) if earlier else None}
-    config = read_yaml(options.config) if options.config else {}
-    values = replace(values, {key: value for key, value in config.items() if key not in COUNT_ONLY})
-    return make_settings(Settings, {**override(values, overrides), "skip_merge": False})
+    return commands.merge(options.counts, options.config, _overrides(options), options.quiet)
 
 
 def _counts_command(argv: Sequence[str]) -> int:
@@ -128,37 +104,24 @@ def _counts_command(argv: Sequence[str]) -> int:
     parser.add_argument("source", metavar="SRC", type=Path, help="counts to read")
     parser.add_argument("target", metavar="DST", type=Path, help="counts to write")
     options = parser.parse_args(argv)
-    counts = PretokenCounts.read(options.source)
-    counts.write(options.target)
-    print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in all")  # noqa: T201
-    return 0
+    from bpeflow import commands
+
+    return commands.convert_counts(options.source, options.target)
 
 
 def _backends_command(argv: Sequence[str]) -> int:
     _parser("python -m bpeflow backends", "Say which merge backends are here, and why others are not.").parse_args(argv)
-    table = Table("backend", "here", "what it is, or what is missing", box=None, header_style="bold")
-    for backend in BACKENDS:
-        reason = backend.unavailable()
-        table.add_row(backend.name, "no" if reason else "yes", escape(reason or backend.describe()))
-    Console().print(table)
-    best = next(backend.name for backend in BACKENDS if backend.unavailable() is None)
-    print(f"backend: auto takes {best}")  # noqa: T201
-    reason = why_regex(load_pretokenizer("gpt2"))
-    print("counting: " + (f"by the regex module, for {reason}" if reason else "native"))  # noqa: T201
-    return 0
+    from bpeflow import commands
+
+    return commands.list_backends()
 
 
-def _run(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> int:
-    if settings.out_dir is None:
-        raise ConfigError("say where to write the results: --out_dir FOLDER, or out_dir in the config")
-    console = Console(stderr=True, quiet=quiet)
-    set_up_logging(console, quiet)
-    with ExitStack() as stack:
-        terminal = console.is_terminal and not quiet
-        observer = stack.enter_context(TerminalObserver(console)) if terminal else PlainObserver(console)
-        result = work(observer)
-    print_summary(Console(quiet=quiet, highlight=False, emoji=False, soft_wrap=True), result, str(settings.out_dir))
-    return 0
+class _Version(argparse.Action):
+    def __call__(self, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"bpeflow {version('bpeflow')}")  # noqa: T201
+        raise SystemExit(0)
 
 
 # ---- flags ----
@@ -220,6 +183,8 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _assignment(text: str) -> tuple[str, Any]:
+    import yaml
+
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")

@@ -10,10 +10,9 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from ctypes import c_uint32
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +64,19 @@ def load_library(name: str, signatures: Mapping[str, Signature]) -> ctypes.CDLL:
     return library
 
 
-def library_folders() -> list[Path]:
+def library_folders() -> Iterator[Path]:
     """Where the libraries are looked for, first to last.
 
     Beside the package, as a rule. But a package that is imported from its sources (an editable install; or the current
     folder, where ``python -m`` looks first) has its libraries where it was installed.
     """
-    override = os.environ.get(LIBRARY_PATH_VARIABLE)
-    folders = [Path(override)] if override else []
-    folders.append(Path(__file__).parent / "_native")
+    if override := os.environ.get(LIBRARY_PATH_VARIABLE):
+        yield Path(override)
+    yield Path(__file__).parent / "_native"
+    from importlib.metadata import PackageNotFoundError, distribution  # seldom needed, and slow to import
+
     with suppress(PackageNotFoundError):
-        folders.append(Path(str(distribution("bpeflow").locate_file("bpeflow/_native"))))
-    return folders
+        yield Path(str(distribution("bpeflow").locate_file("bpeflow/_native")))
 
 
 def _declare(library: ctypes.CDLL, path: Path, signatures: Mapping[str, Signature]) -> None:

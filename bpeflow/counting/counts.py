@@ -120,6 +120,8 @@ class PretokenCounts:
     def total_bytes(self) -> int:
         """The number of bytes that the pre-tokens of the corpus have, repetitions included; exact."""
         lengths = np.diff(self.offsets)
+        if self.total * int(lengths.max(initial=0)) <= MAX_COUNT:
+            return int(np.dot(lengths, self.counts))
         return sum(int(length) * _exact_sum(self.counts[lengths == length]) for length in np.unique(lengths))
 
     def save(self, path: str | Path) -> None:

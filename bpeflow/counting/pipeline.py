@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, find_files
+from bpeflow.counting import WORKER_MODULES
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.merger import merge_runs, owner
@@ -92,7 +93,7 @@ class CorpusCounter:
             if observer is not None:
                 observer.counting(0, self.total_bytes)
                 tell = partial(_tell_progress, observer, self.total_bytes)
-                watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, tell))
+                watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, tell, processes=False))
             if on_sample is not None:
                 watchers.enter_context(Monitor(pipeline, sample_interval, on_sample))
             runs = list(pipeline.run(inline=in_process))
@@ -140,7 +141,7 @@ class CorpusCounter:
             ],
             results=queue("merged_queue"),
             start_method=settings.start_method,
-            preload=("bpeflow.counting.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
+            preload=WORKER_MODULES,
         )
 
 

@@ -47,6 +47,7 @@ protocol); `launch` how processes start; `inline` the same without processes; `m
 """
 
 from .errors import FlowError, WorkerDied
+from .launch import start_fork_server
 from .memory import peak_memory
 from .messages import WorkerReport
 from .meters import QueueDepth
@@ -70,4 +71,5 @@ __all__ = [
     "WorkerDied",
     "WorkerReport",
     "peak_memory",
+    "start_fork_server",
 ]

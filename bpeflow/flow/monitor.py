@@ -10,15 +10,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
-
-import psutil
+from typing import TYPE_CHECKING, Any
 
 from .meters import QueueDepth
 from .pipeline import Pipeline, Snapshot, StageTotals
+
+if TYPE_CHECKING:
+    import psutil
 
 _log = logging.getLogger(__name__)
 
@@ -92,15 +93,21 @@ class Monitor:
                 ...
 
     ``on_sample`` runs in the monitor's thread. What goes wrong there is logged and does not touch the run.
+    ``processes=False`` leaves the processes out of the samples, and does without psutil.
     """
 
     def __init__(
-        self, pipeline: Pipeline, interval: float = 10.0, on_sample: Callable[[Sample], object] = _ignore
+        self,
+        pipeline: Pipeline,
+        interval: float = 10.0,
+        on_sample: Callable[[Sample], object] = _ignore,
+        *,
+        processes: bool = True,
     ) -> None:
         self._pipeline = pipeline
         self._interval = interval
         self._on_sample = on_sample
-        self._sampler = _Sampler(pipeline.snapshot())
+        self._sampler = _Sampler(pipeline.snapshot(), processes)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
 
@@ -129,12 +136,12 @@ class Monitor:
 class _Sampler:
     """Turns snapshots into samples: remembers the last one, to tell rates."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, processes: bool) -> None:
         self._began = self._last_time = time.monotonic()
         self._last: Mapping[str, StageTotals] = {}
-        self._processors: dict[int, _ProcessorTime] = {}
-        for _ in self._uses(snapshot.pids, self._began):  # for the processor time that they have had until now
-            pass
+        self._uses = _Uses(self._began) if processes else None
+        if self._uses:
+            self._uses.of(snapshot.pids, self._began)  # for the processor time that they have had until now
 
     def sample(self, snapshot: Snapshot) -> Sample:
         now = time.monotonic()
@@ -144,17 +151,30 @@ class _Sampler:
             for name, totals in snapshot.stages.items()
         }
         self._last, self._last_time = snapshot.stages, now
-        return Sample(now - self._began, snapshot.queues, stages, tuple(self._uses(snapshot.pids, now)))
+        uses = self._uses.of(snapshot.pids, now) if self._uses else ()
+        return Sample(now - self._began, snapshot.queues, stages, uses)
 
-    def _uses(self, pids: Mapping[tuple[str, int], int], now: float) -> Iterator[ProcessUse]:
+
+class _Uses:
+    """What the processes use: remembers how much processor time they have had."""
+
+    def __init__(self, began: float) -> None:
+        self._began = began
+        self._processors: dict[int, _ProcessorTime] = {}
+
+    def of(self, pids: Mapping[tuple[str, int], int], now: float) -> tuple[ProcessUse, ...]:
+        import psutil  # here, for its import takes longer than much of what is not monitored
+
         names = {pid: name for name, pid in pids.items()} | {os.getpid(): ("main", 0)}
         self._processors = {pid: processor for pid, processor in self._processors.items() if pid in names}
+        uses = []
         for pid, (stage, worker) in names.items():
             with suppress(psutil.Error):  # it has just gone
                 if pid not in self._processors:
-                    self._processors[pid] = _ProcessorTime(pid, self._began)
+                    self._processors[pid] = _ProcessorTime(psutil.Process(pid), self._began)
                 processor = self._processors[pid]
-                yield ProcessUse(stage, worker, pid, processor.percent(now), processor.process.memory_info().rss)
+                uses.append(ProcessUse(stage, worker, pid, processor.percent(now), processor.process.memory_info().rss))
+        return tuple(uses)
 
 
 _TICK = 0.01  # seconds, in which the system counts processor time: over less than one, a rate means nothing
@@ -166,8 +186,8 @@ class _ProcessorTime:
     Not left to ``psutil.Process.cpu_percent``, which says 0 at its first call: that is all that a short run has.
     """
 
-    def __init__(self, pid: int, began: float) -> None:
-        self.process = psutil.Process(pid)
+    def __init__(self, process: psutil.Process, began: float) -> None:
+        self.process = process
         # The two clocks do not share a zero, but a second is one for both. Where the system's notion of the start is
         # off (Linux knows when it was booted to the second), it is at least not before the monitor or after now.
         age = time.time() - self.process.create_time()

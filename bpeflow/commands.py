@@ -1,0 +1,87 @@
+"""What the commands of the command line do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bpeflow import training
+from bpeflow.backends.choice import BACKENDS
+from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.table import chosen_instructions, why_regex
+from bpeflow.errors import ConfigError
+from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.report.run import check_counts, read_run
+from bpeflow.terminal import PlainObserver, TerminalObserver, print_summary, set_up_logging
+from bpeflow.training import COUNTS_FILE, Observer, TrainResult
+
+
+def train(config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
+    """Count, learn and write."""
+    settings = load_settings(config, overrides)
+    return _run(settings, quiet, lambda observer: training.train(settings, observer))
+
+
+def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
+    """Learn again from counts that are there."""
+    path = source / COUNTS_FILE if source.is_dir() else source
+    if not path.is_file():
+        raise ConfigError(f"there are no counts at {path}")
+    counts = PretokenCounts.read(path)
+    earlier = read_run(path.parent)
+    check_counts(earlier, counts, path)
+    settings = _merge_again(earlier, path, config, overrides)
+    carried_over = {key: earlier[key] for key in ("corpus", "counting") if key in earlier} | {"counts": str(path)}
+    return _run(settings, quiet, lambda observer: training.train_from_counts(counts, settings, observer, carried_over))
+
+
+def _merge_again(earlier: Mapping[str, Any], path: Path, config: Path | None, overrides: Mapping[str, Any]) -> Settings:
+    """The settings of the run that counted; over them those of a config and flags that concern merging."""
+    if in_vain := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
+        raise ConfigError(f"{in_vain[0]} concerns counting, which merge does not do again")
+    values = {"input": str(path), **earlier.get("settings", {}), "out_dir": str(path.parent) if earlier else None}
+    given = read_yaml(config) if config else {}
+    values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
+    return make_settings(Settings, {**override(values, overrides), "skip_merge": False})
+
+
+def convert_counts(source: Path, target: Path) -> int:
+    """Turn counts from one form into another."""
+    counts = PretokenCounts.read(source)
+    counts.write(target)
+    print(f"{target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in all")  # noqa: T201
+    return 0
+
+
+def list_backends() -> int:
+    """Say what is here."""
+    table = Table("backend", "here", "what it is, or what is missing", box=None, header_style="bold")
+    for backend in BACKENDS:
+        reason = backend.unavailable()
+        table.add_row(backend.name, "no" if reason else "yes", escape(reason or backend.describe()))
+    Console().print(table)
+    best = next(backend.name for backend in BACKENDS if backend.unavailable() is None)
+    print(f"backend: auto takes {best}")  # noqa: T201
+    reason = why_regex(load_pretokenizer("gpt2"))
+    print("counting: " + (f"by the regex module, for {reason}" if reason else f"native, {chosen_instructions()}"))  # noqa: T201
+    return 0
+
+
+def _run(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> int:
+    if settings.out_dir is None:
+        raise ConfigError("say where to write the results: --out_dir FOLDER, or out_dir in the config")
+    console = Console(stderr=True, quiet=quiet)
+    set_up_logging(console, quiet)
+    with ExitStack() as stack:
+        terminal = console.is_terminal and not quiet
+        observer = stack.enter_context(TerminalObserver(console)) if terminal else PlainObserver(console)
+        result = work(observer)
+    print_summary(Console(quiet=quiet, highlight=False, emoji=False, soft_wrap=True), result, str(settings.out_dir))
+    return 0
