@@ -21,6 +21,7 @@ from typing import BinaryIO
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.errors import CorpusError
 from bpeflow.pretokenize import Pretokenizer
+from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
 
 WINDOW_BYTES = 64 * 1024
 """Read at a time. Smaller: more reads where separators are far apart; larger: more bytes read in vain where not."""
@@ -40,7 +41,7 @@ class BoundaryFinder:
         self._separator_bytes = len((delimiters.separator or "").encode())
         # How far an occurrence can reach over a position: that many bytes before it can hold the start of one.
         self._overhang = max(delimiters.longest - 1, 0)
-        self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest)
+        self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest, 2 * (LOOK_BEHIND + LOOK_AHEAD))
 
     def next_boundary(self, target: int, reach: int) -> int:
         """The end of the chunk that should end at ``target``, or soon after it; at the latest the end of the file.
@@ -99,11 +100,13 @@ class BoundaryFinder:
             return None
         position = start
         while position < stop:
-            before = max(position - 1, 0)  # a cut is judged by the byte before it, too
+            before = max(position - LOOK_BEHIND, 0)
             window, _ = self._read(before)
             cut = self._cutter.find_cut(window, position - before)
             if cut is None:
-                position = before + len(window)
+                end = before + len(window)
+                # The last positions of the window could not see far enough ahead: the next window judges them again.
+                position = end if end == self._size else end - (LOOK_AHEAD - 1)
                 continue
             position = before + cut
             free = self._next_free(position)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import regex
 
 from bpeflow.errors import PatternError
+from bpeflow.pretokenize import cuts
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.unicode_data import unicode_version
 
@@ -23,7 +24,7 @@ class Pretokenizer:
     """
 
     def __init__(self, name: str, source: str, cut: bytes | None = None) -> None:
-        """``cut``: a regular expression over bytes whose matches start at safe cuts (see `patterns`); None for none."""
+        """``cut``: a regular expression over bytes whose matches start at safe cuts (see `cuts`); None for none."""
         self.name = name
         self.regex = source
         self.unicode_version = unicode_version()
@@ -51,17 +52,17 @@ class Pretokenizer:
     def find_cut(self, window: bytes, start: int) -> int | None:
         """The first position ``>= start`` at which a document that contains ``window`` may be cut.
 
-        Positions count bytes from the beginning of ``window``. Position p is judged by the bytes at p - 1 and at p, so
-        neither 0 nor ``len(window)`` is ever the answer. None if there is no such position, and always for a custom
-        pattern.
+        Positions count bytes from the beginning of ``window``. A position is judged by `cuts.LOOK_BEHIND` bytes before
+        it, which must be in the window unless the document begins there, and by `cuts.LOOK_AHEAD` bytes from it on:
+        where fewer are left in the window a cut may be missed. Neither 0 nor ``len(window)`` is ever the answer. None
+        if there is no such position, and always for a custom pattern.
 
         >>> load_pretokenizer("gpt2").find_cut(b"one two three", 4)
         7
         """
         if self._cut is None:
             return None
-        match = self._cut.search(window, start)
-        return None if match is None else match.start()
+        return cuts.find_cut(self._cut, window, start)
 
     def __reduce__(self) -> tuple[Callable[[str], Pretokenizer], tuple[str]]:
         return load_pretokenizer, (self.regex if self.custom else self.name,)

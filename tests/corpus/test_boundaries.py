@@ -73,6 +73,21 @@ def test_a_cut_at_a_window_edge_is_found() -> None:
         assert _boundary(b"x" * length + b" y", 1, Delimiters(None), cut=True) == length
 
 
+def test_a_cut_between_wide_characters_at_a_window_edge_is_found() -> None:
+    for shift in range(-8, 9):
+        data = b"x" * (WINDOW_BYTES + shift) + "字。".encode() + b"x" * 100
+        assert _boundary(data, 1, Delimiters(None), cut=True) == WINDOW_BYTES + shift + 3
+
+
+def test_a_wide_space_that_a_window_edge_divides_is_not_taken_for_something_else() -> None:
+    for shift in range(-8, 9):
+        for space in "\x85\xa0\u1680\u2003\u3000":
+            data = b"x" * (WINDOW_BYTES + shift) + f"'{space} ".encode() + b"x" * 100
+            assert _boundary(data, 1, Delimiters(None), cut=True) == len(data)
+            target = WINDOW_BYTES + shift + 1 + len(space.encode())
+            assert _boundary(data, target, Delimiters(None), cut=True) == len(data)
+
+
 def test_the_search_goes_on_in_the_next_stretch() -> None:
     data = b"x" * 5000 + b" x|x x|x"
     assert _boundary(data, 10, Delimiters("|"), cut=True, reach=10) == 5003

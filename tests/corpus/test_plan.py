@@ -32,7 +32,7 @@ CUSTOM = r"\w+ ?\w|\s+|(?<=x)."  # looks behind and ahead, and crosses every cut
 
 # Delimiters that overlap themselves, each other and the places where patterns may be cut, and text made of their parts.
 DELIMITERS = ["\n\n", "\n", "aa", "aba", "a b", "b a", "a a", " a", "|", "||", "<|e|>", "<|e|><|x|>", "|><", "x|>", "é"]
-PARTS = ["a", "b", "x", " ", "\n", "|", "<", ">", "é", "1", "!", "\r\n", "  ", *DELIMITERS]
+PARTS = ["a", "b", "x", " ", "\n", "|", "<", ">", "é", "1", "!", "\r\n", "  ", "字", "。", "\u3000", "{", *DELIMITERS]
 some_run = st.builds(lambda part, times: part * times, st.sampled_from(PARTS), st.sampled_from([1, 1, 1, 2, 3, 20]))
 some_text = st.lists(some_run, max_size=15).map(lambda parts: "".join(parts).encode())
 some_bytes = st.lists(st.sampled_from([part.encode() for part in PARTS] + [b"\xc3", b"\xa9", b"\xff"]), max_size=25)
@@ -190,6 +190,45 @@ def test_a_long_document_is_cut_near_the_chunk_size(path: Path) -> None:
     chunks = _pieces(path, document, 1000, "|")
     assert len(chunks) > 790
     assert all(1000 <= len(chunk) < 1010 for chunk in chunks[:-1])
+
+
+# 5 MB each, without a separator.
+UNBROKEN = {
+    "Chinese without spaces": "今天天气很好，我们去公园散步。“真的吗？”她问：「当然！」",
+    "Japanese without spaces": "吾輩は猫である。名前はまだ無い。どこで生れたか、とんと見当がつかぬ。",
+    "minified code": "var a=b;c(d);for(let i=0;i<n;i++){e[i]=f.g(h,'i')?j:k||\"l\"}",
+    "hexadecimal digits": "d41d8cd98f00b204e9800998ecf8427e",
+    "one long line": "Вот дом, который построил Джек; και το σπίτι, and the house that Jack built. ",
+    "a word a line": "გამარჯობა\nनमस्ते\n안녕\nשלום\nпривет\n😀\n",
+}
+
+
+@pytest.mark.parametrize("pattern", NAMED_PATTERNS)
+@pytest.mark.parametrize("kind", UNBROKEN)
+def test_a_document_without_separators_is_divided_evenly_and_counted_alike(path: Path, kind: str, pattern: str) -> None:
+    line = UNBROKEN[kind]
+    data = (line * (5_000_000 // len(line.encode()))).encode()
+    chunks = _pieces(path, data, 500_000, "<|endoftext|>", pattern)
+    assert b"".join(chunks) == data
+    assert len(chunks) == 10
+    assert all(500_000 <= len(chunk) < 500_100 for chunk in chunks[:-1])
+    pretokenizer = load_pretokenizer(pattern)
+    parts = Counter[str]()
+    for chunk in chunks:
+        parts.update(pretokenizer.pretokens(chunk.decode()))
+    assert parts == Counter(pretokenizer.pretokens(data.decode()))
+
+
+@pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, CUSTOM])
+@pytest.mark.parametrize("run", ["a", "字", " ", "="])
+def test_what_cannot_be_cut_is_one_chunk(path: Path, run: str, pattern: str) -> None:
+    data = (run * (2_000_000 // len(run.encode()))).encode()
+    assert _pieces(path, data, 10_000, "<|endoftext|>", pattern) == [data]
+
+
+def test_a_custom_pattern_is_not_cut_where_named_ones_are(path: Path) -> None:
+    data = (UNBROKEN["minified code"] * 10_000).encode()
+    assert _pieces(path, data, 10_000, "<|endoftext|>", CUSTOM) == [data]
 
 
 def test_empty_files_give_no_chunks(path: Path) -> None:
