@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
-
-import regex
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from bpeflow.errors import PatternError
 from bpeflow.pretokenize import cuts
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.unicode_data import unicode_version
+
+if TYPE_CHECKING:
+    import regex
 
 _CUSTOM = "custom"
 
@@ -20,16 +23,24 @@ class Pretokenizer:
     r"""Splits text into pre-tokens with one regular expression; made by `load_pretokenizer`.
 
     ``name`` is the pattern's name, or ``"custom"``; ``regex`` its source; ``unicode_version`` the version of Unicode
-    that its character classes follow. Pickles as its source and is compiled anew where it arrives.
+    that its character classes follow. Pickles as its source, and is compiled where and when it is first used: most
+    processes leave the named patterns to the native scanner, and the `regex` module alone.
     """
 
     def __init__(self, name: str, source: str, cut: bytes | None = None) -> None:
         """``cut``: a regular expression over bytes whose matches start at safe cuts (see `cuts`); None for none."""
         self.name = name
         self.regex = source
-        self.unicode_version = unicode_version()
-        self._pattern = _compile(source)
         self._cut = None if cut is None else re.compile(cut)
+
+    @cached_property
+    def compiled(self) -> regex.Pattern[str]:
+        """The pattern of the `regex` module. Raises PatternError for an invalid one."""
+        return _compile(self.regex)
+
+    @property
+    def unicode_version(self) -> str:
+        return unicode_version()
 
     @property
     def custom(self) -> bool:
@@ -44,9 +55,9 @@ class Pretokenizer:
         >>> load_pretokenizer("gpt2").pretokens("Hello, world's")
         ['Hello', ',', ' world', "'s"]
         """
-        if self._pattern.groups:  # findall would return the groups instead of the match
-            return [match.group() for match in self._pattern.finditer(text) if match.group()]
-        tokens: list[str] = self._pattern.findall(text)
+        if self.compiled.groups:  # findall would return the groups instead of the match
+            return [match.group() for match in self.compiled.finditer(text) if match.group()]
+        tokens: list[str] = self.compiled.findall(text)
         return [token for token in tokens if token] if self.custom else tokens
 
     def find_cut(self, window: bytes, start: int) -> int | None:
@@ -86,10 +97,14 @@ def load_pretokenizer(pattern: str) -> Pretokenizer:
         nearest = difflib.get_close_matches(pattern.lower(), NAMED_PATTERNS, n=1)
         meant = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise PatternError(f"unknown pattern {pattern!r}; {meant}the named patterns are {', '.join(NAMED_PATTERNS)}")
-    return Pretokenizer(_CUSTOM, pattern)
+    pretokenizer = Pretokenizer(_CUSTOM, pattern)
+    _ = pretokenizer.compiled  # to refuse an invalid one now
+    return pretokenizer
 
 
 def _compile(source: str) -> regex.Pattern[str]:
+    import regex
+
     try:
         return regex.compile(source)
     # The last three: flags that exclude each other (in older versions a KeyError), thousands of nested groups.

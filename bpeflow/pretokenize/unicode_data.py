@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import regex
-
 # One character that each version of Unicode was the first to assign, newest version first.
 _FIRST_ASSIGNED = (
     ("18.0.0", "\U0003d000"),  # Seal
@@ -23,6 +21,8 @@ def unicode_version() -> str:
     the table above is reported as the table's newest version (a test compares it with the module's own release notes
     and fails when a row is missing), one older than the table as ``"15.0.0 or older"``.
     """
+    import regex
+
     for version, character in _FIRST_ASSIGNED:
         if regex.match(r"\P{Cn}", character):
             return version
