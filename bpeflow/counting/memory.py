@@ -32,7 +32,7 @@ _TABLE_TO_TEXT = 32
 MAX_OPEN_RUNS = 128
 
 #: What is read of a file at a time. With less the disk is asked for small pieces, with more nothing is gained.
-_LEAST_BUFFER, _LARGEST_BUFFER = 1 << 14, 1 << 20
+_LEAST_BUFFER, _LARGEST_BUFFER = 1 << 14, 1 << 16
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import Any, Literal, Protocol
 
 from bpeflow.counting.counts import MAX_COUNT, PretokenCounts
 from bpeflow.counting.run import RECORD, CountRun
-from bpeflow.counting.scratch import damaged
-from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailable
+from bpeflow.errors import CountOverflowError, NativeUnavailable
 
 #: By bytes, ascending: a pre-token may be in several runs, whose counts are added up. By count: the canonical order,
 #: count descending, then bytes ascending; no pre-token is in two runs.
@@ -138,7 +137,7 @@ def _checked(run: CountRun, key: Callable[[tuple[bytes, int]], Any]) -> Iterator
     """Yield the records, and see that they are in order."""
     last = None
     for item in run.items():
-        if last is not None and not key(last) < key(item):
-            raise damaged(run.path) if run.path else FormatError(f"a run of counts out of order at {item[0]!r}")
+        if last is not None and key(item) < key(last):
+            raise run.damaged()
         yield item
         last = item

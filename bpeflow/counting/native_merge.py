@@ -130,6 +130,8 @@ class NativeRunMerge:
                     byref(tokens),
                     byref(size),
                 )
+                if not tokens.value:
+                    raise FormatError("runs of counts with other pre-tokens than they should have")
                 done, end = done + tokens.value, end + size.value
         return PretokenCounts(data, offsets, counts)
 

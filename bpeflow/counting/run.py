@@ -13,7 +13,7 @@ from typing import BinaryIO
 from bpeflow.corpus import DocumentStatistics
 from bpeflow.counting.interchange import MAX_COUNT
 from bpeflow.counting.scratch import Spilled, cannot_read, cannot_write, damaged
-from bpeflow.errors import CountOverflowError
+from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 
 #: What stands before the bytes of a pre-token: their number and the count, as bpeflow.h states it.
 RECORD = Struct("=Iq")
@@ -83,16 +83,17 @@ class CountRun:
 
     def items(self) -> Iterator[tuple[bytes, int]]:
         """Yield ``(pre-token, count)`` in order. Raises `ScratchError` for a file that has been damaged."""
-        if self.path is None:
-            yield from _read(BytesIO(self.data or b""), self.tokens, self.size)
-            return
         try:
-            with self.path.open("rb") as file:
+            with BytesIO(self.data or b"") if self.path is None else self.path.open("rb") as file:
                 yield from _read(file, self.tokens, self.size)
         except OSError as error:
-            raise cannot_read(self.path, error) from error
+            raise cannot_read(self.path or Path(), error) from error
         except EOFError:
-            raise damaged(self.path) from None
+            raise self.damaged() from None
+
+    def damaged(self) -> ScratchError | FormatError:
+        """The error for records that are no run: of what memory holds we alone are to blame."""
+        return damaged(self.path) if self.path is not None else FormatError("no run of counts (please report this)")
 
     def remove(self) -> None:
         """Remove the file, if the run is in one and it is still there."""

@@ -44,17 +44,19 @@ struct ByCount {
 
 // A tree of losers (Knuth, The Art of Computer Programming 3, 5.4.1): each inner node keeps the run that lost the match
 // there, so that the next record is found with one comparison a level, all on the way from one leaf to the root. (A
-// binary heap takes two.)
+// binary heap takes two.) 9.8 M records of 3 runs take 0.25 s, 26.9 M of 57 runs 1.4 s.
+//
+// Tried, at 57 runs: matches without jumps, no gain; the second 8 bytes compared as numbers, too, instead of memcmp, 4 %.
 template <typename Order> class RunMerge {
   public:
-    explicit RunMerge(std::vector<RunReader> &readers) : readers_(readers), heads_(readers.size()) {}
+    explicit RunMerge(std::vector<RunReader> &readers) : readers_(readers) {}
 
     // Number of the run that is being read.
     std::size_t reading() const { return reading_; }
 
     bool ended() {
         if (!started_) start();
-        return live_ == 0;
+        return live_.empty() || !live_[winner_.run];
     }
 
     // Gives the next record to `sink`, added up over all runs: writes its bytes to where sink.place(length) says, and
@@ -66,14 +68,12 @@ template <typename Order> class RunMerge {
         if (!place) return false;
         std::memcpy(place, first.bytes, first.length);
         const Record given = {place, first.length, first.count, first.prefix};
-        const std::uint64_t number = heads_[winner_].number;
+        const std::uint64_t number = winner_.number;
         std::int64_t count = given.count;
         for (;;) {
             advance();
-            if (live_ == 0) break;
-            const Head &head = heads_[winner_];
-            if (head.number > number) break;
-            const int order = head.number < number ? -1 : Order::rest(top(), given);
+            if (winner_.number > number || !live_[winner_.run]) break;
+            const int order = winner_.number < number ? -1 : Order::rest(top(), given);
             if (order > 0) break;
             if (order < 0 || !Order::adds_up) throw Failure{BPEFLOW_DAMAGED};
             if (count > std::numeric_limits<std::int64_t>::max() - top().count) throw Failure{BPEFLOW_OVERFLOW};
@@ -84,60 +84,59 @@ template <typename Order> class RunMerge {
     }
 
   private:
-    struct Head {
-        std::uint64_t number; // the greatest one if the run has ended
-        bool live;
+    // A run that plays, and the number of its record; the greatest one if it has ended. What most matches need, side by
+    // side.
+    struct Player {
+        std::uint64_t number;
+        std::size_t run;
     };
 
-    const Record &top() const { return readers_[winner_].record(); }
+    static constexpr std::uint64_t no_record = ~std::uint64_t{0};
 
-    void read(std::size_t run) {
+    const Record &top() const { return readers_[winner_.run].record(); }
+
+    Player read(std::size_t run) {
         reading_ = run;
-        const bool live = readers_[run].next();
-        heads_[run] = {live ? Order::number(readers_[run].record()) : ~std::uint64_t{0}, live};
+        live_[run] = readers_[run].next();
+        return {live_[run] ? Order::number(readers_[run].record()) : no_record, run};
     }
 
-    bool before(std::size_t a, std::size_t b) const {
-        const Head &x = heads_[a], &y = heads_[b];
-        if (x.number != y.number) return x.number < y.number;
-        if (!x.live || !y.live) return x.live;
-        return Order::rest(readers_[a].record(), readers_[b].record()) < 0;
+    bool before(const Player &a, const Player &b) const {
+        if (a.number != b.number) return a.number < b.number;
+        if (a.number == no_record && !(live_[a.run] && live_[b.run])) return live_[a.run];
+        return Order::rest(readers_[a.run].record(), readers_[b.run].record()) < 0;
     }
 
     void start() {
         const std::size_t runs = readers_.size();
-        for (std::size_t run = 0; run < runs; run++) {
-            read(run);
-            live_ += heads_[run].live;
-        }
         // Node n has the children 2n and 2n + 1; the leaves are nodes `runs` and on.
-        std::vector<std::size_t> winners(2 * runs);
+        std::vector<Player> winners(2 * runs);
         losers_.resize(runs);
-        for (std::size_t run = 0; run < runs; run++) winners[runs + run] = run;
+        live_.resize(runs);
+        for (std::size_t run = 0; run < runs; run++) winners[runs + run] = read(run);
         for (std::size_t node = runs; node-- > 1;) {
-            std::size_t a = winners[2 * node], b = winners[2 * node + 1];
+            Player a = winners[2 * node], b = winners[2 * node + 1];
             if (before(b, a)) std::swap(a, b);
             winners[node] = a;
             losers_[node] = b;
         }
-        winner_ = runs > 0 ? winners[1] : 0;
+        if (runs > 0) winner_ = winners[1];
         started_ = true;
     }
 
     // Takes the winner's record away and finds the next winner.
     void advance() {
-        std::size_t winner = winner_;
-        read(winner);
-        if (!heads_[winner].live) live_--;
-        for (std::size_t node = (readers_.size() + winner) / 2; node > 0; node /= 2)
+        Player winner = read(winner_.run);
+        for (std::size_t node = (readers_.size() + winner.run) / 2; node > 0; node /= 2)
             if (before(losers_[node], winner)) std::swap(losers_[node], winner);
         winner_ = winner;
     }
 
     std::vector<RunReader> &readers_;
-    std::vector<Head> heads_;
-    std::vector<std::size_t> losers_;
-    std::size_t winner_ = 0, live_ = 0, reading_ = 0;
+    std::vector<std::uint8_t> live_; // boolean: whether the run has a record
+    std::vector<Player> losers_;
+    Player winner_ = {no_record, 0};
+    std::size_t reading_ = 0;
     bool started_ = false;
 };
 

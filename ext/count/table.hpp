@@ -100,13 +100,15 @@ class Table {
     std::uint64_t bytes() const { return bytes_; }
 
     // The most memory that it takes while `more` pre-tokens come in and while it is read, which takes `each` bytes for
-    // every one: with the old slots while they move to the new ones, which is when it grows.
+    // every one: with the old slots while they move to the new ones, which is when it grows. As many of those that come
+    // are long as of those that are there.
     std::uint64_t memory(std::uint64_t more, std::size_t each) const {
         const std::uint64_t used = used_ + more;
         std::uint64_t slots = slots_.size();
         while (used * 5 > slots * 3) slots *= 2;
         const std::uint64_t moving = slots > slots_.size() ? slots / 2 * sizeof(Slot) : 0;
-        return slots * sizeof(Slot) + std::max<std::uint64_t>(moving, used * each) + arena_.memory();
+        const std::uint64_t arena = arena_.memory() / std::max<std::uint64_t>(used_, 1) * used;
+        return slots * sizeof(Slot) + std::max<std::uint64_t>(moving, used * each) + std::max(arena, arena_.memory());
     }
 
   private:

@@ -110,9 +110,9 @@ BPEFLOW_API int bpeflow_run_merge_new(const bpeflow_run *runs, uint64_t count, u
 /* The number of the run that BPEFLOW_IO or BPEFLOW_DAMAGED was about; UINT64_MAX if it was the file written to. */
 BPEFLOW_API uint64_t bpeflow_run_merge_failed(const bpeflow_run_merge *merge);
 
-/* Takes up to max_tokens records apart: the bytes one after another into data[max_bytes], where each ends, counted from
- * `begin`, into ends[max_tokens], and the counts into counts[max_tokens]. Neither of `tokens` and `bytes`, which tell
- * how many there were, grows further at the end of the runs, and when the next one does not fit max_bytes. */
+/* Gives up to max_tokens records as columns: their bytes, one after another, in data[max_bytes]; where each ends, plus
+ * `begin`, in ends[max_tokens]; the counts in counts[max_tokens]. *tokens and *bytes tell how many there were: fewer at
+ * the end of the runs, and where the next one does not fit. */
 BPEFLOW_API int bpeflow_run_merge_read(bpeflow_run_merge *merge, uint64_t max_tokens, uint64_t max_bytes, int64_t begin,
                                        uint8_t *data, int64_t *ends, int64_t *counts, uint64_t *tokens,
                                        uint64_t *bytes);
