@@ -160,6 +160,8 @@ def _count_flags(parser: argparse.ArgumentParser) -> None:
     _setting(group, "--num_counter", "-c", metavar="N", type=int, help="counter processes (default: one per core)")
     _setting(group, "--num_merger", "-m", metavar="N", type=int, help="merger processes (default: 1)")
     _setting(group, "--chunk_size", metavar="SIZE", help="text that a counter takes at a time, such as 8mb")
+    _setting(group, "--memory_limit", metavar="SIZE",
+             help="memory for counts, such as 4gb; more go to disk (default: half of what is available)")  # fmt: skip
     _setting(group, "--do_monitor", dest="monitor.enabled", action="store_const", const=True,
              help="print queue depths and rates every 10 s, and write monitor.jsonl")  # fmt: skip
     _setting(group, "--skip_merge", action="store_const", const=True, help="stop after the counts")

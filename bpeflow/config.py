@@ -64,6 +64,8 @@ Folder = Annotated[Path, BeforeValidator(_as_folder)]
 VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1)]
 #: A number of bytes: ``8mb`` (10^6), ``8MiB`` (2^20) or a plain number.
 Size = Annotated[ByteSize, Field(ge=1)]
+#: With less, more time goes into files than into counting.
+MemoryLimit = Annotated[ByteSize, Field(ge=16_000_000)]
 
 
 class _Frozen(BaseModel):
@@ -119,6 +121,17 @@ class CountSettings(TokenSettings):
     chunk_size: Size = Field(default=ByteSize(8_000_000), description="bytes of text that a counter takes at a time")
     small_input: Annotated[ByteSize, Field(ge=0)] = Field(
         default=ByteSize(4_000_000), description="input up to this size is counted without starting processes"
+    )
+    memory_limit: MemoryLimit | None = Field(
+        default=None,
+        description="bytes that all processes together may take for counts, by default half of what is available; more "
+        "go to scratch_dir. On top come the processes themselves, and the result: 16 bytes and its own for each "
+        "distinct pre-token",
+    )
+    scratch_dir: Folder | None = Field(
+        default=None,
+        description="where counts go that memory_limit has no room for, until the end; by default the run folder or, "
+        "without one, the system's temporary folder",
     )
     queue: QueueSettings = QueueSettings()
     start_method: StartMethod = Field(default="forkserver", description="how processes start")

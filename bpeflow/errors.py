@@ -21,6 +21,7 @@ __all__ = [
     "NativeError",
     "NativeUnavailable",
     "PatternError",
+    "ScratchError",
     "WorkerDied",
 ]
 
@@ -47,6 +48,10 @@ class InvalidUtf8Error(CorpusError):
 
 class CountOverflowError(BpeflowError):
     """A count, or a sum of counts, that does not fit 64 bits."""
+
+
+class ScratchError(BpeflowError):
+    """Counts that cannot be written to the scratch folder, or read again from there: a full disk, as a rule."""
 
 
 class FormatError(BpeflowError):

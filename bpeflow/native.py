@@ -16,7 +16,7 @@ from ctypes import c_uint32
 from pathlib import Path
 from typing import Any
 
-from bpeflow.errors import BpeflowError, CountOverflowError, NativeError, NativeUnavailable
+from bpeflow.errors import BpeflowError, CountOverflowError, FormatError, NativeError, NativeUnavailable
 
 #: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this package was written for.
 ABI = 3
@@ -26,15 +26,24 @@ LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
 
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
+#: BPEFLOW_IO of the header.
+_IO = 5
+
 #: A function's result, its arguments, and what looks at its result (see `check_status`).
 Signature = tuple[Any, list[Any], Any]
 
 
 def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:  # noqa: ARG001
-    """Turn the statuses of the header into exceptions; ctypes calls this after every call that returns one."""
+    """Turn the statuses of the header into exceptions; ctypes calls this after every call that returns one.
+
+    Failed input and output is an `OSError`, which does not say which file it was: the caller knows.
+    """
     if status == 0:
         return status
     name = function.__name__
+    if status == _IO:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
     errors: dict[int, BpeflowError] = {
         1: NativeError(f"{name}: out of memory"),
         2: CountOverflowError(f"{name}: a count does not fit 64 bits; count less text, or in parts"),
@@ -43,6 +52,7 @@ def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:
             "many bytes, which is the limit"
         ),
         4: NativeError(f"{name}: arguments that break the rules of bpeflow.h (please report this)"),
+        6: FormatError(f"{name}: a run of counts that is cut short, out of order or otherwise none"),
     }
     raise errors.get(status) or NativeError(f"{name}: unknown status {status}")
 
@@ -57,7 +67,7 @@ def load_library(name: str, signatures: Mapping[str, Signature]) -> ctypes.CDLL:
     if path is None:
         raise NativeUnavailable(_why_missing(name))
     try:
-        library = ctypes.CDLL(str(path))
+        library = ctypes.CDLL(str(path), use_errno=True)
     except OSError as error:
         raise NativeUnavailable(f"{path} cannot be loaded: {error}") from error
     _declare(library, path, {"bpeflow_abi": (c_uint32, [], None), **signatures})

@@ -74,19 +74,20 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
         CorpusError: input that is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
         BackendUnavailable: a backend that was asked for by name and is not here; before any counting.
         CountOverflowError: a count that does not fit 64 bits.
+        ScratchError: counts for which there was neither memory nor room on the disk.
         WorkerDied: a process of the pipeline was killed.
     """
     settings = _as_settings(config)
     observer = observer or Observer()
     started = perf_counter()
     choose_backend(settings.backend)  # to fail now, not after hours of counting
-    corpus = CorpusCounter(settings)
+    corpus = CorpusCounter(settings, settings.out_dir)
     with _Output(settings.out_dir) as output:
         with output.monitor(settings.monitor.enabled, observer) as on_sample:
             counted = corpus.count(observer, on_sample, settings.monitor.interval)
         report = run.describe_run(settings)
         report["corpus"] = run.describe_corpus(corpus, counted)
-        report["counting"] = {"seconds": counted.seconds, "stages": run.describe_stages(counted)}
+        report["counting"] = run.describe_counting(counted)
         if not len(counted.counts):
             log.warning("there are no pre-tokens: the corpus is empty, or the pattern matches nothing in it")
         output.remove_earlier(RUN_FILES)

@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk
+from bpeflow.counting.memory import Memory
 from bpeflow.counting.run import CountRun
+from bpeflow.counting.scratch import Scratch
 from bpeflow.counting.table import CountTable, new_table
 from bpeflow.pretokenize import Pretokenizer
-
-#: Distinct pre-tokens that a counter holds before it hands them on: at 100 bytes each or so, some 200 MB. Less would
-#: send the frequent ones again and again; more would only take memory, for the long tail hardly repeats.
-MAX_DISTINCT = 2_000_000
 
 
 @dataclass(frozen=True)
 class ChunkCounter:
     """What each counter worker runs: a stage function, picklable.
+
+    When the memory that its table takes reaches its share, a counter writes the table to files, one for each
+    partition, and begins with an empty one. Frequent pre-tokens come again, but most are rare and do not.
 
     Attributes:
         delimiters: separator and special tokens, taken out before pre-tokenization.
@@ -26,7 +27,8 @@ class ChunkCounter:
         scanner: what finds its matches.
         invalid_utf8: what to do with input that is not UTF-8.
         partitions: how many mergers share the counts.
-        max_distinct: size of the table at which it is handed on.
+        memory: what the table may take.
+        scratch: where it may be written.
     """
 
     delimiters: Delimiters
@@ -34,18 +36,27 @@ class ChunkCounter:
     scanner: Literal["native", "regex"]
     invalid_utf8: InvalidUtf8Policy
     partitions: int
-    max_distinct: int = MAX_DISTINCT
+    memory: Memory
+    scratch: Scratch
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
         table = new_table(self.pretokenizer, self.scanner)
         statistics = DocumentStatistics()
         buffer = ChunkBuffer()
+        most_new = 0  # pre-tokens that a chunk has brought: what the next one may bring
+        spilled = False
         for chunk in chunks:
+            before = len(table)
             statistics += self._count(chunk, buffer.read(chunk), table)
-            if len(table) >= self.max_distinct:
-                yield from self._runs(table, statistics)
+            most_new = max(most_new, len(table) - before)
+            if table.memory(most_new) > self.memory.counter:
+                runs = self._runs(table, statistics, spill=True)
                 table, statistics = new_table(self.pretokenizer, self.scanner), DocumentStatistics()
-        yield from self._runs(table, statistics)
+                spilled = True
+                yield from runs
+        runs = self._runs(table, statistics, spilled or table.memory(0) > self.memory.largest_sent_table)
+        del table  # before the runs are copied on their way
+        yield from runs
 
     def _count(self, chunk: Chunk, data: memoryview, table: CountTable) -> DocumentStatistics:
         """Count a chunk: all at once as far as that goes, the rest document by document."""
@@ -60,7 +71,9 @@ class ChunkCounter:
                 table.count(text)
         return statistics
 
-    def _runs(self, table: CountTable, statistics: DocumentStatistics) -> Iterator[CountRun]:
-        for partition in range(self.partitions):
-            run = table.run(partition, self.partitions)
-            yield replace(run, statistics=statistics) if partition == 0 else run
+    def _runs(self, table: CountTable, statistics: DocumentStatistics, spill: bool) -> list[CountRun]:
+        runs = [
+            table.run(partition, self.partitions, self.scratch.new_path("counter") if spill else None)
+            for partition in range(self.partitions)
+        ]
+        return [replace(runs[0], statistics=statistics), *runs[1:]]

@@ -2,29 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from bpeflow.corpus import DocumentStatistics
+from bpeflow.counting.memory import MAX_OPEN_RUNS, Memory
+from bpeflow.counting.merge import Order, new_merge
 from bpeflow.counting.run import CountRun
-from bpeflow.counting.table import CountTable, new_merge_table
+from bpeflow.counting.scratch import Scratch, Spilled
 
 #: Which merger owns a run; names it for the flow framework, which routes by it.
 owner = attrgetter("partition")
 
 
-def merge_runs(runs: Iterable[CountRun]) -> Iterator[CountRun]:
-    """Add up all runs of each partition met, and yield one run for each, in canonical order, when the input ends.
+@dataclass(frozen=True)
+class CountMerger:
+    """What each merger worker runs: a stage function, picklable.
 
-    A merger of several meets one partition; the calling process, where it stands for all of them, meets all.
+    It keeps the runs that it is sent, in ascending order of bytes, until the last one has come. Then it merges them in
+    one stream, of which it gathers as much as its memory holds and sorts that into canonical order: as a rule all of
+    it, and that is the result. Otherwise these pieces are files, which are merged once more, in canonical order.
+
+    Attributes:
+        memory: what it may take.
+        scratch: where it may write.
+        max_open: files that it reads at a time.
     """
-    tables: dict[int, CountTable] = {}
-    statistics: dict[int, DocumentStatistics] = {}
-    for run in runs:
-        if run.partition not in tables:
-            tables[run.partition] = new_merge_table()
-        tables[run.partition].add(run)
-        statistics[run.partition] = statistics.get(run.partition, DocumentStatistics()) + run.statistics
-    for partition, table in tables.items():
-        yield replace(table.run(), partition=partition, statistics=statistics[partition])
+
+    memory: Memory
+    scratch: Scratch
+    max_open: int = MAX_OPEN_RUNS
+
+    def __call__(self, runs: Iterable[CountRun]) -> Iterator[CountRun]:
+        """Yield one run for each partition met, in canonical order, when the input ends.
+
+        A merger of several meets one partition; the calling process, where it stands for all of them, meets all.
+        """
+        partitions: dict[int, list[CountRun]] = {}
+        for run in runs:
+            partitions.setdefault(run.partition, []).append(run)
+        for partition in sorted(partitions):
+            yield self._merged(partitions.pop(partition))
+
+    def _merged(self, runs: list[CountRun]) -> CountRun:
+        statistics = sum((run.statistics for run in runs), start=DocumentStatistics())
+        spilled = sum((run.spilled for run in runs), start=Spilled())
+        runs, spilled = self._fewer_files(runs, "bytes", spilled)
+        pieces = self._sorted_pieces(runs)
+        spilled = sum((piece.spilled for piece in pieces), start=spilled)
+        if len(pieces) > 1:
+            pieces, spilled = self._fewer_files(pieces, "count", spilled)
+            pieces = [self._merged_file(pieces, "count")]
+            spilled += pieces[0].spilled
+        return replace(pieces[0], statistics=statistics, spilled=spilled)
+
+    def _fewer_files(self, runs: list[CountRun], order: Order, spilled: Spilled) -> tuple[list[CountRun], Spilled]:
+        """Merge files until there are no more than may be read at a time; the small ones, to write as little as can be.
+
+        Returns the runs, and `spilled` with what was written.
+        """
+        most = self.memory.open_runs(self.max_open)
+        kept = [run for run in runs if run.path is None]
+        files = [run for run in runs if run.path is not None]
+        while len(files) > most:
+            files.sort(key=len)
+            some = min(most, len(files) - most + 1)
+            merged = self._merged_file(files[:some], order)
+            spilled += merged.spilled
+            files = [*files[some:], merged]
+        return kept + files, spilled
+
+    def _merged_file(self, files: Sequence[CountRun], order: Order) -> CountRun:
+        with new_merge(files, order, self.memory.buffer_size(len(files))) as merge:
+            merged = merge.write(self.scratch.new_path("merger"))
+        for file in files:
+            file.remove()
+        return merged
+
+    def _sorted_pieces(self, runs: Sequence[CountRun]) -> list[CountRun]:
+        """Merge runs that are in order of bytes, and return the sum in pieces, at least one, in canonical order."""
+        pieces: list[CountRun] = []
+        held = sum(run.size for run in runs if run.path is None)
+        files = [run for run in runs if run.path is not None]
+        with new_merge(runs, "bytes", self.memory.buffer_size(len(files))) as merge:
+            while not merge.ended or not pieces:
+                size = merge.gather(self.memory.sorting(held))
+                send = not pieces and merge.ended and size <= self.memory.largest_sent_result
+                pieces.append(merge.gathered(None if send else self.scratch.new_path("merger")))
+        for file in files:
+            file.remove()
+        return pieces

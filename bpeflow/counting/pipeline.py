@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -18,10 +18,13 @@ from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, find_file
 from bpeflow.counting import WORKER_MODULES
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.merger import merge_runs, owner
+from bpeflow.counting.memory import Memory, default_limit
+from bpeflow.counting.merger import CountMerger, owner
 from bpeflow.counting.reader import ChunkReader
-from bpeflow.counting.run import CountRun
-from bpeflow.counting.table import choose_scanner, new_merge_table, why_regex
+from bpeflow.counting.reducer import reduce_runs
+from bpeflow.counting.scratch import Scratch, Spilled, scratch_in
+from bpeflow.counting.table import choose_scanner, why_regex
+from bpeflow.errors import ConfigError
 from bpeflow.flow import Monitor, Pipeline, QueueSpec, Sample, Source, Stage, WorkerReport
 from bpeflow.pretokenize import Pretokenizer, load_pretokenizer
 
@@ -51,6 +54,8 @@ class CorpusCounts:
         reducer_seconds: wall time of putting the partitions together, in the calling process.
         reduced_bytes: size of the packed counts that it put together.
         in_process: whether the input was small enough to be counted in the calling process.
+        memory_limit: bytes that the processes together might take for counts.
+        spilled: what was written to the scratch folder because of it.
     """
 
     counts: PretokenCounts
@@ -61,16 +66,24 @@ class CorpusCounts:
     reducer_seconds: float
     reduced_bytes: int
     in_process: bool
+    memory_limit: int
+    spilled: Spilled
 
 
 class CorpusCounter:
     """A corpus that has been found and settings that have been checked: all that can be refused before any work.
 
-    Raises `CorpusError` for input that is not there and `PatternError` for a pattern that is none.
+    `run_folder` is where counts are spilled to, if need be, when the settings name no folder.
+
+    Raises `CorpusError` for input that is not there, `PatternError` for a pattern that is none, and `ConfigError` for a
+    scratch folder that cannot be written to.
     """
 
-    def __init__(self, settings: CountSettings) -> None:
+    def __init__(self, settings: CountSettings, run_folder: Path | None = None) -> None:
         self.settings = settings
+        self._scratch_parent = settings.scratch_dir or run_folder
+        if settings.scratch_dir is not None and not os.access(settings.scratch_dir, os.W_OK | os.X_OK):
+            raise ConfigError(f"scratch_dir: {settings.scratch_dir} is no folder that can be written to")
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern)
         self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
         if self.scanner == "regex" and settings.scanner == "auto":
@@ -87,18 +100,23 @@ class CorpusCounter:
     ) -> CorpusCounts:
         """Run the pipeline; `on_sample` gets a sample of the queue monitor every `sample_interval` seconds."""
         started = perf_counter()
-        pipeline = self._pipeline()
         in_process = self.total_bytes <= self.settings.small_input and on_sample is None
-        with ExitStack() as watchers:
-            if observer is not None:
-                observer.counting(0, self.total_bytes)
-                tell = partial(_tell_progress, observer, self.total_bytes)
-                watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, tell, processes=False))
-            if on_sample is not None:
-                watchers.enter_context(Monitor(pipeline, sample_interval, on_sample))
-            runs = list(pipeline.run(inline=in_process))
-        reducing = perf_counter()
-        counts, documents = reduce_runs(runs)
+        counters = 1 if in_process else self.settings.num_counter or available_cores()
+        limit = int(self.settings.memory_limit or default_limit())
+        memory = Memory.share(limit, counters, self.settings.num_merger)
+        with scratch_in(self._scratch_parent) as scratch:
+            pipeline = self._pipeline(counters, memory, scratch)
+            with ExitStack() as watchers:
+                if observer is not None:
+                    observer.counting(0, self.total_bytes)
+                    tell = partial(_tell_progress, observer, self.total_bytes)
+                    watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, tell, processes=False))
+                if on_sample is not None:
+                    watchers.enter_context(Monitor(pipeline, sample_interval, on_sample))
+                with closing(pipeline.run(inline=in_process)) as results:  # its workers end before their files go
+                    runs = list(results)
+            reducing = perf_counter()
+            counts, documents = reduce_runs(runs, memory)
         ended = perf_counter()
         if documents.skipped_documents:
             log.warning("%d of %d documents were skipped: not UTF-8", documents.skipped_documents, documents.documents)
@@ -111,15 +129,23 @@ class CorpusCounter:
             reducer_seconds=ended - reducing,
             reduced_bytes=sum(run.size for run in runs),
             in_process=in_process,
+            memory_limit=limit,
+            spilled=sum((run.spilled for run in runs), start=Spilled()),
         )
 
-    def _pipeline(self) -> Pipeline:
+    def _pipeline(self, counters: int, memory: Memory, scratch: Scratch) -> Pipeline:
         settings = self.settings
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=int(settings.queue.max_bytes))
-        chunk_size = int(settings.chunk_size)
+        chunk_size = memory.chunk_size(int(settings.chunk_size))
         reader = ChunkReader(self.files, chunk_size, self.delimiters, self.pretokenizer, settings.invalid_utf8)
         counter = ChunkCounter(
-            self.delimiters, self.pretokenizer, self.scanner, settings.invalid_utf8, settings.num_merger
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            scanner=self.scanner,
+            invalid_utf8=settings.invalid_utf8,
+            partitions=settings.num_merger,
+            memory=memory,
+            scratch=scratch,
         )
         return Pipeline(
             Source("chunk reader", reader),
@@ -128,12 +154,12 @@ class CorpusCounter:
                     "counter",
                     counter,
                     reads=queue("chunk_queue"),
-                    workers=settings.num_counter or available_cores(),
+                    workers=counters,
                     weigh=attrgetter("length"),
                 ),
                 Stage(
                     "merger",
-                    merge_runs,
+                    CountMerger(memory, scratch),
                     reads=queue("counter_queue", route=owner),
                     workers=settings.num_merger,
                     weigh=attrgetter("size"),
@@ -163,26 +189,17 @@ def count(
             `separator` names something else.
         observer: is told of the progress.
         options: the other keys of `bpeflow.config.CountSettings`: `exclude`, `separator`, `invalid_utf8`,
-            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `queue`, `start_method`.
+            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`,
+            `start_method`.
 
     Raises:
         ConfigError: a setting that is unknown or out of range.
         CorpusError: a file that is missing or unreadable; `InvalidUtf8Error` for one that is not UTF-8.
+        ScratchError: counts for which there was neither memory nor room on the disk.
         WorkerDied: a process of the pipeline was killed.
     """
     values = {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     return CorpusCounter(make_settings(CountSettings, values)).count(observer).counts
-
-
-def reduce_runs(runs: Sequence[CountRun]) -> tuple[PretokenCounts, DocumentStatistics]:
-    """Put the partitions, which have no pre-token in common, together into one table in canonical order."""
-    documents = sum((run.statistics for run in runs), start=DocumentStatistics())
-    if len(runs) == 1:
-        return runs[0].to_counts(), documents
-    table = new_merge_table()
-    for run in runs:
-        table.add(run)
-    return table.run().to_counts(), documents
 
 
 def available_cores() -> int:

@@ -13,13 +13,15 @@ from collections import Counter
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
 from operator import itemgetter
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
 
 from bpeflow.corpus import Delimiters
-from bpeflow.counting.run import CountRun
+from bpeflow.counting.native_merge import address, writing
+from bpeflow.counting.run import RECORD, CountRun
 from bpeflow.errors import ConfigError, NativeUnavailable
 from bpeflow.native import Signature, check_status, load_library
 from bpeflow.pretokenize import Pretokenizer
@@ -31,6 +33,9 @@ INSTRUCTIONS_VARIABLE = "BPEFLOW_INSTRUCTIONS"
 
 #: The numbers of the named patterns: enum bpeflow_pattern of the header.
 _NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
+
+#: What a distinct pre-token takes in a dictionary, as text and number, and while it is sorted and packed: about.
+_REGEX_ENTRY = 400
 
 
 class CountedDocuments(NamedTuple):
@@ -66,8 +71,16 @@ class CountTable(Protocol):
         """Add counts. Raises `CountOverflowError` when a sum does not fit 64 bits (here or in `run`)."""
         ...
 
-    def run(self, partition: int = 0, partitions: int = 1) -> CountRun:
-        """Return a partition's counts in canonical order: every pre-token is in one, the same in every process."""
+    def memory(self, more: int) -> int:
+        """The most bytes that it takes, while it grows and is sorted, too, until there are `more` pre-tokens in it."""
+        ...
+
+    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> CountRun:
+        """Return a partition, by bytes ascending: every pre-token is in one, the same in every process.
+
+        They are in a new file if there is a `path` and anything to write. Raises `ScratchError` if it cannot be
+        written.
+        """
         ...
 
 
@@ -97,14 +110,6 @@ def new_table(pretokenizer: Pretokenizer, scanner: Literal["native", "regex"]) -
     return NativeTable(pretokenizer.name) if scanner == "native" else RegexTable(pretokenizer)
 
 
-def new_merge_table() -> CountTable:
-    """Return an empty table for adding up runs: the best that is here."""
-    try:
-        return NativeTable()
-    except NativeUnavailable:
-        return RegexTable(None)
-
-
 def native_unicode_version() -> str:
     """The version of Unicode that the native scanner's tables have. Raises `NativeUnavailable`."""
     version: bytes = _library().bpeflow_unicode_version()
@@ -132,7 +137,7 @@ def chosen_instructions() -> str:
 class RegexTable:
     """The definition: the matches of the `regex` module, in a dictionary."""
 
-    def __init__(self, pretokenizer: Pretokenizer | None) -> None:
+    def __init__(self, pretokenizer: Pretokenizer) -> None:
         self._pretokenizer = pretokenizer
         self._counts: Counter[str] = Counter()
 
@@ -140,7 +145,6 @@ class RegexTable:
         return len(self._counts)
 
     def count(self, text: bytes) -> None:
-        assert self._pretokenizer is not None, "this table only adds up runs"  # noqa: S101
         self._counts.update(self._pretokenizer.pretokens(text.decode()))
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
@@ -150,12 +154,14 @@ class RegexTable:
         for token, count in run.items():
             self._counts[token.decode()] += count
 
-    def run(self, partition: int = 0, partitions: int = 1) -> CountRun:
+    def memory(self, more: int) -> int:
+        return (len(self._counts) + more) * _REGEX_ENTRY
+
+    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> CountRun:
         encoded = ((text.encode(), count) for text, count in self._counts.items())
         items = [item for item in encoded if partitions == 1 or crc32(item[0]) % partitions == partition]
         items.sort(key=itemgetter(0))
-        items.sort(key=itemgetter(1), reverse=True)  # stable: equal counts stay in ascending order of bytes
-        return CountRun.pack(partition, items)
+        return CountRun.pack(partition, items, path if items else None)
 
 
 class _Delimiters(Structure):
@@ -186,7 +192,8 @@ _SIGNATURES: dict[str, Signature] = {
         [c_void_p, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
         check_status,
     ),
-    "bpeflow_table_export": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p, c_void_p, c_void_p], check_status),
+    "bpeflow_table_memory": (c_int, [c_void_p, c_uint64, POINTER(c_uint64)], check_status),
+    "bpeflow_table_write": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p, c_char_p], check_status),
     "bpeflow_table_free": (None, [c_void_p], None),
 }
 
@@ -227,16 +234,29 @@ class NativeTable:
         return CountedDocuments(counted.bytes, counted.documents, bool(counted.open))
 
     def add(self, run: CountRun) -> None:
-        self._library.bpeflow_table_add(self._handle, run.data, run.lengths, run.counts, len(run))
+        items = list(run.items())
+        lengths = np.array([len(token) for token, _ in items], dtype=np.uint32)
+        counts = np.array([count for _, count in items], dtype=np.int64)
+        data = b"".join(token for token, _ in items)
+        self._library.bpeflow_table_add(self._handle, data, lengths.tobytes(), counts.tobytes(), len(items))
 
-    def run(self, partition: int = 0, partitions: int = 1) -> CountRun:
-        tokens, size = self._size(partition, partitions)
-        data = np.empty(size, dtype=np.uint8)
-        lengths = np.empty(tokens, dtype=np.uint32)
-        counts = np.empty(tokens, dtype=np.int64)
-        pointers = (data.ctypes.data, lengths.ctypes.data, counts.ctypes.data)
-        self._library.bpeflow_table_export(self._handle, partition, partitions, *pointers)
-        return CountRun(partition, data.tobytes(), lengths.tobytes(), counts.tobytes())
+    def memory(self, more: int) -> int:
+        size = c_uint64()
+        self._library.bpeflow_table_memory(self._handle, more, byref(size))
+        return size.value
+
+    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> CountRun:
+        tokens, token_bytes = self._size(partition, partitions)
+        if not tokens:
+            return CountRun.in_memory(partition, 0, b"")
+        size = token_bytes + tokens * RECORD.size
+        if path is None:
+            data = bytearray(size)
+            self._library.bpeflow_table_write(self._handle, partition, partitions, address(data), None)
+            return CountRun.in_memory(partition, tokens, data)
+        with writing(path):
+            self._library.bpeflow_table_write(self._handle, partition, partitions, None, os.fsencode(path))
+        return CountRun.in_file(partition, tokens, size, path)
 
     def _size(self, partition: int, partitions: int) -> tuple[int, int]:
         tokens, size = c_uint64(), c_uint64()

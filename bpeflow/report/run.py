@@ -93,6 +93,16 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
     }
 
 
+def describe_counting(counted: CorpusCounts) -> dict[str, Any]:
+    """How it was counted."""
+    return {
+        "seconds": counted.seconds,
+        "memory_limit": counted.memory_limit,
+        "spilled": asdict(counted.spilled),
+        "stages": describe_stages(counted),
+    }
+
+
 def describe_stages(counted: CorpusCounts) -> dict[str, Any]:
     """What each stage of the pipeline did: its workers added up.
 

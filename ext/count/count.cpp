@@ -1,9 +1,11 @@
 // Counting pre-tokens: the functions of libbpeflow_count. table.hpp tells how it works; scan/scan.hpp cuts texts.
 
+#include "border.hpp"
 #include "bpeflow.h"
 #include "delimiters.hpp"
 #include "instructions.hpp"
 #include "partition.hpp"
+#include "run.hpp"
 #include "scan.hpp"
 #include "table.hpp"
 #include "utf8.hpp"
@@ -21,18 +23,6 @@ struct bpeflow_table {
 
 namespace bpeflow {
 namespace {
-
-// Calls `work`, and makes a status of what it throws.
-template <typename Work> int status_of(const Work &work) noexcept {
-    try {
-        work();
-        return BPEFLOW_OK;
-    } catch (const Failure &failure) {
-        return failure.status;
-    } catch (...) { // std::bad_alloc and std::length_error: nothing else is thrown
-        return BPEFLOW_NO_MEMORY;
-    }
-}
 
 using Bytes = const std::uint8_t *;
 
@@ -152,15 +142,24 @@ int bpeflow_table_size(const bpeflow_table *table, std::uint32_t partition, std:
     });
 }
 
-int bpeflow_table_export(const bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions,
-                         std::uint8_t *data, std::uint32_t *lengths, std::int64_t *counts) {
-    if (!table || partition >= partitions) return BPEFLOW_BAD_ARGUMENT;
+int bpeflow_table_memory(const bpeflow_table *table, std::uint64_t more, std::uint64_t *bytes) {
+    if (!table || !bytes) return BPEFLOW_BAD_ARGUMENT;
+    *bytes = table->table.memory(more, sizeof(bpeflow::Entry));
+    return BPEFLOW_OK;
+}
+
+int bpeflow_table_write(const bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions,
+                        std::uint8_t *data, const char *path) {
+    if (!table || partition >= partitions || (!data && !path)) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
-        bpeflow::for_each(table->table, {partition, partitions}, [&](const bpeflow::Slot &slot) {
-            data = std::copy_n(slot.bytes(), slot.length, data);
-            *lengths++ = slot.length;
-            *counts++ = slot.count;
-        });
+        const std::vector<bpeflow::Entry> entries = bpeflow::sorted(table->table, {partition, partitions});
+        if (data) {
+            bpeflow::write_records(entries, [&](std::size_t size) { return std::exchange(data, data + size); });
+        } else {
+            bpeflow::RunWriter writer(path, bpeflow::RunWriter::usual_buffer);
+            bpeflow::write_records(entries, [&](std::size_t size) { return writer.place(size); });
+            writer.close();
+        }
     });
 }
 

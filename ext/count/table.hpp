@@ -12,6 +12,7 @@
 #pragma once
 
 #include "bpeflow.h"
+#include "failure.hpp"
 #include "key.hpp"
 #include "slot_array.hpp"
 
@@ -26,11 +27,6 @@
 
 namespace bpeflow {
 
-// Thrown where there is no way to go on; the border returns its status.
-struct Failure {
-    int status;
-};
-
 // The bytes of the long pre-tokens, which stay where they are.
 class ByteArena {
   public:
@@ -40,11 +36,14 @@ class ByteArena {
             chunks_.push_back(std::unique_ptr<std::uint8_t[]>(new std::uint8_t[size]));
             next_ = chunks_.back().get();
             left_ = size;
+            memory_ += size;
         }
         std::memcpy(next_, bytes, length);
         left_ -= length;
         return std::exchange(next_, next_ + length);
     }
+
+    std::uint64_t memory() const { return memory_; }
 
   private:
     // Smaller chunks are asked for often, larger ones are a waste in tables that hardly have a long pre-token.
@@ -53,6 +52,7 @@ class ByteArena {
     std::vector<std::unique_ptr<std::uint8_t[]>> chunks_;
     std::uint8_t *next_ = nullptr;
     std::size_t left_ = 0;
+    std::uint64_t memory_ = 0; // of all chunks
 };
 
 class Table {
@@ -107,6 +107,18 @@ class Table {
     const SlotArray &slots() const { return slots_; } // the empty ones too
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
+
+    // The most memory that it takes while `more` pre-tokens come in and while it is read, which takes `each` bytes for
+    // every one: with the old slots while they move to the new ones, which is when it grows. As many of those that come
+    // are long as of those that are there.
+    std::uint64_t memory(std::uint64_t more, std::size_t each) const {
+        const std::uint64_t used = used_ + more;
+        std::uint64_t slots = slots_.size();
+        while (used * 5 > slots * 3) slots *= 2;
+        const std::uint64_t moving = slots > slots_.size() ? slots / 2 * sizeof(Slot) : 0;
+        const std::uint64_t arena = arena_.memory() / std::max<std::uint64_t>(used_, 1) * used;
+        return slots * sizeof(Slot) + std::max<std::uint64_t>(moving, used * each) + std::max(arena, arena_.memory());
+    }
 
   private:
     // With few the waits hardly overlap; many push each other out of the L1 cache before they are looked at (32 bytes

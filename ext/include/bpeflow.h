@@ -34,6 +34,8 @@ enum bpeflow_status {
     BPEFLOW_OVERFLOW = 2,     /* a count does not fit 64 bits */
     BPEFLOW_TOO_LARGE = 3,    /* 2^32 - 1 or more positions, tokens or pairs; a pre-token of so many bytes */
     BPEFLOW_BAD_ARGUMENT = 4, /* arguments that break a rule stated here */
+    BPEFLOW_IO = 5,           /* a file cannot be opened, read or written; errno says why */
+    BPEFLOW_DAMAGED = 6,      /* a run that is none: cut short, out of order, not of the size it should have */
 };
 
 /* ---- counting pre-tokens --------------------------------------------------------------------------------------- */
@@ -91,12 +93,69 @@ BPEFLOW_API int bpeflow_table_add(bpeflow_table *table, const uint8_t *data, con
 BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint32_t partition, uint32_t partitions,
                                    uint64_t *tokens, uint64_t *bytes);
 
-/* Writes a partition, in canonical order (count descending, then bytes ascending), to arrays of the sizes that
- * bpeflow_table_size tells. */
-BPEFLOW_API int bpeflow_table_export(const bpeflow_table *table, uint32_t partition, uint32_t partitions, uint8_t *data,
-                                     uint32_t *lengths, int64_t *counts);
+/* The bytes of memory that the table would have taken at most once `more` distinct pre-tokens of the usual length had
+ * been added and a run written, what it holds for a moment only (while it grows, and for sorting) included. */
+BPEFLOW_API int bpeflow_table_memory(const bpeflow_table *table, uint64_t more, uint64_t *bytes);
+
+/* Writes a partition as a run in ascending order of bytes: to `data`, which has room for the tokens' bytes and
+ * BPEFLOW_RECORD_SIZE more for each, as bpeflow_table_size tells, or, where that is NULL, to a new file. */
+BPEFLOW_API int bpeflow_table_write(const bpeflow_table *table, uint32_t partition, uint32_t partitions, uint8_t *data,
+                                    const char *path);
 
 BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);
+
+/* ---- runs of counts -------------------------------------------------------------------------------------------- */
+
+/* A run is distinct pre-tokens with their counts in some order, one record after another: the length (uint32_t), the
+ * count (int64_t), the bytes; without padding, in the byte order of the machine, which no run leaves. It is in memory
+ * or, the same bytes, in a file of its own. */
+enum { BPEFLOW_RECORD_SIZE = 12 }; /* of a record without the pre-token's bytes */
+
+typedef struct {
+    const uint8_t *data; /* NULL if it is in a file */
+    const char *path;    /* of the file */
+    uint64_t tokens;     /* records */
+    uint64_t size;       /* bytes of all records */
+} bpeflow_run;
+
+enum bpeflow_run_order {
+    BPEFLOW_BY_BYTES = 0, /* ascending; a pre-token may be in several runs, whose counts are added up */
+    BPEFLOW_BY_COUNT = 1, /* the canonical order: count descending, then bytes ascending; no pre-token is in two runs */
+};
+
+/* Merges runs that are in the same order: gives their records one after another, in that order. */
+typedef struct bpeflow_run_merge bpeflow_run_merge;
+
+/* On success *merge is a handle; otherwise it is NULL. Runs in memory must stay there until it is freed. Files are read
+ * in pieces of `buffer_size` bytes each; they are opened at the first use. */
+BPEFLOW_API int bpeflow_run_merge_new(const bpeflow_run *runs, uint64_t count, uint32_t order, uint64_t buffer_size,
+                                      bpeflow_run_merge **merge);
+
+/* The number of the run that BPEFLOW_IO or BPEFLOW_DAMAGED was about; UINT64_MAX if it was the file written to. */
+BPEFLOW_API uint64_t bpeflow_run_merge_failed(const bpeflow_run_merge *merge);
+
+/* Gives up to max_tokens records as columns: their bytes, one after another, in data[max_bytes]; where each ends, plus
+ * `begin`, in ends[max_tokens]; the counts in counts[max_tokens]. *tokens and *bytes tell how many there were: fewer at
+ * the end of the runs, and where the next one does not fit. */
+BPEFLOW_API int bpeflow_run_merge_read(bpeflow_run_merge *merge, uint64_t max_tokens, uint64_t max_bytes, int64_t begin,
+                                       uint8_t *data, int64_t *ends, int64_t *counts, uint64_t *tokens,
+                                       uint64_t *bytes);
+
+/* Writes all records that are left to a new file. */
+BPEFLOW_API int bpeflow_run_merge_write(bpeflow_run_merge *merge, const char *path, uint64_t *tokens, uint64_t *size);
+
+/* Gathers records of a merge in ascending order of bytes, up to the end or as many as `memory` bytes hold (but one at
+ * least), and puts them in canonical order. *tokens and *size tell of them, 0 at the end of the runs. Replaces those
+ * that were gathered before. */
+BPEFLOW_API int bpeflow_run_merge_gather(bpeflow_run_merge *merge, uint64_t memory, uint64_t *tokens, uint64_t *size);
+
+/* Whether all records have been given. */
+BPEFLOW_API int bpeflow_run_merge_ended(bpeflow_run_merge *merge, uint32_t *ended);
+
+/* Writes what was gathered, as a run: to data[size] or, where that is NULL, to a new file. */
+BPEFLOW_API int bpeflow_run_merge_save(bpeflow_run_merge *merge, uint8_t *data, const char *path);
+
+BPEFLOW_API void bpeflow_run_merge_free(bpeflow_run_merge *merge);
 
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 

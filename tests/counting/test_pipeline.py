@@ -15,13 +15,10 @@ import pytest
 
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics
-from bpeflow.counting.counter import ChunkCounter
-from bpeflow.counting.merger import merge_runs
-from bpeflow.counting.pipeline import CorpusCounter, reduce_runs
-from bpeflow.counting.run import CountRun
+from bpeflow.corpus import DocumentStatistics
+from bpeflow.counting.pipeline import CorpusCounter
 from bpeflow.counting.table import Scanner
-from bpeflow.errors import ConfigError, CorpusError, CountOverflowError, InvalidUtf8Error, PatternError, WorkerDied
+from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, PatternError, WorkerDied
 from bpeflow.flow import Sample
 from bpeflow.pretokenize import load_pretokenizer
 
@@ -68,33 +65,6 @@ def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
 )
 def test_counts_do_not_depend_on_how_they_are_made(corpus: Path, options: dict[str, object], scanner: Scanner) -> None:
     assert dict(count(corpus, scanner=scanner, **options)) == expected_counts(corpus)
-
-
-def test_a_counter_hands_its_table_on_at_its_bound(tmp_path: Path, scanner: Scanner) -> None:
-    path = tmp_path / "text"
-    path.write_bytes(b"a b c d")
-    chunks = [Chunk(str(path), offset, 1, offset == 6) for offset in range(7)]
-    counter = ChunkCounter(Delimiters(None), load_pretokenizer("gpt2"), scanner, "error", partitions=1, max_distinct=2)
-    runs = list(counter(chunks))
-    assert len(runs) > 2
-    [merged] = merge_runs(runs)
-    assert dict(merged.items()) == {b"a": 1, b" ": 3, b"b": 1, b"c": 1, b"d": 1}
-    assert merged.statistics == DocumentStatistics(documents=1, bytes=7)
-
-
-def test_every_pretoken_has_one_owner(corpus: Path, scanner: Scanner) -> None:
-    chunks = [Chunk(str(p), 0, p.stat().st_size, True) for p in corpus.iterdir()]
-    counter = ChunkCounter(Delimiters("<|endoftext|>"), load_pretokenizer("gpt2"), scanner, "error", partitions=4)
-    first, second = (list(counter([chunk])) for chunk in chunks)
-    owners = {token: run.partition for run in first for token, _ in run.items()}
-    assert {run.partition for run in first} == {0, 1, 2, 3}
-    assert all(owners.get(token, run.partition) == run.partition for run in second for token, _ in run.items())
-
-
-def test_a_sum_beyond_64_bits_raises() -> None:
-    run = CountRun.pack(0, [(b"a", 2**62)])
-    with pytest.raises(CountOverflowError, match="64 bits"):
-        reduce_runs(list(merge_runs([run, run])))
 
 
 def test_statistics_tell_documents_and_workers(corpus: Path) -> None:
@@ -173,6 +143,8 @@ def test_an_empty_corpus_has_no_counts(tmp_path: Path) -> None:
         ({"chunk_size": "8 elephants"}, ConfigError),
         ({"special_tokens": ["a", "a"]}, ConfigError),
         ({"special_tokens": [""]}, ConfigError),
+        ({"memory_limit": "15mb"}, ConfigError),
+        ({"scratch_dir": "no/such/folder"}, ConfigError),
         ({"pattern": r"\w+", "scanner": "native"}, ConfigError),
     ],
     ids=str,

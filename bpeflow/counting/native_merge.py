@@ -1,0 +1,170 @@
+"""Merging runs of counts in native code: tens of millions of records a second."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.merge import Order
+from bpeflow.counting.run import CountRun
+from bpeflow.counting.scratch import cannot_read, cannot_write, damaged
+from bpeflow.errors import FormatError
+from bpeflow.native import Signature, check_status, load_library
+
+#: Records that the calling process takes between two looks at whether it was interrupted: some 50 ms of them.
+_STEP = 1_000_000
+
+#: The numbers of the orders: enum bpeflow_run_order of the header.
+_ORDERS: dict[Order, int] = {"bytes": 0, "count": 1}
+
+_NO_RUN = 2**64 - 1
+
+
+class _Run(ctypes.Structure):
+    """bpeflow_run of the header."""
+
+    _fields_ = (("data", c_void_p), ("path", c_char_p), ("tokens", c_uint64), ("size", c_uint64))
+
+
+_COUNT = POINTER(c_uint64)
+_SIGNATURES: dict[str, Signature] = {
+    "bpeflow_run_merge_new": (c_int, [POINTER(_Run), c_uint64, c_uint32, c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_run_merge_failed": (c_uint64, [c_void_p], None),
+    "bpeflow_run_merge_ended": (c_int, [c_void_p, POINTER(c_uint32)], check_status),
+    "bpeflow_run_merge_read": (
+        c_int,
+        [c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_void_p, c_void_p, _COUNT, _COUNT],
+        check_status,
+    ),
+    "bpeflow_run_merge_write": (c_int, [c_void_p, c_char_p, _COUNT, _COUNT], check_status),
+    "bpeflow_run_merge_gather": (c_int, [c_void_p, c_uint64, _COUNT, _COUNT], check_status),
+    "bpeflow_run_merge_save": (c_int, [c_void_p, c_void_p, c_char_p], check_status),
+    "bpeflow_run_merge_free": (None, [c_void_p], None),
+}
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("count", _SIGNATURES)
+
+
+class NativeRunMerge:
+    """A merge in native memory, behind a handle that is freed at the end of its block or when it is forgotten."""
+
+    def __init__(self, runs: Sequence[CountRun], order: Order, buffer_size: int) -> None:
+        """Take runs, whose memory is borrowed. Raises `NativeUnavailable` where there is no native library."""
+        self._library = _library()
+        self._runs = [run for run in runs if len(run)]
+        self._partition = runs[0].partition if runs else 0
+        self._gathered = c_uint64(), c_uint64()
+        self._handle = c_void_p()
+        given = (_Run * len(self._runs))(*map(_as_native, self._runs))
+        self._library.bpeflow_run_merge_new(given, len(given), _ORDERS[order], buffer_size, byref(self._handle))
+        handle = c_void_p(self._handle.value)
+        self._free = weakref.finalize(self, self._library.bpeflow_run_merge_free, handle)
+
+    def __enter__(self) -> NativeRunMerge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle = c_void_p()  # which every function refuses
+        self._free()
+
+    @property
+    def ended(self) -> bool:
+        ended = c_uint32()
+        with self._files():
+            self._library.bpeflow_run_merge_ended(self._handle, byref(ended))
+        return bool(ended.value)
+
+    def write(self, path: Path) -> CountRun:
+        tokens, size = c_uint64(), c_uint64()
+        with self._files(path):
+            self._library.bpeflow_run_merge_write(self._handle, os.fsencode(path), byref(tokens), byref(size))
+        return CountRun.in_file(self._partition, tokens.value, size.value, path)
+
+    def gather(self, memory: int) -> int:
+        tokens, size = self._gathered
+        with self._files():
+            self._library.bpeflow_run_merge_gather(self._handle, memory, byref(tokens), byref(size))
+        return size.value
+
+    def gathered(self, path: Path | None = None) -> CountRun:
+        tokens, size = (number.value for number in self._gathered)
+        if not tokens:
+            return CountRun.in_memory(self._partition, 0, b"")
+        if path is None:
+            data = bytearray(size)
+            self._library.bpeflow_run_merge_save(self._handle, address(data), None)
+            return CountRun.in_memory(self._partition, tokens, data)
+        with writing(path):
+            self._library.bpeflow_run_merge_save(self._handle, None, os.fsencode(path))
+        return CountRun.in_file(self._partition, tokens, size, path)
+
+    def counts(self) -> PretokenCounts:
+        wanted = sum(len(run) for run in self._runs)
+        data = np.empty(sum(run.token_bytes for run in self._runs), dtype=np.uint8)
+        offsets = np.zeros(wanted + 1, dtype=np.int64)
+        counts = np.empty(wanted, dtype=np.int64)
+        done, end = 0, 0
+        tokens, size = c_uint64(), c_uint64()
+        with self._files():
+            while done < wanted:
+                self._library.bpeflow_run_merge_read(
+                    self._handle,
+                    min(_STEP, wanted - done),
+                    len(data) - end,
+                    end,
+                    data.ctypes.data + end,
+                    offsets.ctypes.data + (done + 1) * offsets.itemsize,
+                    counts.ctypes.data + done * counts.itemsize,
+                    byref(tokens),
+                    byref(size),
+                )
+                if not tokens.value:
+                    raise FormatError("runs of counts with other pre-tokens than they should have")
+                done, end = done + tokens.value, end + size.value
+        return PretokenCounts(data, offsets, counts)
+
+    @contextmanager
+    def _files(self, output: Path | None = None) -> Iterator[None]:
+        """Say which file it was that could not be read or written."""
+        try:
+            yield
+        except (OSError, FormatError) as error:
+            number = self._library.bpeflow_run_merge_failed(self._handle)
+            path = output if number == _NO_RUN else self._runs[number].path
+            if path is None:
+                raise
+            if isinstance(error, FormatError):
+                raise damaged(path) from None
+            raise cannot_write(path, error) if number == _NO_RUN else cannot_read(path, error) from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say what to do if this file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def address(data: bytes | bytearray) -> int:
+    """Where the bytes begin; they must be kept alive."""
+    return int(np.frombuffer(data, dtype=np.uint8).ctypes.data)
+
+
+def _as_native(run: CountRun) -> _Run:
+    if run.data is not None:
+        return _Run(address(run.data), None, run.tokens, run.size)
+    return _Run(None, os.fsencode(run.path or ""), run.tokens, run.size)

@@ -1,0 +1,154 @@
+// Where the records of a merge go: to columns, to a file, or to memory, where they are put in canonical order.
+#pragma once
+
+#include "bpeflow.h"
+#include "run.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace bpeflow {
+
+// The caller's arrays.
+class Columns {
+  public:
+    Columns(std::uint64_t max_tokens, std::uint64_t max_bytes, std::int64_t begin, std::uint8_t *data,
+            std::int64_t *ends, std::int64_t *counts)
+        : max_tokens_(max_tokens), max_bytes_(max_bytes), begin_(begin), data_(data), ends_(ends), counts_(counts) {}
+
+    std::uint8_t *place(std::size_t length) {
+        if (tokens == max_tokens_ || length > max_bytes_ - bytes) return nullptr;
+        std::uint8_t *const here = data_ + bytes;
+        bytes += length;
+        return here;
+    }
+
+    void finish(std::int64_t count) {
+        ends_[tokens] = begin_ + static_cast<std::int64_t>(bytes);
+        counts_[tokens++] = count;
+    }
+
+    std::uint64_t tokens = 0, bytes = 0;
+
+  private:
+    std::uint64_t max_tokens_, max_bytes_;
+    std::int64_t begin_;
+    std::uint8_t *data_;
+    std::int64_t *ends_, *counts_;
+};
+
+// Writes the rest of a record whose pre-token is in place.
+inline void put_header(std::uint8_t *record, std::uint32_t length, std::int64_t count) {
+    std::memcpy(record, &length, sizeof length);
+    std::memcpy(record + sizeof length, &count, sizeof count);
+}
+
+// A run file.
+class RunFile {
+  public:
+    explicit RunFile(RunWriter &writer) : writer_(writer) {}
+
+    std::uint8_t *place(std::size_t length) {
+        record_ = writer_.place(BPEFLOW_RECORD_SIZE + length);
+        length_ = static_cast<std::uint32_t>(length);
+        return record_ + BPEFLOW_RECORD_SIZE;
+    }
+
+    void finish(std::int64_t count) {
+        put_header(record_, length_, count);
+        tokens++;
+    }
+
+    std::uint64_t tokens = 0;
+
+  private:
+    RunWriter &writer_;
+    std::uint8_t *record_ = nullptr;
+    std::uint32_t length_ = 0;
+};
+
+// Records in memory that come in ascending order of bytes and go in canonical order.
+class Gathered {
+  public:
+    Gathered() = default;
+
+    // With room for records in `memory` bytes, with what it takes to sort them, but no more than `most` bytes of them.
+    Gathered(std::uint64_t memory, std::uint64_t most)
+        : memory_(memory), capacity_(static_cast<std::size_t>(std::min(memory, most))),
+          data_(new std::uint8_t[capacity_]) {}
+
+    std::uint8_t *place(std::size_t length) {
+        const std::size_t size = BPEFLOW_RECORD_SIZE + length;
+        const bool fits = size <= capacity_ - used_ && used_ + size + (tokens_ + 1) * sizeof(std::size_t) <= memory_;
+        if (!fits) {
+            if (tokens_ > 0) return nullptr;
+            data_.reset(new std::uint8_t[size]);
+            capacity_ = size;
+        }
+        length_ = static_cast<std::uint32_t>(length);
+        return data_.get() + used_ + BPEFLOW_RECORD_SIZE;
+    }
+
+    void finish(std::int64_t count) {
+        put_header(data_.get() + used_, length_, count);
+        used_ += BPEFLOW_RECORD_SIZE + length_;
+        tokens_++;
+    }
+
+    // Nearly all counts are small, so records are parted by count in one pass, which keeps them in their order. The few
+    // with great counts are sorted.
+    void sort() {
+        static constexpr std::uint64_t great = 1 << 12;
+        const auto part = [this](std::size_t record) { // 0 for the great counts, great - 1 for the count 1
+            return great - std::min(static_cast<std::uint64_t>(count_of(record)), great);
+        };
+        std::vector<std::size_t> places(great + 1);
+        for (std::size_t record = 0; record < used_; record += size_of(record)) places[part(record) + 1]++;
+        const std::size_t great_ones = places[1];
+        for (std::size_t i = 1; i <= great; i++) places[i] += places[i - 1];
+        order_.resize(tokens_);
+        for (std::size_t record = 0; record < used_; record += size_of(record)) order_[places[part(record)]++] = record;
+        std::sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(great_ones),
+                  [this](std::size_t a, std::size_t b) {
+                      const std::int64_t x = count_of(a), y = count_of(b);
+                      return x != y ? x > y : a < b;
+                  });
+    }
+
+    // Writes them; place(size) tells where the next one goes.
+    template <typename Place> void write(const Place &place) const {
+        for (const std::size_t record : order_) {
+            const std::size_t size = size_of(record);
+            std::memcpy(place(size), data_.get() + record, size);
+        }
+    }
+
+    std::uint64_t tokens() const { return tokens_; }
+    std::uint64_t size() const { return used_; }
+
+  private:
+    std::size_t size_of(std::size_t record) const {
+        std::uint32_t length;
+        std::memcpy(&length, data_.get() + record, sizeof length);
+        return BPEFLOW_RECORD_SIZE + std::size_t{length};
+    }
+
+    std::int64_t count_of(std::size_t record) const {
+        std::int64_t count;
+        std::memcpy(&count, data_.get() + record + sizeof(std::uint32_t), sizeof count);
+        return count;
+    }
+
+    std::uint64_t memory_ = 0;
+    std::size_t capacity_ = 0, used_ = 0;
+    std::unique_ptr<std::uint8_t[]> data_; // not cleared: pages that are never reached cost nothing
+    std::uint64_t tokens_ = 0;
+    std::uint32_t length_ = 0;
+    std::vector<std::size_t> order_;
+};
+
+} // namespace bpeflow

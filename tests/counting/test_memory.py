@@ -1,0 +1,56 @@
+"""The arithmetic of the memory limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bpeflow.counting.memory import LEAST_SHARE, Memory, _control_group_limits, default_limit
+
+
+@pytest.mark.parametrize("limit", [16 * 10**6, 64 * 10**6, 8 * 10**9])
+@pytest.mark.parametrize("counters", [1, 2, 5])
+@pytest.mark.parametrize("mergers", [1, 3])
+def test_shares_fit_the_limit(limit: int, counters: int, mergers: int) -> None:
+    memory = Memory.share(limit, counters, mergers)
+    sent = counters * memory.largest_sent_table // 2  # a run takes less than half of the table's memory
+    assert counters * memory.counter + sent // 2 <= limit
+    assert mergers * memory.merger <= limit
+    for held in (0, sent // mergers):
+        files = memory.open_runs()
+        assert files * memory.buffer_size(files) <= memory.merger // 4
+        assert held + memory.sorting(held) <= memory.merger * 3 // 4
+    assert mergers * memory.largest_sent_result <= limit // 8
+    assert memory.chunk_size(8_000_000) * 32 <= max(memory.counter, 32 << 16)
+
+
+def test_no_process_gets_less_than_it_needs() -> None:
+    memory = Memory.share(16 * 10**6, 100, 100)
+    assert memory == Memory(LEAST_SHARE, LEAST_SHARE)
+    assert memory.open_runs() >= 2
+    assert memory.buffer_size(1000) > 0
+    assert memory.sorting(10**9) > 0
+
+
+def test_ample_memory_leaves_chunks_as_they_were_asked_for() -> None:
+    assert Memory.share(8 * 10**9, 2, 1).chunk_size(8_000_000) == 8_000_000
+
+
+def test_the_default_is_half_of_what_is_available() -> None:
+    assert 0 < default_limit() <= psutil.virtual_memory().total // 2
+
+
+def test_control_groups_bound_it(tmp_path: Path) -> None:
+    root, own = tmp_path / "cgroup", tmp_path / "own"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "memory" / "c").mkdir(parents=True)
+    (root / "a" / "memory.max").write_text("1000\n")
+    (root / "a" / "b" / "memory.max").write_text("max\n")
+    (root / "memory" / "c" / "memory.limit_in_bytes").write_text("3000\n")
+    own.write_text("0::/a/b\n")
+    assert _control_group_limits(root, own) == [1000]
+    own.write_text("7:cpu,cpuacct:/x\n5:memory:/c\n")
+    assert _control_group_limits(root, own) == [3000]
+    assert _control_group_limits(root, tmp_path / "none") == []

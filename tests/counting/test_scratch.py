@@ -1,0 +1,214 @@
+"""The scratch folder: the counts do not depend on the memory limit, and however a run ends, nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import bpeflow
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
+from bpeflow.counting.scratch import Scratch, scratch_in
+from bpeflow.counting.table import Scanner
+from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDied
+
+#: Distinct words of the corpus: far more than the tables of the smallest limit hold.
+DISTINCT = 400_000
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Words of which most occur once, and a few very often; some 6 MB."""
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose = random.Random(seed)
+    words = [f"w{choose.randrange(10**9)}x" for _ in range(DISTINCT)]
+    words += choose.choices(["the", "of", "naïve", "日本語", *words[:1000]], k=DISTINCT)
+    choose.shuffle(words)
+    path = tmp_path_factory.mktemp("corpus") / "text"
+    lines = (" ".join(words[start : start + 50]) for start in range(0, len(words), 50))
+    path.write_text("<|endoftext|>".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def scratch_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def count(corpus: Path, scratch_dir: Path, **options: object) -> CorpusCounts:
+    values = {"input": str(corpus), "scratch_dir": scratch_dir, "memory_limit": "16mb", "small_input": 0, **options}
+    return CorpusCounter(make_settings(CountSettings, values)).count()
+
+
+@pytest.fixture(scope="module")
+def ample(corpus: Path) -> bpeflow.PretokenCounts:
+    return bpeflow.count(corpus, special_tokens=["<|endoftext|>"], memory_limit="8gb", small_input="1gb")
+
+
+@pytest.mark.parametrize("num_counter", [1, 2, 3])
+@pytest.mark.parametrize("num_merger", [1, 2, 3])
+def test_counts_do_not_depend_on_memory(
+    corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, num_counter: int, num_merger: int
+) -> None:
+    counted = count(corpus, scratch_dir, num_counter=num_counter, num_merger=num_merger)
+    assert counted.counts == ample
+    assert counted.spilled.runs > 2 * num_merger
+    assert counted.spilled.bytes > DISTINCT * 12
+    assert counted.memory_limit == 16_000_000
+    assert not list(scratch_dir.iterdir())
+
+
+def test_nor_on_who_counts(
+    corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, scanner: Scanner, tmp_path: Path
+) -> None:
+    """In the calling process, by either scanner: the files are the same byte for byte."""
+    counted = count(corpus, scratch_dir, small_input="1gb", scanner=scanner)
+    assert counted.in_process
+    assert counted.spilled.runs > 2
+    for counts, name in ((counted.counts, "small.npz"), (ample, "ample.npz")):
+        counts.save(tmp_path / name)
+    assert (tmp_path / "small.npz").read_bytes() == (tmp_path / "ample.npz").read_bytes()
+    assert not list(scratch_dir.iterdir())
+
+
+def test_ample_memory_leaves_the_disk_alone(corpus: Path, scratch_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scratch, "new_path", None)
+    counted = count(corpus, scratch_dir, small_input="1gb", memory_limit="8gb")
+    assert counted.spilled.runs == counted.spilled.bytes == 0
+
+
+def test_the_run_folder_is_the_default_place(corpus: Path, tmp_path: Path) -> None:
+    """A run tells in its report what it has spilled; nothing of it is left in the run folder."""
+    values = {"input": str(corpus), "out_dir": str(tmp_path / "run"), "skip_merge": True, "memory_limit": "16mb"}
+    seen: set[str] = set()
+    with watching(tmp_path / "run", seen.update):
+        result = bpeflow.train({**values, "small_input": 0, "num_counter": 2})
+    counting = result.statistics["counting"]
+    assert counting["memory_limit"] == 16_000_000
+    assert counting["spilled"]["runs"] > 2
+    assert any(name.startswith(".scratch-") for name in seen)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"counts.npz", "run.json"}
+
+
+class watching:
+    """Tells again and again what is in a folder."""
+
+    def __init__(self, folder: Path, tell: Callable[[set[str]], object]) -> None:
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(folder, tell))
+
+    def _watch(self, folder: Path, tell: Callable[[set[str]], object]) -> None:
+        while not self._done.wait(0.01):
+            tell({path.name for path in folder.iterdir()} if folder.exists() else set())
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+@pytest.mark.parametrize("small_input", [0, "1gb"])
+def test_nothing_is_left_of_a_run_that_fails(
+    corpus: Path, scratch_dir: Path, tmp_path: Path, small_input: object
+) -> None:
+    bad = tmp_path / "text"
+    bad.write_bytes(corpus.read_bytes() + b"\xff")
+    seen: set[str] = set()
+    with watching(scratch_dir, seen.update), pytest.raises(InvalidUtf8Error):
+        count(bad, scratch_dir, small_input=small_input, num_counter=1)
+    assert seen
+    assert not list(scratch_dir.iterdir())
+
+
+def test_nothing_is_left_of_a_worker_that_is_killed(corpus: Path, scratch_dir: Path) -> None:
+    before = set(psutil.Process().children(recursive=True))
+
+    def kill_the_counters(names: set[str]) -> None:
+        if names:
+            for child in set(psutil.Process().children(recursive=True)) - before:
+                if child.cpu_times().user > 0.2:
+                    os.kill(child.pid, signal.SIGKILL)
+
+    with watching(scratch_dir, kill_the_counters), pytest.raises(WorkerDied, match="SIGKILL"):
+        count(corpus, scratch_dir, num_counter=2, scanner="regex")
+    assert not list(scratch_dir.iterdir())
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, tmp_path: Path, signum: int) -> None:
+    flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--set", f"scratch_dir={scratch_dir}"]
+    command = [sys.executable, "-m", "bpeflow", "--input", str(corpus), "--out_dir", str(tmp_path / "run"), *flags]
+    process = subprocess.Popen([*command, "--set", "scanner=regex"], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not any(scratch_dir.glob("*/*.run")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signum)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 128 + signum, err
+    assert b"Traceback" not in err
+    assert not list(scratch_dir.iterdir())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("small_input", ["0", "1gb"])
+def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path, small_input: str) -> None:
+    """No file may grow beyond 100 kB here: that stands for a full disk, which gives the same kind of error."""
+    flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--out_dir", str(scratch_dir / "run")]
+    settings = ["--set", f"small_input={small_input}", "--set", f"scratch_dir={scratch_dir}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "bpeflow", "--input", str(corpus), *flags, *settings],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+    )
+    assert done.returncode == 1
+    assert f"cannot write counts to {scratch_dir}/.scratch-" in done.stderr
+    assert "File too large" in done.stderr
+    assert "scratch_dir" in done.stderr
+    assert "memory_limit" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(scratch_dir.iterdir())
+
+
+def test_a_scratch_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path / "not" / "there")
+    with pytest.raises(ScratchError, match=f"cannot write counts to {scratch.folder}: No such file"):
+        scratch.new_path("counter")
+
+
+def test_the_folder_is_made_when_it_is_needed_and_gone_in_the_end(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), scratch_in(tmp_path) as scratch:
+        assert not list(tmp_path.iterdir())
+        paths = {scratch.new_path("counter") for _ in range(100)}
+        assert len(paths) == 100
+        assert {path.parent for path in paths} == {scratch.folder}
+        scratch.new_path("counter").touch()
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_any_folder_the_systems_temporary_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with scratch_in(None) as scratch:
+        assert scratch.new_path("counter").parent.parent == tmp_path
+    assert not list(tmp_path.iterdir())
