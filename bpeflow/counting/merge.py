@@ -21,6 +21,9 @@ from bpeflow.errors import CountOverflowError, NativeUnavailable
 #: count descending, then bytes ascending; no pre-token is in two runs.
 Order = Literal["bytes", "count"]
 
+#: What a pre-token and its count take as Python's objects, besides the bytes: about.
+_ITEM = 150
+
 
 class RunMerge(Protocol):
     """The records of several runs, which are in the same order, as one sequence in that order; it is read once.
@@ -97,7 +100,7 @@ class PythonRunMerge:
         size = 0
         for record in self._records:
             record_size = RECORD.size + len(record[0])
-            if size and size + record_size + 8 * (len(self._gathered) + 1) > memory:
+            if size and size + record_size + _ITEM * (len(self._gathered) + 1) > memory:
                 self._records = chain([record], self._records)
                 break
             self._gathered.append(record)
