@@ -136,6 +136,9 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
     if counting := statistics.get("counting"):
         rate = statistics["corpus"]["bytes"] / max(counting["seconds"], 1e-9)
         say(f"[bold]counting[/] {counting['seconds']:.1f} s, {_size(rate)}/s" + _workers(counting["stages"]))
+        if (spilled := counting.get("spilled", {})).get("runs"):
+            limit = _size(counting["memory_limit"])
+            say(f"         {_size(spilled['bytes'])} of counts went through files: memory_limit is {limit}")
     if merging := statistics.get("merging"):
         backend = merging["backend"]
         threads = f", {backend['threads']} threads" if backend["threads"] > 1 else ""

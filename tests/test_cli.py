@@ -207,7 +207,7 @@ def test_help_tells_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -
         assert caught.value.code == 0
     text = capsys.readouterr().out
     flags = "--config --backend --vocab_size --num_counter -c --num_merger -m --chunk_size --do_monitor --skip_merge"
-    for flag in (*flags.split(), "--out_dir", "--set", "--quiet", "--counts"):
+    for flag in (*flags.split(), "--memory_limit", "--out_dir", "--set", "--quiet", "--counts"):
         assert flag in text
     assert max(map(len, text.splitlines())) <= 120
 

@@ -3,7 +3,10 @@
 The limit is for what grows with the number of distinct pre-tokens: the counters' tables, and the runs that the mergers
 hold and sort. On top of it come what does not grow: the processes themselves (some 30 MB each), the text under way (a
 chunk for each counter, which is made small against the counter's share); and the result, which is the caller's: 16
-bytes and its own for each distinct pre-token.
+bytes and its own for each distinct pre-token, and as much again for a moment while its sums are told.
+
+Tables grow by doubling, and are looked at between chunks. So a table is handed on when it *would* take more than its
+share if it had to grow for the next chunk, as a rule at half of the share or more.
 
 Counters and mergers take turns. While there are counters the mergers only keep what they are sent, most of it names of
 files; they begin to merge when the last counter has ended. So each of the two stages gets three quarters of the limit,

@@ -11,15 +11,21 @@ from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from bpeflow.counting.counts import MAX_COUNT, PretokenCounts
+from bpeflow.counting.interchange import MAX_COUNT
 from bpeflow.counting.run import RECORD, CountRun
 from bpeflow.errors import CountOverflowError, NativeUnavailable
+
+if TYPE_CHECKING:
+    from bpeflow.counting.counts import PretokenCounts
 
 #: By bytes, ascending: a pre-token may be in several runs, whose counts are added up. By count: the canonical order,
 #: count descending, then bytes ascending; no pre-token is in two runs.
 Order = Literal["bytes", "count"]
+
+#: What a pre-token and its count take as Python's objects, besides the bytes: about.
+_ITEM = 150
 
 
 class RunMerge(Protocol):
@@ -97,7 +103,7 @@ class PythonRunMerge:
         size = 0
         for record in self._records:
             record_size = RECORD.size + len(record[0])
-            if size and size + record_size + 8 * (len(self._gathered) + 1) > memory:
+            if size and size + record_size + _ITEM * (len(self._gathered) + 1) > memory:
                 self._records = chain([record], self._records)
                 break
             self._gathered.append(record)
@@ -109,6 +115,8 @@ class PythonRunMerge:
         return CountRun.pack(self._partition, self._gathered, path if self._gathered else None)
 
     def counts(self) -> PretokenCounts:
+        from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
+
         return PretokenCounts.from_items(self._records)
 
 

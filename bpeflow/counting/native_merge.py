@@ -7,18 +7,19 @@ import os
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.merge import Order
 from bpeflow.counting.run import CountRun
 from bpeflow.counting.scratch import cannot_read, cannot_write, damaged
 from bpeflow.errors import FormatError
 from bpeflow.native import Signature, check_status, load_library
+
+if TYPE_CHECKING:
+    from bpeflow.counting.counts import PretokenCounts
 
 #: Records that the calling process takes between two looks at whether it was interrupted: some 50 ms of them.
 _STEP = 1_000_000
@@ -111,6 +112,10 @@ class NativeRunMerge:
         return CountRun.in_file(self._partition, tokens, size, path)
 
     def counts(self) -> PretokenCounts:
+        import numpy as np  # here, for workers, which do without, start in half the time
+
+        from bpeflow.counting.counts import PretokenCounts
+
         wanted = sum(len(run) for run in self._runs)
         data = np.empty(sum(run.token_bytes for run in self._runs), dtype=np.uint8)
         offsets = np.zeros(wanted + 1, dtype=np.int64)
@@ -161,7 +166,9 @@ def writing(path: Path) -> Iterator[None]:
 
 def address(data: bytes | bytearray) -> int:
     """Where the bytes begin; they must be kept alive."""
-    return int(np.frombuffer(data, dtype=np.uint8).ctypes.data)
+    if isinstance(data, bytearray):
+        return ctypes.addressof((c_char * len(data)).from_buffer(data))
+    return ctypes.cast(c_char_p(data), c_void_p).value or 0
 
 
 def _as_native(run: CountRun) -> _Run:

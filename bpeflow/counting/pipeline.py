@@ -82,8 +82,8 @@ class CorpusCounter:
     def __init__(self, settings: CountSettings, run_folder: Path | None = None) -> None:
         self.settings = settings
         self._scratch_parent = settings.scratch_dir or run_folder
-        if settings.scratch_dir is not None and not os.access(settings.scratch_dir, os.W_OK | os.X_OK):
-            raise ConfigError(f"scratch_dir: {settings.scratch_dir} is no folder that can be written to")
+        if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise ConfigError(f"scratch_dir: {folder} is no folder that can be written to")
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern)
         self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
         if self.scanner == "regex" and settings.scanner == "auto":

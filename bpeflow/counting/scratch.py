@@ -53,7 +53,7 @@ def scratch_in(parent: Path | None) -> Iterator[Scratch]:
     """Yield a scratch folder in `parent`, or in the system's temporary folder. It is gone when the block ends.
 
     The main process enters this, and leaves it when all workers have ended; so it also removes what a worker that died
-    has left. The first worker that spills makes the folder.
+    has left. (Only if it is killed itself the folder stays.) The first worker that spills makes the folder.
     """
     name = f"bpeflow-{token_hex(8)}" if parent is None else f".scratch-{token_hex(8)}"
     scratch = Scratch((parent or Path(tempfile.gettempdir())).absolute() / name)

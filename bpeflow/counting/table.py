@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from array import array
 from collections import Counter
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
@@ -16,8 +17,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
-
-import numpy as np
 
 from bpeflow.corpus import Delimiters
 from bpeflow.counting.native_merge import address, writing
@@ -235,8 +234,8 @@ class NativeTable:
 
     def add(self, run: CountRun) -> None:
         items = list(run.items())
-        lengths = np.array([len(token) for token, _ in items], dtype=np.uint32)
-        counts = np.array([count for _, count in items], dtype=np.int64)
+        lengths = array("I", [len(token) for token, _ in items])
+        counts = array("q", [count for _, count in items])
         data = b"".join(token for token, _ in items)
         self._library.bpeflow_table_add(self._handle, data, lengths.tobytes(), counts.tobytes(), len(items))
 

@@ -33,7 +33,7 @@ def test_a_count_beyond_64_bits_raises(tmp_path: Path) -> None:
             CountRun.pack(0, [(b"a", 2**63)], path)
 
 
-def test_a_full_disk_is_an_error_with_the_remedy() -> None:
+def test_a_file_that_cannot_be_written_is_an_error_with_the_remedy() -> None:
     run = [(b"a" * 100_000, 1)]
     with pytest.raises(ScratchError, match=r"cannot write counts to /no/such/run: .*scratch_dir .*memory_limit"):
         CountRun.pack(0, run, Path("/no/such/run"))

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import bpeflow
+from bpeflow.cli import main
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
 from bpeflow.counting.scratch import Scratch, scratch_in
@@ -166,6 +167,12 @@ def test_nothing_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, 
     assert b"Traceback" not in err
     assert not list(scratch_dir.iterdir())
     assert not (tmp_path / "run").exists()
+
+
+def test_the_summary_tells_of_files(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--vocab_size", "260", "--memory_limit", "16mb", "--out_dir", str(tmp_path / "run")]
+    assert main(["--input", str(corpus), *flags]) == 0
+    assert "MB of counts went through files: memory_limit is 16.0 MB" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("small_input", ["0", "1gb"])
