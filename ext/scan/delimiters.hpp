@@ -4,6 +4,7 @@
 #include "bpeflow.h"
 
 #include <algorithm>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,17 +25,23 @@ class Delimiters {
         for (std::uint32_t i = 0; i < given.count; bytes += given.lengths[i++])
             all_.push_back({bytes, given.lengths[i], i == given.separator});
         std::stable_sort(all_.begin(), all_.end(), [](const One &a, const One &b) { return a.length > b.length; });
-        for (const One &one : all_) starts_[*one.bytes] = true;
+        for (const One &one : all_) {
+            starts_[*one.bytes] = true;
+            for (unsigned second = 0; second < 256; second++)
+                if (one.length == 1 || one.bytes[1] == second) pairs_.set(*one.bytes << 8 | second);
+        }
         if (!all_.empty()) first_ = *all_[0].bytes;
         same_first_ = std::all_of(all_.begin(), all_.end(), [this](const One &one) { return *one.bytes == first_; });
     }
 
     Match find(const std::uint8_t *place, const std::uint8_t *end) const {
-        for (; (place = candidate(place, end)) != end; place++)
+        for (; (place = candidate(place, end)) != end; place++) {
+            if (end - place > 1 && !pairs_.test(std::size_t{place[0]} << 8 | place[1])) continue;
             for (const One &one : all_)
                 if (static_cast<std::size_t>(end - place) >= one.length &&
                     std::memcmp(place, one.bytes, one.length) == 0)
                     return {place, place + one.length, one.separator};
+        }
         return {end, end, false};
     }
 
@@ -59,6 +66,7 @@ class Delimiters {
 
     std::vector<One> all_; // the longest first
     bool starts_[256] = {};
+    std::bitset<65536> pairs_; // the first two bytes of each: of hundreds, few are compared with the "<div" of a page
     std::uint8_t first_ = 0;
     bool same_first_ = true;
 };
