@@ -1,6 +1,8 @@
 """Measure bpeflow beside its peers, in the same run, on the same input.
 
     python tools/bench.py count --input FILE... --rounds 5 --json count.json
+    python tools/bench.py merge --input FILE... --vocab_size 32000
+    python tools/bench.py train --input FILE... --vocab_size 32000
 
 Every measurement is a fresh process, timed from its start to its end; the contenders alternate; medians are shown.
 The peers are in the extra `bench` (pip install 'bpeflow[bench]'); those that are not installed are left out.
@@ -13,35 +15,49 @@ import argparse
 import json
 import os
 import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import count
+from benchmarks import count, merge, train
+from benchmarks.compare import Comparison, compare_all
 from benchmarks.contender import Contender, Job, Subject
 from benchmarks.machine import describe_machine, read_input
-from benchmarks.process import Measurement
-from benchmarks.report import make_report, print_report
-from benchmarks.rounds import run_rounds
+from benchmarks.process import Measurement, measure
+from benchmarks.report import has_failed, make_report, print_report
+from benchmarks.rounds import Result, run_rounds
 
-SUBJECTS = (count.SUBJECT,)
+SUBJECTS = (count.SUBJECT, merge.SUBJECT, train.SUBJECT)
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     subject: Subject = options.subject
-    contenders, skipped = choose(subject, options.only, options.pattern)
+    contenders, skipped = choose(subject, options.only, options.pattern, has_text=bool(options.input))
     if not contenders:
         print("\n".join(f"{name}: {reason}" for name, reason in skipped.items()), file=sys.stderr)
         return 1
     machine = describe_machine()
-    inputs = [read_input(path) for path in options.input]
-    job = Job(tuple(options.input), options.pattern, options.processes, Path("OUT"))
-    results = run_rounds(contenders, job, options.rounds, options.timeout, show_progress)
-    report = make_report(subject, job, options.rounds, machine, inputs, results, skipped)
+    inputs = [read_input(path) for path in options.input or [_counts_file(options.counts)]]
+    job = Job(
+        inputs=tuple(options.input),
+        pattern=options.pattern,
+        processes=options.processes,
+        out_dir=Path("OUT"),
+        vocab_size=options.vocab_size,
+        counts=options.counts or Path("COUNTS"),
+    )
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        ready = job if options.counts else prepare(subject, job, Path(folder), options.timeout)
+        results = run_rounds(contenders, ready, options.rounds, options.timeout, show_progress)
+    comparisons = [] if options.skip_compare else compare_merges(results, job, options.timeout)
+    report = make_report(subject, job, options.rounds, machine, inputs, results, skipped, comparisons)
     if options.json:
         options.json.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     show(report)
-    return int(any(result.error for result in results) or report["disagreement"] is not None)
+    return int(has_failed(report))
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -49,9 +65,19 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="SUBJECT", required=True)
     for subject in SUBJECTS:
         command = commands.add_parser(subject.name, help=subject.description, description=subject.description)
-        command.set_defaults(subject=subject)
+        command.set_defaults(subject=subject, counts=None, vocab_size=0, skip_compare=False)
         names = ", ".join(contender.name for contender in subject.contenders)
-        command.add_argument("--input", metavar="FILE", nargs="+", type=_file, required=True, help="text, as files")
+        source = command.add_mutually_exclusive_group(required=True)
+        source.add_argument("--input", metavar="FILE", nargs="+", type=_file, default=[], help="text, as files")
+        if subject.make_counts:
+            source.add_argument("--counts", metavar="PATH", type=_counts,
+                                help="a run folder, or a file of counts, in place of text (without peers)")  # fmt: skip
+        if subject.learns:
+            command.add_argument("--vocab_size", metavar="N", type=_vocab_size, default=32000,
+                                 help="entries of the vocabulary (32000)")  # fmt: skip
+        if any(contender.twin for contender in subject.contenders):
+            command.add_argument("--skip_compare", action="store_true",
+                                 help="do not let them learn once more, untimed, to compare their merges")  # fmt: skip
         command.add_argument("--rounds", metavar="N", type=_positive, default=5, help="measurements of each (5)")
         command.add_argument("--only", metavar="NAMES", help=f"with commas between them, of: {names}")
         command.add_argument("--pattern", default="gpt2", help="a named pattern or a regular expression (gpt2)")
@@ -62,15 +88,35 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def choose(subject: Subject, only: str | None, pattern: str) -> tuple[list[Contender], dict[str, str]]:
+def choose(
+    subject: Subject, only: str | None, pattern: str, *, has_text: bool = True
+) -> tuple[list[Contender], dict[str, str]]:
     """Return the contenders that take part, and for each other one that was asked for the reason why it does not."""
     known = {contender.name: contender for contender in subject.contenders}
-    names = [name.strip() for name in only.split(",")] if only else list(known)
+    usual = [contender.name for contender in subject.contenders if not contender.on_request]
+    names = [name.strip() for name in only.split(",")] if only else usual
     if unknown := [name for name in names if name not in known]:
         raise SystemExit(f"bench.py: no contender {unknown[0]!r}; there are {', '.join(known)}")
-    reasons = {name: known[name].unavailable(pattern) for name in names}
+    reasons = {name: known[name].unavailable(pattern, has_text=has_text) for name in names}
     skipped = {name: reason for name, reason in reasons.items() if reason}
     return [known[name] for name in reasons if name not in skipped], skipped
+
+
+def prepare(subject: Subject, job: Job, folder: Path, timeout: float) -> Job:
+    """Make the counts that a subject begins with; nothing of this is in the figures."""
+    if subject.make_counts is None:
+        return job
+    print("counting", file=sys.stderr, flush=True)
+    taken = measure([sys.executable, *subject.make_counts(replace(job, out_dir=folder))], timeout)
+    if taken.error is not None:
+        raise SystemExit(f"bench.py: there are no counts to begin with: {taken.error}")
+    return replace(job, counts=folder)
+
+
+def compare_merges(results: Sequence[Result], job: Job, timeout: float) -> list[Comparison]:
+    """Compare the merges of those that have not failed."""
+    contenders = [result.contender for result in results if result.error is None]
+    return compare_all(contenders, job, timeout, lambda name: print(f"merges: {name}", file=sys.stderr, flush=True))
 
 
 def show_progress(number: int, contender: Contender, measurement: Measurement) -> None:
@@ -89,6 +135,22 @@ def _file(text: str) -> Path:
     if not Path(text).is_file():
         raise argparse.ArgumentTypeError(f"there is no file {text}")
     return Path(text)
+
+
+def _counts(text: str) -> Path:
+    if not _counts_file(Path(text)).is_file():
+        raise argparse.ArgumentTypeError(f"there are no counts at {text}")
+    return Path(text)
+
+
+def _counts_file(path: Path) -> Path:
+    return path / "counts.npz" if path.is_dir() else path
+
+
+def _vocab_size(text: str) -> int:
+    if not text.isdecimal() or int(text) < 258:
+        raise argparse.ArgumentTypeError(f"need a number from 258 (bytes, the separator and a merge), found {text}")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import ours
 from benchmarks.contender import Contender, Job, Outcome, Subject
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
@@ -17,18 +17,13 @@ _NO_MERGES = "asked for a vocabulary of 1: counts and sets up, learns no merge, 
 
 def _bpeflow(name: str, note: str, counters: int | None = None, settings: Sequence[str] = ()) -> Contender:
     def arguments(job: Job) -> list[str]:
-        pattern = [] if job.pattern == "gpt2" else [f"pattern={json.dumps(job.pattern)}"]  # JSON is YAML, too
-        return [
-            *("-m", "bpeflow", "--input", *job.files, "--skip_merge", "--out_dir", str(job.out_dir)),
-            *("-c", str(counters or job.processes)),
-            *(word for setting in (*settings, *pattern) for word in ("--set", setting)),
-        ]
+        return ours.count_arguments(job, counters, settings)
 
     return Contender(name, arguments, note, read_outcome=_outcome_from_run)
 
 
 def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
-    corpus = json.loads((out_dir / "run.json").read_text(encoding="utf-8"))["corpus"]
+    corpus = ours.read_run(out_dir)["corpus"]
     return {"distinct": corpus["distinct_pretokens"], "total": corpus["pretokens"]}
 
 

@@ -39,6 +39,7 @@ class Measurement:
     samples: int
     error: str | None
     stdout: str
+    stderr: str
 
 
 class _Watcher(threading.Thread):
@@ -116,6 +117,7 @@ def measure(command: Sequence[str], timeout: float, environment: Mapping[str, st
             samples=watcher.samples,
             error=error,
             stdout=_text(stdout),
+            stderr=_text(stderr),
         )
 
 

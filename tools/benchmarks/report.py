@@ -10,15 +10,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.compare import Comparison
 from benchmarks.contender import Contender, Job, Subject
 from benchmarks.machine import package_versions
+from benchmarks.process import Measurement
 from benchmarks.rounds import Result
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _REPOSITORY = Path(__file__).parents[2]
-_OURS = "bpeflow"
 _MEMORY = (
     "memory is MB of resident pages, at least those of bench.py itself (some 30): of the largest process, and of all "
     "together, sampled, with pages that processes share counted once for each"
@@ -33,6 +34,7 @@ def make_report(
     inputs: Sequence[Mapping[str, Any]],
     results: Sequence[Result],
     skipped: Mapping[str, str],
+    comparisons: Sequence[Comparison] = (),
 ) -> dict[str, Any]:
     """Everything about a run, ready for JSON."""
     packages = [result.contender.package for result in results if result.contender.package]
@@ -42,11 +44,28 @@ def make_report(
         "machine": dict(machine),
         "versions": package_versions(["bpeflow", "numpy", "regex", *packages]),
         "input": [dict(file) for file in inputs],
-        "settings": {"pattern": job.pattern, "processes": job.processes, "rounds": rounds},
+        "settings": {
+            "pattern": job.pattern,
+            "processes": job.processes,
+            "rounds": rounds,
+            **({"vocab_size": job.vocab_size} if subject.learns else {}),
+        },
+        "reference": subject.reference,
+        "step": subject.step,
         "contenders": [_entry(result, job, sum(file["bytes"] for file in inputs)) for result in results],
         "skipped": dict(skipped),
         "disagreement": disagreement(results),
+        "comparisons": [asdict(comparison) for comparison in comparisons],
     }
+
+
+def has_failed(report: Mapping[str, Any]) -> bool:
+    """Whether a contender failed, or results differ."""
+    return (
+        report["disagreement"] is not None
+        or any(entry["error"] for entry in report["contenders"])
+        or any(told["error"] or told["first_difference"] is not None for told in report["comparisons"])
+    )
 
 
 def disagreement(results: Sequence[Result]) -> str | None:
@@ -69,10 +88,11 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
 
     console.print(_headline(report))
     table = Table("contender", box=None, header_style="bold", pad_edge=False)
-    for column in ("median s", "min", "max", "MB/s", f"÷ {_OURS}", "largest", "all"):
+    rate = f"{report['step']} s" if report["step"] else "MB/s"
+    for column in ("median s", "min", "max", rate, f"÷ {report['reference']}", "largest", "all"):
         table.add_column(column, justify="right", no_wrap=True)
     for entry in report["contenders"]:
-        table.add_row(entry["name"], *_cells(entry, report["contenders"]))
+        table.add_row(entry["name"], *_cells(entry, report))
     console.print(table)
     for entry in report["contenders"]:
         if entry["error"]:
@@ -80,6 +100,10 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
     for name, reason in report["skipped"].items():
         console.print(f"{name} left out: {reason}")
     console.print(_agreement(report))
+    for comparison in report["comparisons"]:
+        console.print(_compared(comparison))
+    if report["step"]:
+        console.print(f"÷ is of the seconds of {report['step']}; the others are of the whole process")
     console.print(_MEMORY)
     for entry in report["contenders"]:
         console.print(f"{entry['name']}: {entry['note']}")
@@ -93,13 +117,17 @@ def _entry(result: Result, job: Job, size: int) -> dict[str, Any]:
         "command": _command_line(result.contender, job),
         "error": result.error,
         "median_seconds": seconds,
+        "step_seconds": result.step_seconds,
         "mb_per_second": None if seconds is None else size / seconds / 1e6,
         "outcome": dict(result.outcome),
-        "rounds": [
-            {key: value for key, value in asdict(measurement).items() if key != "stdout"}
-            for measurement in result.measurements
-        ],
+        "rounds": [_numbers(measurement) for measurement in result.measurements],
+        "steps": result.steps,
+        "without_step": [_numbers(measurement) for measurement in result.without_step],
     }
+
+
+def _numbers(measurement: Measurement) -> dict[str, Any]:
+    return {key: value for key, value in asdict(measurement).items() if key not in ("stdout", "stderr")}
 
 
 def _command_line(contender: Contender, job: Job) -> str:
@@ -110,29 +138,32 @@ def _command_line(contender: Contender, job: Job) -> str:
 def _headline(report: Mapping[str, Any]) -> str:
     machine, settings = report["machine"], report["settings"]
     size = sum(file["bytes"] for file in report["input"]) / 1e6
+    learned = f"vocabulary of {settings['vocab_size']:,}, " if "vocab_size" in settings else ""
     return (
         f"{report['subject']}: {', '.join(file['path'] for file in report['input'])} ({size:,.1f} MB), "
-        f"pattern {settings['pattern']}, {settings['processes']} processes, {settings['rounds']} rounds\n"
+        f"{learned}pattern {settings['pattern']}, {settings['processes']} processes, {settings['rounds']} rounds\n"
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB; {machine['os']}, "
         f"Python {machine['python']}; load {machine['load_average']}"
     )
 
 
-def _cells(entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _cells(entry: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     median = entry["median_seconds"]
     if median is None:
         return ["failed", *["–"] * 6]
-    seconds = [taken["seconds"] for taken in entry["rounds"]]
-    ours = next((other["median_seconds"] for other in entries if other["name"] == _OURS), None)
+    seconds = [one["seconds"] for one in entry["rounds"]]
+    compared = "step_seconds" if report["step"] else "median_seconds"
+    taken = entry[compared]
+    ours = next((other[compared] for other in report["contenders"] if other["name"] == report["reference"]), None)
     largest, tree = (
-        statistics.median(taken[key] for taken in entry["rounds"]) / 1e6 for key in ("largest_bytes", "tree_bytes")
+        statistics.median(one[key] for one in entry["rounds"]) / 1e6 for key in ("largest_bytes", "tree_bytes")
     )
     return [
         f"{median:.2f}",
         f"{min(seconds):.2f}",
         f"{max(seconds):.2f}",
-        f"{entry['mb_per_second']:.1f}",
-        f"{median / ours:.2f}" if ours else "–",
+        f"{taken:.2f}" if report["step"] else f"{entry['mb_per_second']:.1f}",
+        f"{taken / ours:.2f}" if ours else "–",
         f"{largest:,.0f}",
         f"{tree:,.0f}",
     ]
@@ -146,3 +177,14 @@ def _agreement(report: Mapping[str, Any]) -> str:
         return "no contender told its result"
     result = ", ".join(f"{value:,} {key}" for key, value in telling[0]["outcome"].items())
     return f"{', '.join(entry['name'] for entry in telling)} agree: {result}"
+
+
+def _compared(told: Mapping[str, Any]) -> str:
+    if told["error"]:
+        return f"{told['contender']} not compared: {told['error']}"
+    beside = f"{told['contender']} beside {told['twin']}"
+    if told["first_difference"] is None:
+        return f"{beside}: same merges, {told['merges']:,}"
+    here, there = (f"'{merge}'" if merge else "none" for merge in (told["told"], told["expected"]))
+    rank = told["first_difference"]
+    return f"{beside}: FIRST DIFFERENCE at merge rank {rank:,} of {told['merges']:,}: {here}, there {there}"

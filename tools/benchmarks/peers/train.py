@@ -1,0 +1,95 @@
+"""Train with a peer: `train.py PEER PROCESSES VOCAB_SIZE MERGES FILE...`, started by `tools/bench.py`.
+
+MERGES is a file to write the merges to, in the form of GPT-2's merges.txt, or ``-`` while it is timed: then the lines
+are never made. Each function imports what it needs and nothing else is imported before: what a process takes to start
+is measured, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+
+SEPARATOR = "<|endoftext|>"
+#: GPT-2's own pattern; the one that bpeflow has for it is equal on every text, but possessive, which not all know.
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+#: Characters that are read at a time. Much less would join a document of 100 MB from many pieces, again and again.
+_BLOCK = 1 << 24
+
+#: Each merge as one line: both parts, or the whole token where the peer does not tell the parts; in printable form.
+Lines = Callable[[], Iterable[str]]
+
+
+def gigabpe(files: list[str], processes: int, vocab_size: int) -> Lines:
+    import gigabpe
+
+    _, merges = gigabpe.train_bpe(
+        files, vocab_size, special_tokens=[SEPARATOR], pretokenizer="bytelevel", threads=processes
+    )
+    return lambda: (f"{left} {right}" for left, right in merges)
+
+
+def gigatoken(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+    from gigatoken.gigatoken_rs import TextFileSource, train_bpe
+
+    _, merges = train_bpe(TextFileSource([*files], SEPARATOR), vocab_size, [SEPARATOR], tie_breaking="huggingface")
+    return lambda: (f"{_printable(left)} {_printable(right)}" for left, right in merges)
+
+
+def rustbpe(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+    import rustbpe
+
+    tokenizer = rustbpe.Tokenizer()
+    tokenizer.train_from_iterator(_documents(files), vocab_size - 1, pattern=GPT2)  # it has no special tokens
+    return lambda: (_printable(bytes(token)) for token, rank in tokenizer.get_mergeable_ranks() if rank >= 256)
+
+
+def huggingface(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[SEPARATOR],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_documents(files), trainer)
+    return lambda: _merges_of(tokenizer.to_str())
+
+
+def _merges_of(tokenizer_json: str) -> Iterator[str]:
+    import json
+
+    return (f"{left} {right}" for left, right in json.loads(tokenizer_json)["model"]["merges"])
+
+
+def _documents(files: list[str]) -> Iterator[str]:
+    """What is between separators; the end of a file ends a document."""
+    for name in files:
+        with open(name, encoding="utf-8", newline="") as file:  # noqa: PTH123 (pathlib takes 10 ms to import)
+            rest = ""
+            while block := file.read(_BLOCK):
+                *documents, rest = (rest + block).split(SEPARATOR)
+                yield from documents
+            yield rest
+
+
+def _printable(token: bytes) -> str:
+    from bpeflow.printable import to_printable
+
+    return to_printable(token)
+
+
+def main(peer: str, processes: str, vocab_size: str, target: str, *files: str) -> None:
+    peers = {work.__name__: work for work in (gigabpe, gigatoken, rustbpe, huggingface)}
+    lines = peers[peer](list(files), int(processes), int(vocab_size))
+    if target != "-":
+        with open(target, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
+            file.writelines(f"{line}\n" for line in ("#version: 0.2", *lines()))
+    print("\n{}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
