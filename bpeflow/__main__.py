@@ -1,10 +1,13 @@
 """``python -m bpeflow``."""
 
+import gc
 import os
 import sys
 
 # numpy's linear algebra, which nothing here needs, would start a thread for each core, and they spin for a while.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What is imported stays: looking through it for garbage, again and again while it grows, finds none.
+gc.set_threshold(100_000)
 
 if __name__ == "__main__":
     try:
