@@ -1,8 +1,8 @@
 // Goes through a text token by token.
 //
 // Most of it by masks: where tokens start in a block is worked out for all of its 64 bytes at once (token_starts.hpp).
-// Odd blocks, and the end of the text, which the masks of a whole block would reach beyond, are left to the scanner
-// (scanner.hpp). As no pattern looks behind itself, the two can take turns at any token.
+// Odd blocks are left to the scanner (scanner.hpp). As no pattern looks behind itself, the two can take turns at any
+// token.
 #pragma once
 
 #include "bpeflow.h"
@@ -14,42 +14,67 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace bpeflow {
 
 // Blocks classified at a time. Few: a call for little work; many: text and masks leave the L1 cache in between.
 constexpr std::size_t BLOCKS_AT_ONCE = 32;
 
+template <const Rules &RULES, typename Emit> class Scan {
+  public:
+    Scan(const std::uint8_t *text, std::size_t length, const Emit &emit)
+        : text_(text), end_(text + length), start_(text), starts_(end_), scanner_(end_), emit_(emit) {
+        starts_.begin_at(text);
+    }
+
+    void run(Classify classify) {
+        Masks masks[BLOCKS_AT_ONCE];
+        const std::size_t blocks = static_cast<std::size_t>(end_ - text_) / BLOCK;
+        for (std::size_t first = 0; first < blocks; first += BLOCKS_AT_ONCE) {
+            const std::size_t some = std::min(BLOCKS_AT_ONCE, blocks - first);
+            classify(text_ + first * BLOCK, some, masks);
+            for (std::size_t i = 0; i < some; i++) block(masks[i], text_ + (first + i) * BLOCK, ~std::uint64_t{0});
+        }
+        const std::uint8_t *const rest = text_ + blocks * BLOCK;
+        if (rest < end_) {
+            const auto size = static_cast<std::size_t>(end_ - rest);
+            std::uint8_t padded[BLOCK] = {};
+            std::memcpy(padded, rest, size);
+            classify(padded, 1, masks);
+            block(masks[0], rest, (std::uint64_t{1} << size) - 1);
+        }
+        if (start_ < end_) emit_until(end_);
+    }
+
+  private:
+    // Goes on with the tokens that end in a block, whose bytes in `text` are of the text.
+    void block(const Masks &masks, const std::uint8_t *block, std::uint64_t text) {
+        if (start_ >= block + BLOCK) return; // an odd block ended with a long token
+        std::uint64_t places = starts_.of(masks, block, text);
+        if (starts_.odd()) {
+            while (start_ < block + BLOCK && start_ < end_) emit_until(scanner_.token_end(start_));
+            starts_.begin_at(start_);
+            return;
+        }
+        if (start_ >= block) places &= ~std::uint64_t{1} << (start_ - block); // it has started already
+        for (; places; places &= places - 1) emit_until(block + lowest(places));
+    }
+
+    void emit_until(const std::uint8_t *next) {
+        emit_(start_, static_cast<std::size_t>(next - start_));
+        start_ = next;
+    }
+
+    const std::uint8_t *text_, *end_, *start_; // of the token at hand
+    TokenStarts<RULES> starts_;
+    Scanner<RULES> scanner_;
+    const Emit &emit_;
+};
+
 template <const Rules &RULES, typename Emit>
 void scan_with(Classify classify, const std::uint8_t *text, std::size_t length, const Emit &emit) {
-    const std::uint8_t *const end = text + length, *start = text;
-    const Scanner<RULES> scanner(end);
-    const auto emit_until = [&](const std::uint8_t *next) {
-        emit(start, static_cast<std::size_t>(next - start));
-        start = next;
-    };
-
-    TokenStarts<RULES> starts(end);
-    starts.begin_at(text);
-    Masks masks[BLOCKS_AT_ONCE];
-    const std::size_t blocks = length < 2 * BLOCK ? 0 : length / BLOCK - 1; // one of which is behind each of them
-    for (std::size_t first = 0; first < blocks; first += BLOCKS_AT_ONCE) {
-        const std::size_t some = std::min(BLOCKS_AT_ONCE, blocks - first);
-        classify(text + first * BLOCK, some, masks);
-        for (std::size_t i = 0; i < some; i++) {
-            const std::uint8_t *const block = text + (first + i) * BLOCK;
-            if (start >= block + BLOCK) continue; // an odd block ended with a long token
-            std::uint64_t places = starts.of(masks[i], block);
-            if (starts.odd()) {
-                while (start < block + BLOCK) emit_until(scanner.token_end(start));
-                starts.begin_at(start);
-                continue;
-            }
-            if (start >= block) places &= ~std::uint64_t{1} << (start - block); // it has started already
-            for (; places; places &= places - 1) emit_until(block + lowest(places));
-        }
-    }
-    while (start < end) emit_until(scanner.token_end(start));
+    Scan<RULES, Emit>(text, length, emit).run(classify);
 }
 
 // Calls emit(token, length) for each pre-token of a text, which must be valid UTF-8, from left to right; they tile it.

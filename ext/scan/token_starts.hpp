@@ -24,7 +24,7 @@ template <const Rules &RULES> class TokenStarts {
     using Mask = std::uint64_t;
 
   public:
-    // Of a text that ends at `end`. The blocks that are asked for must have a whole block of text behind them.
+    // Of a text that ends at `end`.
     explicit TokenStarts(const std::uint8_t *end) : end_(end), scanner_(end) {}
 
     // Forgets the blocks before: a token starts at `start`, and as no pattern looks behind itself, what follows is the
@@ -35,9 +35,10 @@ template <const Rules &RULES> class TokenStarts {
     }
 
     // The places at which tokens start in the block that follows the one of the last call, or that holds the place
-    // where `begin_at` has begun. Not valid where the block is odd.
-    Mask of(const Masks &block_masks, const std::uint8_t *block) {
+    // where `begin_at` has begun; of its bytes, those in `text` are of the text. Not valid where the block is odd.
+    Mask of(const Masks &block_masks, const std::uint8_t *block, Mask text) {
         Kinds now(block_masks);
+        if (text != ~Mask{0}) now.keep(text);
         odd_ = block_masks.high ? add_wide_characters(now, block_masks.high, block) : 0;
         if (start_) {
             now.keep(~Mask{0} << (start_ - block));
@@ -87,10 +88,12 @@ template <const Rules &RULES> class TokenStarts {
 
     static Mask begins(Mask mask, Mask last) { return mask & ~before(mask, last); }
 
-    // Of each byte whether the one after it is white space; `now.space` says it of all but the last.
+    // Of each byte whether white space or the end of the text is after it: in both cases a run of white space keeps its
+    // last character.
     Mask space_after(const Kinds &now, const std::uint8_t *block) const {
-        const bool next = now.space >> 63 && character_at(block + BLOCK, end_).bits & SPACE;
-        return now.space >> 1 | Mask{next} << 63;
+        const std::uint8_t *const next = block + BLOCK;
+        const bool last = now.space >> 63 && (next == end_ || character_at(next, end_).bits & SPACE);
+        return (now.space | ~now.text) >> 1 | Mask{last} << 63;
     }
 
     // Puts the characters beyond ASCII where they belong. Returns which of their bytes are odd.
@@ -122,7 +125,7 @@ template <const Rules &RULES> class TokenStarts {
     }
 
     // gpt2: one space may precede words, numbers and punctuation alike.
-    Mask starts_with_spaces(const Kinds &now, const std::uint8_t *block) {
+    Mask starts_with_spaces(const Kinds &now, const std::uint8_t *block) const {
         const Mask classes =
             begins(now.letter, last_.letter) | begins(now.digit, last_.digit) | begins(now.other, last_.other);
         return (classes & ~before(now.blank, last_.blank)) | begins(now.space, last_.space) |
@@ -156,7 +159,7 @@ template <const Rules &RULES> class TokenStarts {
     void find_slashes(const Kinds &now, const std::uint8_t *block) {
         for (Mask after = before(now.eaten, last_.eaten) & now.other; after; after &= after - 1)
             if (block[lowest(after)] == '/') odd_ |= after;
-        if (now.eaten >> 63 && block[BLOCK] == '/') odd_ |= now.eaten;
+        if (now.eaten >> 63 && block + BLOCK < end_ && block[BLOCK] == '/') odd_ |= now.eaten;
     }
 
     // Words that follow another without anything between them: upper case after lower case in o200k.
@@ -189,7 +192,7 @@ template <const Rules &RULES> class TokenStarts {
     static unsigned run_length(Mask mask) { return ~mask ? lowest(~mask) : 64; }
 
     // A run is one token up to its last line end; of what is behind that the last character goes with what follows.
-    Mask white_space(const Kinds &now, Mask inline_space, const std::uint8_t *block) {
+    Mask white_space(const Kinds &now, Mask inline_space, const std::uint8_t *block) const {
         const Mask free = now.space & ~now.eaten;
         Mask starts = begins(free, last_.space & ~last_.eaten) | (inline_space & ~space_after(now, block));
         Mask after_line_end = inline_space & before(now.line_end & ~now.eaten, last_.line_end & ~last_.eaten);
@@ -198,12 +201,11 @@ template <const Rules &RULES> class TokenStarts {
         return starts;
     }
 
-    // Whether there is a line end in the rest of a run of white space.
-    bool line_end_follows(const std::uint8_t *place) {
+    // Whether there is a line end in the rest of a run of white space, or what counts as one.
+    bool line_end_follows(const std::uint8_t *place) const {
         for (Character space; (space = character_at(place, end_)).bits & SPACE; place += space.size)
             if (is_line_end(*place)) return true;
-        if (place == end_) odd_ = ~Mask{0}; // what ends the text has rules of its own
-        return false;
+        return RULES.whole_at_end && place == end_;
     }
 
     // A contraction is a token, or in o200k the end of one; either way the next one starts behind it.
