@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from bpeflow import training
 from bpeflow.backends.choice import BACKENDS
@@ -19,7 +17,7 @@ from bpeflow.counting.table import chosen_instructions, why_regex
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.report.run import check_counts, read_run
-from bpeflow.terminal import PlainObserver, TerminalObserver, print_summary, set_up_logging
+from bpeflow.terminal import PlainObserver, print_summary, set_up_logging
 from bpeflow.training import COUNTS_FILE, Observer, TrainResult
 
 
@@ -62,6 +60,9 @@ def convert_counts(source: Path, target: Path) -> int:
 
 def list_backends() -> int:
     """Say what is here."""
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table("backend", "here", "what it is, or what is missing", box=None, header_style="bold")
     for backend in BACKENDS:
         reason = backend.unavailable()
@@ -80,8 +81,11 @@ def _run(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult
     console = Console(stderr=True, quiet=quiet)
     set_up_logging(console, quiet)
     with ExitStack() as stack:
-        terminal = console.is_terminal and not quiet
-        observer = stack.enter_context(TerminalObserver(console)) if terminal else PlainObserver(console)
+        observer: Observer = PlainObserver(console)
+        if console.is_terminal and not quiet:
+            from bpeflow.bars import TerminalObserver
+
+            observer = stack.enter_context(TerminalObserver(console))
         result = work(observer)
     print_summary(Console(quiet=quiet, highlight=False, emoji=False, soft_wrap=True), result, str(settings.out_dir))
     return 0

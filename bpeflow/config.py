@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, model_validator
 
 from bpeflow.corpus import InvalidUtf8Policy
@@ -224,6 +223,8 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None)
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping, with the loader that builds nothing but plain values."""
+    import yaml  # here, for not every run has a config
+
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

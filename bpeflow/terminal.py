@@ -1,4 +1,4 @@
-"""What people see of a run: progress bars on a terminal, plain lines elsewhere, and the summary at the end."""
+"""What people see of a run: plain lines of progress, and the summary at the end. On a terminal also `bars`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ import logging
 import time
 
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
 from bpeflow.flow import Sample
 from bpeflow.training import Observer, TrainResult
@@ -31,6 +19,8 @@ def set_up_logging(console: Console, quiet: bool) -> None:
     """Let the library's warnings through to the console."""
     handler: logging.Handler
     if console.is_terminal:
+        from rich.logging import RichHandler  # which only terminals need
+
         handler = RichHandler(console=console, show_time=False, show_path=False)
     else:
         handler = logging.StreamHandler(console.file)
@@ -48,9 +38,9 @@ class PlainObserver(Observer):
 
     def counting(self, counted_bytes: int, total_bytes: int) -> None:
         if (elapsed := self._due("counting", counted_bytes >= total_bytes)) is not None:
-            rate = f", {_size(counted_bytes / elapsed)}/s" if elapsed > 0.05 else ""
+            rate = f", {format_size(counted_bytes / elapsed)}/s" if elapsed > 0.05 else ""
             left = _time_left(elapsed, counted_bytes, total_bytes)
-            self._say(f"counting: {_size(counted_bytes)} of {_size(total_bytes)}{rate}{left}")
+            self._say(f"counting: {format_size(counted_bytes)} of {format_size(total_bytes)}{rate}{left}")
 
     def merging(self, learned: int, wanted: int) -> None:
         if (elapsed := self._due("merging", learned >= wanted)) is not None:
@@ -73,55 +63,6 @@ class PlainObserver(Observer):
         return now - started
 
 
-class TerminalObserver(Observer):
-    """Draws progress bars. Use as a context manager."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress(
-            TextColumn("{task.description:>8}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            _AmountColumn(),
-            TimeRemainingColumn(compact=True),
-            console=console,
-        )
-        self._tasks: dict[str, object] = {}
-
-    def __enter__(self) -> TerminalObserver:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._progress.stop()
-
-    def counting(self, counted_bytes: int, total_bytes: int) -> None:
-        self._update("counting", counted_bytes, total_bytes)
-
-    def merging(self, learned: int, wanted: int) -> None:
-        self._update("merging", learned, wanted)
-
-    def monitored(self, sample: Sample) -> None:
-        self._progress.console.print(sample.line(), markup=False, highlight=False, soft_wrap=True)
-
-    def _update(self, what: str, done: int, total: int) -> None:
-        if what not in self._tasks:
-            self._tasks[what] = self._progress.add_task(what, total=total)
-        self._progress.update(self._tasks[what], completed=done)  # type: ignore[arg-type]
-
-
-class _AmountColumn(ProgressColumn):
-    """Megabytes and their rate for counting, merges for merging."""
-
-    _merges = MofNCompleteColumn()
-
-    def render(self, task: Task) -> Text:
-        if task.description != "counting":
-            return self._merges.render(task)
-        rate = f"  {_size(task.speed)}/s" if task.speed else ""
-        return Text(f"{_size(task.completed)} of {_size(task.total or 0)}{rate}")
-
-
 def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
     """Say in a few lines what came of a run."""
     statistics = result.statistics
@@ -129,16 +70,16 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
     say()
     if corpus := statistics.get("corpus"):
         say(
-            f"[bold]corpus[/]   {_size(corpus['bytes'])} in {_number(corpus['files'], 'file')} and "
+            f"[bold]corpus[/]   {format_size(corpus['bytes'])} in {_number(corpus['files'], 'file')} and "
             f"{_number(corpus['documents'], 'document')}: {corpus['pretokens']:,} pre-tokens, "
             f"{corpus['distinct_pretokens']:,} of them distinct"
         )
     if counting := statistics.get("counting"):
         rate = statistics["corpus"]["bytes"] / max(counting["seconds"], 1e-9)
-        say(f"[bold]counting[/] {counting['seconds']:.1f} s, {_size(rate)}/s" + _workers(counting["stages"]))
+        say(f"[bold]counting[/] {counting['seconds']:.1f} s, {format_size(rate)}/s" + _workers(counting["stages"]))
         if (spilled := counting.get("spilled", {})).get("runs"):
-            limit = _size(counting["memory_limit"])
-            say(f"         {_size(spilled['bytes'])} of counts went through files: memory_limit is {limit}")
+            limit = format_size(counting["memory_limit"])
+            say(f"         {format_size(spilled['bytes'])} of counts went through files: memory_limit is {limit}")
     if merging := statistics.get("merging"):
         backend = merging["backend"]
         threads = f", {backend['threads']} threads" if backend["threads"] > 1 else ""
@@ -169,7 +110,7 @@ def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _size(size: float) -> str:
+def format_size(size: float) -> str:
     """Bytes as people read them: ``150.3 MB``, ``12 kB``."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:

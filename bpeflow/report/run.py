@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
-from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,8 @@ def check_counts(report: Mapping[str, Any], counts: PretokenCounts, path: Path) 
 
 def describe_run(settings: Settings) -> dict[str, Any]:
     """What is known before the work: settings and versions."""
+    from importlib.metadata import version  # slow to import: at the end of a run is soon enough
+
     return {
         "bpeflow": version("bpeflow"),
         "command": sys.argv,
@@ -69,7 +70,7 @@ def describe_run(settings: Settings) -> dict[str, Any]:
             "python": platform.python_version(),
             "numpy": version("numpy"),
             "regex": version("regex"),
-            "platform": platform.platform(),
+            "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
             "cores": available_cores(),
         },
     }
