@@ -85,10 +85,17 @@ class Memory:
 
 def default_limit() -> int:
     """Half of the memory that is available here: others want some, and what comes on top of the limit."""
-    import psutil  # not at the top: workers import this module, and psutil takes them longer than all of it
+    return min([_available(), *_control_group_limits()]) // 2
 
-    available = int(psutil.virtual_memory().available)
-    return min([available, *_control_group_limits()]) // 2
+
+def _available(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """What the system could give without swapping."""
+    try:
+        return int(meminfo.read_text().partition("MemAvailable:")[2].split()[0]) << 10
+    except (OSError, IndexError, ValueError):
+        import psutil  # asks in every system's own way, but is slow to import
+
+        return int(psutil.virtual_memory().available)
 
 
 def _control_group_limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:

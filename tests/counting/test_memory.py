@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bpeflow.counting.memory import LEAST_SHARE, Memory, _control_group_limits, default_limit
+from bpeflow.counting.memory import LEAST_SHARE, Memory, _available, _control_group_limits, default_limit
 
 
 @pytest.mark.parametrize("limit", [16 * 10**6, 64 * 10**6, 8 * 10**9])
@@ -40,6 +40,16 @@ def test_ample_memory_leaves_chunks_as_they_were_asked_for() -> None:
 
 def test_the_default_is_half_of_what_is_available() -> None:
     assert 0 < default_limit() <= psutil.virtual_memory().total // 2
+
+
+def test_what_is_available_is_read_or_asked_for(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       100 kB\nMemAvailable:    40 kB\n")
+    assert _available(meminfo) == 40 * 1024
+    for damaged in ("MemTotal: 100 kB\n", "MemAvailable: much\n"):
+        meminfo.write_text(damaged)
+        assert 0 < _available(meminfo) <= psutil.virtual_memory().total
+    assert 0 < _available(tmp_path / "none") <= psutil.virtual_memory().total
 
 
 def test_control_groups_bound_it(tmp_path: Path) -> None:
