@@ -43,6 +43,7 @@ The settings are those of the run that counted; a config and the flags go over t
 
   python -m bpeflow merge --counts runs/owt --vocab_size 16000 --out_dir runs/owt16k
   python -m bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
+  python -m bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     go on from what was learned
 """
 _COUNTS = """\
 Convert pre-token counts between bpeflow's own form (.npz), JSON ({"pre-token": count}) and TSV (pre-token TAB count,
@@ -168,6 +169,7 @@ def _count_flags(parser: argparse.ArgumentParser) -> None:
 def _merge_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("merging")
     _setting(group, "--vocab_size", metavar="N", type=int, help="entries of the vocabulary: bytes, specials, merges")
+    _setting(group, "--init_from", metavar="FOLDER", help="a tokenizer to extend: its merges come first")
     _setting(group, "--backend", metavar="NAME", help="auto, omp, c or python (default: auto, the best that is here)")
 
 

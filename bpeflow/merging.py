@@ -102,6 +102,16 @@ def learn_merges(
         raise ConfigError(str(error)) from None
     if not isinstance(counts, PretokenCounts):
         counts = PretokenCounts.from_mapping(counts)
+    return learn_by_settings(counts, settings, initial_merges, observer)
+
+
+def learn_by_settings(
+    counts: PretokenCounts,
+    settings: MergeSettings,
+    initial_merges: Iterable[Merge] = (),
+    observer: MergeObserver | None = None,
+) -> LearnedMerges:
+    """Do what `learn_merges` does by settings, with a `vocab_size`, that have been validated. Raises as it does."""
     chosen = choose_backend(settings.backend)
     task = merge_task(counts, settings, initial_merges)
     wanted = task.max_tokens - len(task.tokens)
@@ -157,10 +167,10 @@ def merge_task(counts: PretokenCounts, settings: MergeSettings, initial_merges: 
         max_search=settings.max_search,
         threads=settings.threads,
     )
-    return replace(task, initial_merges=_number_merges(initial_merges, task))
+    return replace(task, initial_merges=_number_merges(tuple(initial_merges), task))
 
 
-def _number_merges(merges: Iterable[Merge], task: MergeTask) -> tuple[tuple[int, int], ...]:
+def _number_merges(merges: Sequence[Merge], task: MergeTask) -> tuple[tuple[int, int], ...]:
     """Find the ids of initial merges.
 
     A part must be a byte or what a merge before it made, and no two may make the same string: then every pair is
@@ -177,7 +187,10 @@ def _number_merges(merges: Iterable[Merge], task: MergeTask) -> tuple[tuple[int,
         if left + right in made:
             raise ConfigError(f"{where}: a merge before it makes {left + right!r} already")
         if tokens >= task.max_tokens:
-            raise ConfigError(f"{where}: the vocabulary is full before it; the initial merges need a larger vocab_size")
+            raise ConfigError(
+                f"{where}: the vocabulary is full before it, and {len(merges) - index:,} of {len(merges):,} initial "
+                "merges have no place; give a larger vocab_size, or fewer of them"
+            )
         pairs.append((made[left], made[right]))
         made[left + right] = reusable.get(left + right, tokens)
         tokens += made[left + right] == tokens

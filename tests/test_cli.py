@@ -346,7 +346,7 @@ def test_an_interrupted_second_run_does_not_pass_for_the_first(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeflow.training.learn_merges", interrupt)
+        patch.setattr("bpeflow.training.learn_by_settings", interrupt)
         assert main(interrupted) == 130
     assert names(out) == ["counts.npz", "run.json"]
     assert settings_of(out)["special_tokens"] == ["aa", "bb"]

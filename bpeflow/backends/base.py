@@ -102,7 +102,8 @@ class MergeSession(Protocol):
     def step(self, max_merges: int) -> npt.NDArray[np.void]:
         """Learn up to `max_merges` (at least 1) more and return them, oldest first, as an array of `MERGE_DTYPE`.
 
-        The initial merges of the task come first. Fewer than asked, possibly none, means that there are no more to learn.
+        The initial merges of the task come first. Fewer than asked, possibly none, means that there are no more to
+        learn.
         """
         ...
 
