@@ -121,9 +121,15 @@ class MergeSession(Protocol):
 
 
 class MergeBackend(Protocol):
-    """An implementation of the merge step."""
+    """An implementation of the merge step.
+
+    Attributes:
+        name: what settings call it.
+        several_threads: whether the `threads` of a task concern it.
+    """
 
     name: str
+    several_threads: bool
 
     def unavailable(self) -> str | None:
         """Say why the backend cannot be used here, and what to do about it; None if it can be used."""

@@ -89,6 +89,8 @@ def check_positions(task: MergeTask) -> None:
 class NativeBackend:
     """A backend in a shared library. The library is loaded when it is first needed."""
 
+    several_threads = False
+
     def __init__(self, name: str, description: str) -> None:
         self.name = name
         self._description = description

@@ -58,6 +58,7 @@ class PythonBackend:
     """Always there, needs nothing but Python."""
 
     name = "python"
+    several_threads = False
 
     def unavailable(self) -> str | None:
         return None

@@ -67,3 +67,12 @@ options = st.fixed_dictionaries(
 colliding = st.lists(
     st.sampled_from([b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"bc", b"aaaa"]), max_size=4, unique=True
 ).map(tuple)
+
+# The same in terms of settings. "a b" is nothing that merging could yield; "Āÿ" is how two bytes are printed.
+tie_breaks = st.sampled_from(["greatest_bytes", "smallest_ids", "huggingface"])
+special_tokens = st.lists(
+    st.sampled_from(["<|endoftext|>", "ab", "aa", "aab", "abab", "a b", "Āÿ", "ba"]), max_size=3, unique=True
+).map(tuple)
+limits = st.fixed_dictionaries(
+    {"min_frequency": st.sampled_from([1, 1, 2, 5]), "max_token_length": st.sampled_from([None, None, 2, 3, 5])}
+)

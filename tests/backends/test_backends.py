@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import naive_merges
 from real_data import real_data
-from tasks import BYTES, colliding, learn, make_task, options, with_specials, words
+from tasks import (
+    BYTES,
+    colliding,
+    learn,
+    limits,
+    make_task,
+    options,
+    special_tokens,
+    tie_breaks,
+    with_specials,
+    words,
+)
 
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.choice import BACKENDS
@@ -36,6 +47,27 @@ def test_reused_tokens_equal_the_naive_recount(
     backend: MergeBackend, words: dict[bytes, int], options: dict[str, object], merges: int, specials: tuple[bytes, ...]
 ) -> None:
     task = with_specials(make_task(words, merges, **options), specials)
+    assert learn(backend, task) == naive_merges(task)
+
+
+@settings(max_examples=300)
+@given(
+    words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 40),
+    threads=st.sampled_from([1, 2, 3]),
+)  # fmt: skip
+def test_every_rule_for_ties_equals_the_naive_recount(
+    backend: MergeBackend,
+    words: dict[bytes, int],
+    options: dict[str, int | None],
+    tie_break: str,
+    specials: tuple[str, ...],
+    merges: int,
+    threads: int,
+) -> None:
+    """From settings on: the ids of each rule, and special tokens that merges yield too."""
+    size = 256 + len(specials) + merges
+    wanted = MergeSettings(vocab_size=size, special_tokens=specials, tie_break=tie_break, threads=threads, **options)
+    task = merge_task(PretokenCounts.from_mapping(words), wanted)
     assert learn(backend, task) == naive_merges(task)
 
 
@@ -80,9 +112,41 @@ def test_counts_beyond_32_bits_are_exact(backend: MergeBackend) -> None:
     assert learn(backend, task)[0] == (97, 98, 256, 2**33 + 2**62 - 5)
 
 
-def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend) -> None:
+@pytest.mark.parametrize("bits", [31, 32])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_that_pass_a_power_of_two_are_exact(backend: MergeBackend, bits: int, threads: int) -> None:
+    """No count in the table passes it, but those of pairs do: at first, after merges, and on the way down."""
+    count = 2 ** (bits - 2) - 1
+    words = {bytes([letter]) + b"abcabc": count + letter for letter in range(97, 105)}
+    task = make_task(words, 30, threads=threads)
+    learned = learn(backend, task)
+    assert learned == naive_merges(task)
+    assert learned[0][3] > 2 ** (bits + 1)
+    assert learned[-1][3] < 2**bits
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "words",
+    [{b"ab": 2**62, b"abc": 2**62}, {b"aaa": 2**62}, {b"xy": 2**63 - 1, b"xyz": 1}, {b"ab" * 40: 2**58}],
+    ids=str,
+)
+def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend, words: dict[bytes, int], threads: int) -> None:
     with pytest.raises(CountOverflowError, match="64 bits"):
-        learn(backend, make_task({b"ab": 2**62, b"abc": 2**62}, 3))
+        learn(backend, make_task(words, 3, threads=threads))
+
+
+def test_too_many_positions_are_refused_up_front_with_numbers() -> None:
+    """Counts that say so: 4 GB of one byte that is there once."""
+    sizes = np.array([0, 2**31, 2**32 - 4], dtype=np.int64)
+    counts = PretokenCounts(np.broadcast_to(np.uint8(97), 2**32 - 4), sizes, np.array([1, 1]))
+    for backend in BACKENDS:
+        if backend.unavailable() is None and backend.name != "python":
+            with pytest.raises(NativeError, match="2 distinct pre-tokens of 4,294,967,292 bytes") as caught:
+                learn_merges(counts, 300, backend=backend.name)
+            assert "4,294,967,295 positions" in str(caught.value)
+            assert "have 4,294,967,294" in str(caught.value)
+            assert "backend: python" in str(caught.value)
 
 
 def test_a_pair_count_of_the_greatest_64_bit_number_is_exact(backend: MergeBackend) -> None:

@@ -9,21 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import naive_merges
-from tasks import BYTES, colliding, learn, make_task, options, with_specials, words
+from tasks import (
+    BYTES,
+    colliding,
+    learn,
+    limits,
+    make_task,
+    options,
+    special_tokens,
+    tie_breaks,
+    with_specials,
+    words,
+)
 
 from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.merging import learn_merges, merge_task
-
-tie_breaks = st.sampled_from(["greatest_bytes", "smallest_ids", "huggingface"])
-special_tokens = st.lists(
-    st.sampled_from(["<|endoftext|>", "ab", "aa", "aab", "abab", "a b", "Ġa", "ba"]), max_size=3, unique=True
-).map(tuple)
-limits = st.fixed_dictionaries(
-    {"min_frequency": st.sampled_from([1, 1, 2, 5]), "max_token_length": st.sampled_from([None, None, 2, 3, 5])}
-)
 
 
 @settings(max_examples=300)
