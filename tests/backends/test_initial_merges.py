@@ -32,7 +32,7 @@ from bpeflow.merging import learn_merges, merge_task
 @settings(max_examples=300)
 @given(
     words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 30),
-    cut=st.floats(0, 1), search=st.sampled_from(["heap", "scan"]),
+    cut=st.floats(0, 1), search=st.sampled_from(["heap", "scan"]), threads=st.sampled_from([1, 2, 3]),
 )  # fmt: skip
 def test_to_go_on_from_any_merge_is_to_learn_at_once(
     backend: MergeBackend,
@@ -43,9 +43,10 @@ def test_to_go_on_from_any_merge_is_to_learn_at_once(
     merges: int,
     cut: float,
     search: str,
+    threads: int,
 ) -> None:
     size = 256 + len(specials) + merges
-    common = {**options, "tie_break": tie_break, "backend": backend.name, "max_search": search}
+    common = {**options, "tie_break": tie_break, "backend": backend.name, "max_search": search, "threads": threads}
     at_once = learn_merges(words, size, specials, **common)
     first = at_once.pairs[: round(cut * len(at_once))]
     resumed = learn_merges(words, size, specials, initial_merges=first, **common)
@@ -144,6 +145,16 @@ def test_a_merge_can_yield_a_special_token_in_huggingfaces_way(backend: MergeBac
     assert learned.pairs == tuple(initial)
     with pytest.raises(ConfigError, match="the vocabulary is full before it"):
         learn_merges({"abcd": 2}, 258, ["ab"], initial_merges=initial, backend=backend.name)
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_string_that_the_list_never_leads_to_is_made_by_another_merge(backend: MergeBackend, reuse: bool) -> None:
+    """`b c` comes before `ab c`, so no text has the latter; its token is reused in HuggingFace's way only."""
+    task = with_specials(make_task({b"abc": 5}, 6), ()) if reuse else make_task({b"abc": 5}, 6)
+    task = replace(task, initial_merges=((98, 99), (97, 98), (257, 99)))
+    learned = learn(backend, task)
+    assert learned == naive_merges(task)
+    assert learned == [(98, 99, 256, 5), (97, 98, 257, 0), (257, 99, 258, 0), (97, 256, 258 if reuse else 259, 5)]
 
 
 def test_a_list_that_fills_the_vocabulary_leaves_nothing_to_learn(backend: MergeBackend) -> None:
