@@ -201,13 +201,19 @@ def _no_room_for_files() -> None:
 
 
 def test_help_tells_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--help"], ["merge", "--help"], ["counts", "--help"], ["backends", "--help"]):
+    for arguments in (
+        ["--help"],
+        ["merge", "--help"],
+        ["compare", "--help"],
+        ["counts", "--help"],
+        ["backends", "--help"],
+    ):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 0
     text = capsys.readouterr().out
     flags = "--config --backend --vocab_size --num_counter -c --num_merger -m --chunk_size --do_monitor --skip_merge"
-    for flag in (*flags.split(), "--out_dir", "--set", "--quiet", "--counts"):
+    for flag in (*flags.split(), "--out_dir", "--set", "--quiet", "--counts", "--init_from", "--backends", "--rounds"):
         assert flag in text
     assert max(map(len, text.splitlines())) <= 120
 
