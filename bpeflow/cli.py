@@ -32,6 +32,7 @@ Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn the me
 _TRAIN_END = """\
 Other commands; each has a --help of its own:
   python -m bpeflow merge --counts runs/owt    learn merges again from saved counts, without counting
+  python -m bpeflow compare --counts runs/owt  the backends side by side on saved counts
   python -m bpeflow counts SRC DST             turn counts into JSON, TSV or back
   python -m bpeflow backends                   which backends are here, and why others are not
 
@@ -43,6 +44,14 @@ The settings are those of the run that counted; a config and the flags go over t
 
   python -m bpeflow merge --counts runs/owt --vocab_size 16000 --out_dir runs/owt16k
   python -m bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
+  python -m bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     go on from what was learned
+"""
+_COMPARE = """\
+Let several backends learn merges from the same saved counts, in turn, see that they learn the same, and print what each
+takes: seconds of setting up, of choosing pairs and of merging them; entries of occurrence lists looked at, and those
+that still were an occurrence; candidates whose count had fallen; pairs; memory of the tables. Settings are as in merge.
+
+  python -m bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
 """
 _COUNTS = """\
 Convert pre-token counts between bpeflow's own form (.npz), JSON ({"pre-token": count}) and TSV (pre-token TAB count,
@@ -55,7 +64,12 @@ with backslash escapes). The endings of the names say which.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     argv = [_underscored(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
-    commands = {"merge": _merge_command, "counts": _counts_command, "backends": _backends_command}
+    commands = {
+        "merge": _merge_command,
+        "compare": _compare_command,
+        "counts": _counts_command,
+        "backends": _backends_command,
+    }
     command = commands.get(argv[0]) if argv else None
     try:
         _set_up_process()
@@ -89,14 +103,33 @@ def _train_command(argv: Sequence[str]) -> int:
 
 def _merge_command(argv: Sequence[str]) -> int:
     parser = _parser("python -m bpeflow merge", _MERGE)
-    parser.add_argument(
-        "--counts", metavar="PATH", type=Path, required=True, help="a run folder, or counts as .npz, .json or .tsv"
-    )
+    _counts_flag(parser)
     _add_settings(parser, _run_flags, _merge_flags)
     options = parser.parse_args(argv)
     from bpeflow import commands
 
     return commands.merge(options.counts, options.config, _overrides(options), options.quiet)
+
+
+def _compare_command(argv: Sequence[str]) -> int:
+    parser = _parser("python -m bpeflow compare", _COMPARE)
+    _counts_flag(parser)
+    parser.add_argument(
+        "--backends", metavar="NAMES", type=_names, default=[], help="such as python,c,omp (default: all)"
+    )
+    parser.add_argument(
+        "--threads", metavar="NUMBERS", type=_numbers, default=[], help="of omp, such as 1,2,4 (default: one per core)"
+    )
+    parser.add_argument("--rounds", metavar="N", type=_number, default=1, help="how often; medians are shown")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="where to write all figures to")
+    _add_settings(parser, _settings_flags, _vocab_flags)
+    options = parser.parse_args(argv)
+    from bpeflow import commands
+
+    return commands.compare_backends(
+        options.counts, options.config, _overrides(options), options.backends, options.threads, options.rounds,
+        options.json, options.quiet,
+    )  # fmt: skip
 
 
 def _counts_command(argv: Sequence[str]) -> int:
@@ -138,20 +171,30 @@ def _parser(prog: str, description: str, epilog: str | None = None) -> argparse.
     )
 
 
-def _add_settings(parser: argparse.ArgumentParser, *groups: Callable[[argparse.ArgumentParser], None]) -> None:
+def _add_settings(parser: argparse.ArgumentParser, *groups: Callable[[argparse.ArgumentParser], object]) -> None:
     for add_group in groups:
         add_group(parser)
 
 
+def _counts_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--counts", metavar="PATH", type=Path, required=True, help="a run folder, or counts as .npz, .json or .tsv"
+    )
+
+
 def _run_flags(parser: argparse.ArgumentParser) -> None:
+    _setting(_settings_flags(parser), "--out_dir", metavar="FOLDER", help="the run folder, where everything is written")
+
+
+def _settings_flags(parser: argparse.ArgumentParser) -> Any:
     group = parser.add_argument_group("the run")
     group.add_argument("--config", metavar="FILE", type=Path, help="settings in YAML; the flags here go over them")
-    _setting(group, "--out_dir", metavar="FOLDER", help="the run folder, where everything is written")
     group.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments", type=_assignment,
         help="any setting, such as tie_break=huggingface or monitor.interval=2; may be repeated",
     )  # fmt: skip
     group.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    return group
 
 
 def _count_flags(parser: argparse.ArgumentParser) -> None:
@@ -168,9 +211,15 @@ def _count_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _merge_flags(parser: argparse.ArgumentParser) -> None:
+    _setting(_vocab_flags(parser), "--backend", metavar="NAME",
+             help="auto, omp, c or python (default: auto, the best that is here)")  # fmt: skip
+
+
+def _vocab_flags(parser: argparse.ArgumentParser) -> Any:
     group = parser.add_argument_group("merging")
     _setting(group, "--vocab_size", metavar="N", type=int, help="entries of the vocabulary: bytes, specials, merges")
-    _setting(group, "--backend", metavar="NAME", help="auto, omp, c or python (default: auto, the best that is here)")
+    _setting(group, "--init_from", metavar="FOLDER", help="a tokenizer to extend: its merges come first")
+    return group
 
 
 def _setting(group: Any, *names: str, dest: str | None = None, **options: Any) -> None:
@@ -194,6 +243,20 @@ def _assignment(text: str) -> tuple[str, Any]:
         return key, yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise argparse.ArgumentTypeError(f"{key}: {' '.join(str(error).split())}") from error
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _numbers(text: str) -> list[int]:
+    return [_number(name) for name in _names(text)]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"need a number from 1 to 4096, found {text!r}")
+    return int(text)
 
 
 def _underscored(argument: str) -> str:

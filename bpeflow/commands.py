@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,20 @@ from rich.console import Console
 
 from bpeflow import training
 from bpeflow.backends.choice import BACKENDS
+from bpeflow.compare import compare, contenders, make_table
 from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.pipeline import available_cores
 from bpeflow.counting.table import chosen_instructions, why_regex
 from bpeflow.errors import ConfigError
+from bpeflow.init_from import read_initial_merges
 from bpeflow.pretokenize import load_pretokenizer
-from bpeflow.report.run import check_counts, read_run
+from bpeflow.report.run import check_counts, describe_run, read_run, write_run
 from bpeflow.terminal import PlainObserver, print_summary, set_up_logging
 from bpeflow.training import COUNTS_FILE, Observer, TrainResult
+
+#: Characters to a line of a table that goes to a file or a pipe.
+_WIDE = 160
 
 
 def train(config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
@@ -29,15 +35,53 @@ def train(config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int
 
 def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
     """Learn again from counts that are there."""
+    counts, path, earlier = _read_counts(source)
+    settings = _merge_again(earlier, path, config, overrides)
+    carried_over = {key: earlier[key] for key in ("corpus", "counting") if key in earlier} | {"counts": str(path)}
+    return _run(settings, quiet, lambda observer: training.train_from_counts(counts, settings, observer, carried_over))
+
+
+def compare_backends(
+    source: Path,
+    config: Path | None,
+    overrides: Mapping[str, Any],
+    backends: Sequence[str],
+    threads: Sequence[int],
+    rounds: int,
+    json_path: Path | None,
+    quiet: bool,
+) -> int:
+    """Let backends learn the same merges in turn, see that they do, and print what each takes."""
+    here = [backend.name for backend in BACKENDS if backend.unavailable() is None]
+    entrants = contenders(backends or here, threads or [available_cores()])
+    counts, path, earlier = _read_counts(source)
+    settings = _merge_again(earlier, path, config, overrides)
+    initial_merges = read_initial_merges(settings, earlier.get("corpus", {}).get("pattern"))
+    progress = Console(stderr=True, quiet=quiet, highlight=False)
+    largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
+    learned = compare(
+        counts, largest, entrants, rounds, initial_merges,
+        heard=lambda contender: progress.print(f"{contender}: {contender.seconds[-1]:.3f} s"),
+    )  # fmt: skip
+    if json_path is not None:
+        measured = {"counts": str(path), "distinct_pretokens": len(counts), "merges": len(learned)}
+        contestants = {"contenders": [contender.to_dict() for contender in entrants]}
+        write_run(json_path, {**describe_run(settings), **measured, **contestants})
+    terminal = Console()
+    console = terminal if terminal.is_terminal else Console(width=_WIDE)
+    console.print(make_table(counts, learned, entrants))
+    return 0
+
+
+def _read_counts(source: Path) -> tuple[PretokenCounts, Path, dict[str, Any]]:
+    """Read counts, from a file or a run folder, and the report beside them, which must be of them."""
     path = source / COUNTS_FILE if source.is_dir() else source
     if not path.is_file():
         raise ConfigError(f"there are no counts at {path}")
     counts = PretokenCounts.read(path)
     earlier = read_run(path.parent)
     check_counts(earlier, counts, path)
-    settings = _merge_again(earlier, path, config, overrides)
-    carried_over = {key: earlier[key] for key in ("corpus", "counting") if key in earlier} | {"counts": str(path)}
-    return _run(settings, quiet, lambda observer: training.train_from_counts(counts, settings, observer, carried_over))
+    return counts, path, earlier
 
 
 def _merge_again(earlier: Mapping[str, Any], path: Path, config: Path | None, overrides: Mapping[str, Any]) -> Settings:

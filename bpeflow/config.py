@@ -167,6 +167,10 @@ class Settings(CountSettings, MergeSettings):
     vocab_sizes: Annotated[tuple[VocabSize, ...], BeforeValidator(_as_tuple)] = Field(
         default=(), description="several vocabularies from one run, in place of vocab_size"
     )
+    init_from: Folder | None = Field(
+        default=None,
+        description="a tokenizer to extend, whose merges come first: a run folder, or vocab.json and merges.txt",
+    )
     special_tokens_first: bool = Field(
         default=False, description="ids in HuggingFace's order: special tokens, bytes, merges"
     )

@@ -11,6 +11,7 @@ from bpeflow.flow.errors import FlowError, WorkerDied
 
 __all__ = [
     "BackendUnavailable",
+    "BackendsDiffer",
     "BpeflowError",
     "ConfigError",
     "CorpusError",
@@ -60,6 +61,10 @@ class FormatError(BpeflowError):
 
 class BackendUnavailable(BpeflowError):  # noqa: N818  # a state of affairs, more than an error
     """A merge backend that was asked for by name and is not there, with the reason and the remedy."""
+
+
+class BackendsDiffer(BpeflowError):  # noqa: N818
+    """Backends that learned different merges from the same counts: a defect, which `compare` looks for."""
 
 
 class NativeUnavailable(BpeflowError):  # noqa: N818

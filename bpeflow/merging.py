@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from bpeflow.backends.base import MergeStatistics, MergeTask
@@ -35,6 +35,7 @@ class LearnedMerges(Sequence[Merge]):
         statistics: what the backend tells of its work.
         wanted: how many merges would have filled the vocabulary; fewer are there when no pair was left to merge.
         reuse_tokens: whether a merge whose bytes were there already made no new token (`Vocab.build`).
+        replayed: how many of them, from the first on, were the initial merges, whose counts can be anything.
     """
 
     pairs: tuple[Merge, ...]
@@ -43,6 +44,7 @@ class LearnedMerges(Sequence[Merge]):
     statistics: MergeStatistics
     wanted: int
     reuse_tokens: bool
+    replayed: int = 0
 
     def __repr__(self) -> str:
         return f"LearnedMerges({len(self):,} of {self.wanted:,} merges, by {self.backend})"
@@ -59,27 +61,36 @@ def learn_merges(
     vocab_size: int,
     special_tokens: Sequence[str] = (),
     *,
+    initial_merges: Iterable[Merge] = (),
     backend: str = "auto",
     observer: MergeObserver | None = None,
     **options: Any,
 ) -> LearnedMerges:
     """Learn the merges of a vocabulary of `vocab_size` entries: 256 bytes, the special tokens, and merges.
 
+    With `initial_merges`, those of another vocabulary, they are replayed in their order, whatever their pairs' counts
+    are here, and learning goes on from there. So a vocabulary is extended; and to go on from what was learned from the
+    same counts gives what learning at once would have given.
+
     Args:
         counts: what `bpeflow.count` returns, or a mapping from pre-token to count.
         vocab_size: entries of the vocabulary. Fewer merges come back when no pair is left before it is full.
         special_tokens: they take a place each; under ``tie_break="huggingface"`` their strings matter too.
+        initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks, and `vocab_size` counts them;
+            `min_frequency` and `max_token_length` concern the merges after them only.
         backend: ``"auto"``, ``"omp"``, ``"c"`` or ``"python"``. All give the same merges.
         observer: is told of the progress.
         options: `tie_break`, `min_frequency`, `max_token_length`, `threads`, `max_search`.
 
     Raises:
-        ConfigError: a setting that is unknown or out of range.
+        ConfigError: a setting that is unknown or out of range, or initial merges that no vocabulary of this size has.
         BackendUnavailable: a backend that was asked for by name and is not here.
         CountOverflowError: the count of a pair does not fit 64 bits.
 
     >>> learn_merges({"low": 5, "lower": 2}, vocab_size=259, backend="python").pairs
     ((b'o', b'w'), (b'l', b'ow'), (b'low', b'e'))
+    >>> learn_merges({"low": 5, "lower": 2}, 259, initial_merges=[(b"l", b"o")], backend="python").pairs
+    ((b'l', b'o'), (b'lo', b'w'), (b'low', b'e'))
     """
     values = {"vocab_size": vocab_size, "special_tokens": special_tokens, "backend": backend, **options}
     settings = make_settings(MergeSettings, values)
@@ -91,8 +102,18 @@ def learn_merges(
         raise ConfigError(str(error)) from None
     if not isinstance(counts, PretokenCounts):
         counts = PretokenCounts.from_mapping(counts)
+    return learn_by_settings(counts, settings, initial_merges, observer)
+
+
+def learn_by_settings(
+    counts: PretokenCounts,
+    settings: MergeSettings,
+    initial_merges: Iterable[Merge] = (),
+    observer: MergeObserver | None = None,
+) -> LearnedMerges:
+    """Do what `learn_merges` does by settings, with a `vocab_size`, that have been validated. Raises as it does."""
     chosen = choose_backend(settings.backend)
-    task = merge_task(counts, settings)
+    task = merge_task(counts, settings, initial_merges)
     wanted = task.max_tokens - len(task.tokens)
     tokens = list(task.tokens)
     pairs: list[Merge] = []
@@ -113,11 +134,15 @@ def learn_merges(
                 made = len(tokens) - len(task.tokens)
                 observer.merging(made, made if finished else wanted)
         statistics = session.statistics()
-    return LearnedMerges(tuple(pairs), tuple(pair_counts), chosen.name, statistics, wanted, task.reuse_tokens)
+    replayed = len(task.initial_merges)
+    return LearnedMerges(tuple(pairs), tuple(pair_counts), chosen.name, statistics, wanted, task.reuse_tokens, replayed)
 
 
-def merge_task(counts: PretokenCounts, settings: MergeSettings) -> MergeTask:
-    """State what the settings, with a `vocab_size`, ask for in the terms that backends know: ids, an order, limits."""
+def merge_task(counts: PretokenCounts, settings: MergeSettings, initial_merges: Iterable[Merge] = ()) -> MergeTask:
+    """State what the settings, with a `vocab_size`, ask for in the terms that backends know: ids, an order, limits.
+
+    Raises `ConfigError` for initial merges that do not fit.
+    """
     vocab_size, special_tokens = settings.vocab_size or 0, settings.special_tokens
     huggingface = settings.tie_break == "huggingface"
     if huggingface:
@@ -130,7 +155,7 @@ def merge_task(counts: PretokenCounts, settings: MergeSettings) -> MergeTask:
         tokens = tuple(bytes([byte]) for byte in range(256))
         byte_ids = tuple(range(256))
         max_tokens = vocab_size - len(special_tokens)
-    return MergeTask(
+    task = MergeTask(
         counts=counts,
         tokens=tokens,
         byte_ids=byte_ids,
@@ -142,3 +167,31 @@ def merge_task(counts: PretokenCounts, settings: MergeSettings) -> MergeTask:
         max_search=settings.max_search,
         threads=settings.threads,
     )
+    return replace(task, initial_merges=_number_merges(tuple(initial_merges), task))
+
+
+def _number_merges(merges: Sequence[Merge], task: MergeTask) -> tuple[tuple[int, int], ...]:
+    """Find the ids of initial merges.
+
+    A part must be a byte or what a merge before it made, and no two may make the same string: then every pair is
+    complete when it is merged, and its bytes name one token. No list that was learned is any other way.
+    """
+    made = {bytes([byte]): token_id for byte, token_id in enumerate(task.byte_ids)}
+    reusable = {token: i for i, token in reversed([*enumerate(task.tokens)]) if token} if task.reuse_tokens else {}
+    tokens = len(task.tokens)
+    pairs: list[tuple[int, int]] = []
+    for index, (left, right) in enumerate(merges):
+        where = f"initial merge {index}, {left!r} {right!r}"
+        if missing := [part for part in (left, right) if part not in made]:
+            raise ConfigError(f"{where}: {missing[0]!r} is no token yet: neither a byte nor made by a merge before it")
+        if left + right in made:
+            raise ConfigError(f"{where}: a merge before it makes {left + right!r} already")
+        if tokens >= task.max_tokens:
+            raise ConfigError(
+                f"{where}: the vocabulary is full before it, and {len(merges) - index:,} of {len(merges):,} initial "
+                "merges have no place; give a larger vocab_size, or fewer of them"
+            )
+        pairs.append((made[left], made[right]))
+        made[left + right] = reusable.get(left + right, tokens)
+        tokens += made[left + right] == tokens
+    return tuple(pairs)

@@ -83,7 +83,8 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
     if merging := statistics.get("merging"):
         backend = merging["backend"]
         threads = f", {backend['threads']} threads" if backend["threads"] > 1 else ""
-        merges = f"{merging['learned']:,} merges ({backend['name']}{threads})"
+        after = f" after {merging['replayed']:,} replayed" if merging["replayed"] else ""
+        merges = f"{merging['learned']:,} merges{after} ({backend['name']}{threads})"
         say(f"[bold]merging[/]  {merging['seconds']:.1f} s for {merges}")
         longest = merging["longest_token"]
         say(

@@ -13,13 +13,14 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow.backends.choice import choose_backend
-from bpeflow.config import MergeSettings, Settings, load_settings, make_settings
+from bpeflow.config import Settings, load_settings, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Sample
 from bpeflow.formats import gpt2
-from bpeflow.merging import LearnedMerges, learn_merges
+from bpeflow.init_from import read_initial_merges
+from bpeflow.merging import LearnedMerges, learn_by_settings
 from bpeflow.report import run
 from bpeflow.vocab import Merge, Vocab
 
@@ -82,6 +83,8 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
     started = perf_counter()
     choose_backend(settings.backend)  # to fail now, not after hours of counting
     corpus = CorpusCounter(settings, settings.out_dir)
+    _check_init_from(settings)
+    initial_merges = read_initial_merges(settings, corpus.pretokenizer.regex)
     with _Output(settings.out_dir) as output:
         with output.monitor(settings.monitor.enabled, observer) as on_sample:
             counted = corpus.count(observer, on_sample, settings.monitor.interval)
@@ -93,7 +96,7 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
         output.remove_earlier(RUN_FILES)
         output.write(COUNTS_FILE, counted.counts.save)
         output.write_report(report, started)  # so that `merge` can go on from here, with these settings
-        return _merge_and_finish(counted.counts, settings, report, output, observer, started)
+        return _merge_and_finish(counted.counts, settings, initial_merges, report, output, observer, started)
 
 
 def train_from_counts(
@@ -108,9 +111,10 @@ def train_from_counts(
     """
     started = perf_counter()
     choose_backend(settings.backend)
+    initial_merges = read_initial_merges(settings, (carried_over or {}).get("corpus", {}).get("pattern"))
     with _Output(settings.out_dir) as output:
         report = {**run.describe_run(settings), **(carried_over or {})}
-        return _merge_and_finish(counts, settings, report, output, observer or Observer(), started)
+        return _merge_and_finish(counts, settings, initial_merges, report, output, observer or Observer(), started)
 
 
 def train_bpe(
@@ -141,9 +145,19 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
     return load_settings(Path(config))
 
 
+def _check_init_from(settings: Settings) -> None:
+    """Refuse to count into the folder of the tokenizer to begin with: its files go when the new counts are written."""
+    if settings.init_from and settings.out_dir and settings.init_from.resolve() == settings.out_dir.resolve():
+        raise ConfigError(
+            f"init_from and out_dir are both {settings.out_dir}, whose files the run replaces: give another out_dir "
+            "(to go on with the counts that are there: python -m bpeflow merge)"
+        )
+
+
 def _merge_and_finish(
     counts: PretokenCounts,
     settings: Settings,
+    initial_merges: Sequence[Merge],
     report: dict[str, Any],
     output: _Output,
     observer: Observer,
@@ -152,7 +166,8 @@ def _merge_and_finish(
     vocab, learned = None, None
     if not settings.skip_merge:
         merging_started = perf_counter()
-        learned = _learn(counts, settings, observer)
+        largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
+        learned = learn_by_settings(counts, largest, initial_merges, observer)
         seconds = perf_counter() - merging_started
         output.remove_earlier(VOCAB_FILES)
         vocab = _write_vocabs(learned, settings, output)
@@ -163,11 +178,6 @@ def _merge_and_finish(
             )
         output.write_report(report, started)
     return TrainResult(vocab, vocab.merges if vocab else (), report, counts, learned)
-
-
-def _learn(counts: PretokenCounts, settings: Settings, observer: Observer) -> LearnedMerges:
-    options = settings.model_dump(include=set(MergeSettings.model_fields) - {"vocab_size", "special_tokens"})
-    return learn_merges(counts, settings.sizes[-1], settings.special_tokens, observer=observer, **options)
 
 
 def _write_vocabs(learned: LearnedMerges, settings: Settings, output: _Output) -> Vocab:

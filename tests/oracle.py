@@ -11,8 +11,12 @@ Merge = tuple[int, int, int, int]  # left, right, token, count
 
 
 def naive_merges(task: MergeTask) -> list[Merge]:
-    """Count all pairs of the current tokenization from scratch, merge the best one everywhere, and begin again."""
+    """Count all pairs of the current tokenization from scratch, merge the best one everywhere, and begin again.
+
+    The best one is the next initial merge, as long as there are any.
+    """
     tokens = list(task.tokens)
+    initial = iter(task.initial_merges)
     words = [([task.byte_ids[byte] for byte in word], count) for word, count in task.counts]
     merges: list[Merge] = []
     while len(tokens) < task.max_tokens:
@@ -20,15 +24,9 @@ def naive_merges(task: MergeTask) -> list[Merge]:
         for word, count in words:
             for pair in pairwise(word):
                 pairs[pair] += count
-        limit = task.max_token_length or 10**9
-        allowed = [p for p in pairs if pairs[p] >= task.min_frequency and len(tokens[p[0]] + tokens[p[1]]) <= limit]
-        if not allowed:
+        best = next(initial, None) or _best(pairs, tokens, task)
+        if best is None:
             break
-        if task.order == "greatest_bytes":
-            ties = max((pairs[p], tokens[p[0]], tokens[p[1]]) for p in allowed)
-            best = min(p for p in allowed if (pairs[p], tokens[p[0]], tokens[p[1]]) == ties)
-        else:
-            best = min(allowed, key=lambda p: (-pairs[p], p))
         merged = tokens[best[0]] + tokens[best[1]]
         token = tokens.index(merged) if task.reuse_tokens and merged in tokens else len(tokens)
         if token == len(tokens):
@@ -36,6 +34,17 @@ def naive_merges(task: MergeTask) -> list[Merge]:
         merges.append((*best, token, pairs[best]))
         words = [(_replace(word, best, token), count) for word, count in words]
     return merges
+
+
+def _best(pairs: Counter[tuple[int, int]], tokens: list[bytes], task: MergeTask) -> tuple[int, int] | None:
+    limit = task.max_token_length or 10**9
+    allowed = [p for p in pairs if pairs[p] >= task.min_frequency and len(tokens[p[0]] + tokens[p[1]]) <= limit]
+    if not allowed:
+        return None
+    if task.order == "greatest_bytes":
+        ties = max((pairs[p], tokens[p[0]], tokens[p[1]]) for p in allowed)
+        return min(p for p in allowed if (pairs[p], tokens[p[0]], tokens[p[1]]) == ties)
+    return min(allowed, key=lambda p: (-pairs[p], p))
 
 
 def _replace(word: list[int], pair: tuple[int, int], token: int) -> list[int]:

@@ -201,13 +201,20 @@ def _no_room_for_files() -> None:
 
 
 def test_help_tells_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--help"], ["merge", "--help"], ["counts", "--help"], ["backends", "--help"]):
+    for arguments in (
+        ["--help"],
+        ["merge", "--help"],
+        ["compare", "--help"],
+        ["counts", "--help"],
+        ["backends", "--help"],
+    ):
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == 0
     text = capsys.readouterr().out
     flags = "--config --backend --vocab_size --num_counter -c --num_merger -m --chunk_size --do_monitor --skip_merge"
-    for flag in (*flags.split(), "--memory_limit", "--out_dir", "--set", "--quiet", "--counts"):
+    flags += " --memory_limit --out_dir --set --quiet --counts --init_from --backends --rounds"
+    for flag in flags.split():
         assert flag in text
     assert max(map(len, text.splitlines())) <= 120
 
@@ -346,7 +353,7 @@ def test_an_interrupted_second_run_does_not_pass_for_the_first(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeflow.training.learn_merges", interrupt)
+        patch.setattr("bpeflow.training.learn_by_settings", interrupt)
         assert main(interrupted) == 130
     assert names(out) == ["counts.npz", "run.json"]
     assert settings_of(out)["special_tokens"] == ["aa", "bb"]

@@ -19,7 +19,8 @@ from bpeflow.counting.counts import PretokenCounts
 
 MaxSearch = Literal["heap", "scan"]
 
-#: One learned merge: the pair, the token that it makes, and its count when it was chosen.
+#: One merge: the pair, the token that it makes, and its count when it was chosen (0 for an initial merge that did not
+#: occur).
 MERGE_DTYPE = np.dtype(
     [("left", np.uint32), ("right", np.uint32), ("token", np.uint32), ("count", np.int64)], align=True
 )
@@ -47,6 +48,9 @@ class MergeTask:
         max_token_length: in bytes; None for no limit.
         max_search: ``"heap"``, or ``"scan"`` to look through all pairs for each merge: a baseline to compare with.
         threads: for backends that use several; None for as many as there are cores.
+        initial_merges: ids of pairs, ``(left, right)``, that are merged before any is chosen, in this order, whatever
+            their counts are: the limits above do not concern them. One that does not occur only makes its token. Each
+            part must be a byte or made by an initial merge before it, and no pair may come twice.
     """
 
     counts: PretokenCounts
@@ -59,6 +63,7 @@ class MergeTask:
     max_token_length: int | None = None
     max_search: MaxSearch = "heap"
     threads: int | None = None
+    initial_merges: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -73,7 +78,7 @@ class MergeStatistics:
         occurrences_merged: those that still were an occurrence, and were merged.
         stale_pops: pairs taken from the heap whose count had fallen since they were put there.
         setup_seconds, selection_seconds, update_seconds: wall time of counting the pairs of the corpus, of choosing
-            the best pairs, and of merging them.
+            the best pairs, and of merging them (initial merges are not chosen).
         memory_bytes: the most that the backend's own tables took; 0 where that is not known.
         threads: how many there were to use; short lists are not worth more than one.
     """
@@ -97,7 +102,8 @@ class MergeSession(Protocol):
     def step(self, max_merges: int) -> npt.NDArray[np.void]:
         """Learn up to `max_merges` (at least 1) more and return them, oldest first, as an array of `MERGE_DTYPE`.
 
-        Fewer than asked, possibly none, means that there are no more to learn.
+        The initial merges of the task come first. Fewer than asked, possibly none, means that there are no more to
+        learn.
         """
         ...
 
@@ -115,9 +121,15 @@ class MergeSession(Protocol):
 
 
 class MergeBackend(Protocol):
-    """An implementation of the merge step."""
+    """An implementation of the merge step.
+
+    Attributes:
+        name: what settings call it.
+        several_threads: whether the `threads` of a task concern it.
+    """
 
     name: str
+    several_threads: bool
 
     def unavailable(self) -> str | None:
         """Say why the backend cannot be used here, and what to do about it; None if it can be used."""

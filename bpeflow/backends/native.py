@@ -34,6 +34,8 @@ class _Task(ctypes.Structure):
         ("reuse_tokens", c_uint32),
         ("scan", c_uint32),
         ("threads", c_uint32),
+        ("initial_merges", POINTER(c_uint32)),
+        ("initial_merge_count", c_uint64),
     ]
 
 
@@ -53,6 +55,9 @@ class _Statistics(ctypes.Structure):
     ]
 
 
+#: The end marks before, between and after pre-tokens included; see `check_positions`.
+MAX_POSITIONS = 2**32 - 2
+
 _ORDERS = {"greatest_bytes": 0, "smallest_ids": 1}
 
 
@@ -65,8 +70,26 @@ _SIGNATURES: dict[str, Signature] = {
 }
 
 
+def check_positions(task: MergeTask) -> None:
+    """Raise `NativeError`, before any work, for a task of more positions than 32-bit numbers tell apart.
+
+    Native backends have 4 bytes for a position in the occurrence lists, which is half the memory of 8, and time goes
+    with memory. No position has the last number.
+    """
+    words, size = len(task.counts), int(task.counts.offsets[-1])
+    positions = size + words + 1
+    if positions > MAX_POSITIONS:
+        raise NativeError(
+            f"{words:,} distinct pre-tokens of {size:,} bytes together take {positions:,} positions (one for each byte "
+            f"and one after each pre-token); native backends have {MAX_POSITIONS:,}. Leave out rare or very long "
+            "pre-tokens, or use backend: python, which has no such limit but needs much memory"
+        )
+
+
 class NativeBackend:
     """A backend in a shared library. The library is loaded when it is first needed."""
+
+    several_threads = False
 
     def __init__(self, name: str, description: str) -> None:
         self.name = name
@@ -97,6 +120,7 @@ class NativeSession:
     """Merges being learned behind a handle, which is freed with the session or when it is forgotten."""
 
     def __init__(self, library: ctypes.CDLL, task: MergeTask, threads: int) -> None:
+        check_positions(task)
         self._library = library
         self._handle = c_void_p()
         native_task, _borrowed = _native_task(task, threads)
@@ -147,6 +171,7 @@ def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray
         "token_data": np.frombuffer(b"".join(task.tokens), dtype=np.uint8),
         "token_offsets": token_offsets,
         "byte_ids": np.array(task.byte_ids, dtype=np.uint32),
+        "initial_merges": np.array(task.initial_merges, dtype=np.uint32).reshape(-1),
     }
     types: dict[str, Any] = dict(_Task._fields_)  # type: ignore[arg-type]
     pointers = {name: array.ctypes.data_as(types[name]) for name, array in arrays.items()}
@@ -161,5 +186,6 @@ def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray
         reuse_tokens=task.reuse_tokens,
         scan=task.max_search == "scan",
         threads=threads,
+        initial_merge_count=len(task.initial_merges),
     )
     return native, list(arrays.values())

@@ -21,6 +21,7 @@ class OmpBackend(NativeBackend):
     in its first parallel region.
     """
 
+    several_threads = True
     _parallel_in: int | None = None
 
     def _load(self) -> CDLL:

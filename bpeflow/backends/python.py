@@ -24,6 +24,10 @@ lies over the edge. So every string is made by one merge only, at one time, ever
 makes was nowhere in the corpus before, all its pairs are new, and no pair is merged twice. With `reuse_tokens`, too:
 then a merge can only yield a token that the task came with, and that no merge had yielded.
 
+**Initial merges** change nothing of that: the proof does not ask why a pair is merged, only that all of it is. But an
+initial merge can make a token of a string that this list never leads to, and another merge then does: under
+`reuse_tokens` such a token is reused, too.
+
 Source of the heap with lazy refresh: HuggingFace tokenizers' `BpeTrainer`; of the rest: measurement.
 """
 
@@ -54,6 +58,7 @@ class PythonBackend:
     """Always there, needs nothing but Python."""
 
     name = "python"
+    several_threads = False
 
     def unavailable(self) -> str | None:
         return None
@@ -71,6 +76,7 @@ class PythonSession:
     def __init__(self, task: MergeTask) -> None:
         started = perf_counter()
         self._task = task
+        self._initial_merges = iter(task.initial_merges)
         self._tokens = list(task.tokens)
         self._lengths = [len(token) for token in self._tokens]
         self._sort_keys = [self._sort_key(token_id) for token_id in range(len(self._tokens))]
@@ -94,14 +100,15 @@ class PythonSession:
         learned: list[tuple[int, int, int, int]] = []
         while len(learned) < max_merges and len(self._tokens) < self._task.max_tokens:
             before = perf_counter()
-            pair = self._best_by_scan() if self._task.max_search == "scan" else self._best_by_heap()
+            pair = self._next_pair()
             chosen = perf_counter()
             self._statistics.selection_seconds += chosen - before
             if pair is None:
                 break
-            count = self._counts[pair]
+            count = self._counts.get(pair, 0)
             token = self._token_for(pair)
-            self._merge(pair, token)
+            if count:
+                self._merge(pair, token)
             self._statistics.update_seconds += perf_counter() - chosen
             learned.append((*pair, token, count))
         return np.array(learned, dtype=MERGE_DTYPE)
@@ -143,6 +150,11 @@ class PythonSession:
             self._check_count(pair, count)
 
     # ---- choosing ----
+
+    def _next_pair(self) -> Pair | None:
+        if (initial := next(self._initial_merges, None)) is not None:
+            return initial
+        return self._best_by_scan() if self._task.max_search == "scan" else self._best_by_heap()
 
     def _best_by_heap(self) -> Pair | None:
         while self._heap:

@@ -139,13 +139,15 @@ def _rate(size: int, seconds: float) -> float | None:
 
 
 def describe_merges(learned: LearnedMerges, vocab: Vocab, seconds: float) -> dict[str, Any]:
-    """What was learned."""
+    """What was learned; after the initial merges, if there were any."""
     longest = vocab.longest_token
+    new = len(learned) - learned.replayed
     return {
-        "learned": len(learned),
+        "replayed": learned.replayed,
+        "learned": new,
         "wanted": learned.wanted,
         "seconds": seconds,
-        "lowest_count": learned.counts[-1] if learned.counts else None,
+        "lowest_count": learned.counts[-1] if new else None,
         "backend": {"name": learned.backend, **asdict(learned.statistics)},
         "vocab_size": len(vocab),
         "longest_token": {"text": longest.decode(errors="replace"), "bytes": len(longest), "hex": longest.hex()},

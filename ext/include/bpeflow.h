@@ -181,12 +181,15 @@ typedef struct {
     uint32_t reuse_tokens;     /* boolean */
     uint32_t scan;             /* boolean: look through all pairs for each merge instead of keeping a heap */
     uint32_t threads;          /* 0: as many as there are cores; the C backend has one */
+    /* [2 * initial_merge_count]: left and right of the pairs that are merged first, tokens that there are by then */
+    const uint32_t *initial_merges;
+    uint64_t initial_merge_count;
 } bpeflow_merge_task;
 
 typedef struct {
     uint32_t left, right; /* the pair */
     uint32_t token;       /* the token that it makes */
-    int64_t count;        /* the pair's count when it was chosen */
+    int64_t count;        /* the pair's count when it was chosen; that of an initial merge can be 0 */
 } bpeflow_merge_record;
 
 typedef struct {
@@ -202,7 +205,8 @@ typedef struct bpeflow_learner bpeflow_learner;
 /* Counts the pairs and gets ready. On success *learner is a handle; otherwise it is NULL. */
 BPEFLOW_API int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learner);
 
-/* Learns up to max_merges more into records[max_merges]; *learned is how many. Fewer than asked: there are no more. */
+/* Learns up to max_merges more into records[max_merges], the initial ones first; *learned is how many. Fewer than asked:
+ * there are no more. */
 BPEFLOW_API int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merges, bpeflow_merge_record *records,
                                      uint64_t *learned);
 

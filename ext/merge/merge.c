@@ -23,6 +23,11 @@
  * Hence, reuse_tokens or not, the token that a merge makes is nowhere in the corpus before: its pairs are all new, no
  * pair is merged twice, and only tokens that the task came with can ever be reused.
  *
+ * Initial merges change nothing of that: the proof does not ask why a pair is merged, only that all of it is. But an
+ * initial merge can make a token of a string that this list never leads to, and another merge then does: so these tokens
+ * can be reused, too. While initial merges are left, all pairs are in the table, those that are too rare or too long to
+ * be learned among them: what is to be merged next is not known from counts.
+ *
  * Counts. A pair's count is exact after every merge: what a recount would give. It only falls once the pair exists. An
  * entry that is gone does no harm, so nothing is ever searched for or removed.
  */
@@ -46,6 +51,12 @@
 /* The cursor of a neighbour whose new pair nobody will look for. */
 #define NOWHERE UINT64_MAX
 
+/* Pairs beyond these are not in the table. */
+struct limits {
+    int64_t min_frequency;
+    uint64_t max_token_length;
+};
+
 struct bpeflow_learner {
     struct corpus corpus;
     struct tokens tokens;
@@ -56,9 +67,11 @@ struct bpeflow_learner {
     uint64_t arena_used, arena_capacity;
     uint64_t spare, spare_length; /* a part of the arena that is free again */
 
+    uint32_t *initial_merges; /* [2 * initial_count]; left and right */
+    uint64_t initial_count, replayed;
+
     uint32_t max_tokens;
-    int64_t min_frequency;
-    uint64_t max_token_length;
+    struct limits limits, learning_limits; /* the present ones; those after the last initial merge */
     bool scan;
     bpeflow_merge_statistics statistics;
 };
@@ -88,6 +101,10 @@ static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
     return true;
 }
 
+static inline bool short_enough(const struct bpeflow_learner *l, uint32_t left, uint32_t right) {
+    return token_length(&l->tokens, left) + token_length(&l->tokens, right) <= l->limits.max_token_length;
+}
+
 /* Takes from the count of a pair. Pairs that can never be merged are not in the table, nor is one of the new
  * token yet. */
 static inline void pair_lose(struct bpeflow_learner *l, uint64_t key, int64_t weight) {
@@ -100,8 +117,8 @@ static bool pair_add(struct bpeflow_learner *l, uint32_t left, uint32_t right, s
     neighbour->cursor = NOWHERE;
     if (neighbour->weight == 0) return true; /* all its occurrences were merged themselves in the meantime */
     l->statistics.pairs++;
-    if (neighbour->weight < l->min_frequency) return true; /* it can only get less frequent */
-    if (token_length(&l->tokens, left) + token_length(&l->tokens, right) > l->max_token_length) return true;
+    if (neighbour->weight < l->limits.min_frequency) return true; /* it can only get less frequent */
+    if (!short_enough(l, left, right)) return true;
 
     struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
     *pair = (struct pair){pair_key(left, right), neighbour->weight, 0, neighbour->entries};
@@ -169,13 +186,16 @@ static bool add_pairs(struct bpeflow_learner *l, const struct side *side, uint32
     return true;
 }
 
-/* Makes a token of the pair and replaces all its occurrences: P left right N becomes P token N. False if there is no
- * memory. */
-static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t *new_token) {
+/* Makes a token of the pair; false if there is no memory. */
+static bool make_token(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t *token) {
     uint64_t bytes = token_length(&l->tokens, left) + token_length(&l->tokens, right);
     if (!tokens_reserve(&l->tokens, 1, bytes)) return false;
-    uint32_t token = *new_token = tokens_join(&l->tokens, left, right);
+    *token = tokens_join(&l->tokens, left, right);
+    return true;
+}
 
+/* Replaces all occurrences of the pair: P left right N becomes P token N. False if there is no memory. */
+static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t token) {
     struct side *before = &l->before, *after = &l->after;
     struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
     if (!side_reserve(before, l->tokens.count, pair->length)) return false;
@@ -244,6 +264,18 @@ done:
     return status;
 }
 
+/* Takes the initial merges over, and lifts the limits until they are replayed; false if there is no memory. */
+static bool copy_initial_merges(struct bpeflow_learner *l, const bpeflow_merge_task *task) {
+    if (task->initial_merge_count == 0) return true;
+    size_t size = (size_t)task->initial_merge_count * 2 * sizeof *l->initial_merges;
+    l->initial_merges = malloc(size);
+    if (!l->initial_merges) return false;
+    memcpy(l->initial_merges, task->initial_merges, size);
+    l->initial_count = task->initial_merge_count;
+    l->limits = (struct limits){.min_frequency = 1, .max_token_length = UINT64_MAX};
+    return true;
+}
+
 /* ---- the interface --------------------------------------------------------------------------------------------- */
 
 uint32_t bpeflow_abi(void) {
@@ -262,10 +294,12 @@ int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learne
     struct bpeflow_learner *l = calloc(1, sizeof *l);
     if (!l) goto fail;
     l->max_tokens = task->max_tokens;
-    l->min_frequency = task->min_frequency;
-    l->max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
+    l->learning_limits.min_frequency = task->min_frequency;
+    l->learning_limits.max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
+    l->limits = l->learning_limits;
     l->scan = task->scan != 0;
     l->heap = (struct heap){.tokens = &l->tokens, .order = task->order, .lowest = INT64_MAX};
+    if (!copy_initial_merges(l, task)) goto fail;
     if (!tokens_copy(&l->tokens, task)) goto fail;
     if (!corpus_lay_out(&l->corpus, task)) goto fail;
     if ((status = make_pairs(l, task)) != BPEFLOW_OK) goto fail;
@@ -284,26 +318,62 @@ fail:
 
 /* Finds the best pair (count 0 if there is none); false if there is no memory. */
 static bool choose(struct bpeflow_learner *l, struct candidate *best) {
-    if (!l->scan) return heap_best(&l->heap, &l->pairs, l->min_frequency, &l->statistics.stale_pops, best);
-    *best = scan_best(&l->tokens, &l->pairs, l->min_frequency, l->heap.order);
+    int64_t min_frequency = l->limits.min_frequency;
+    if (!l->scan) return heap_best(&l->heap, &l->pairs, min_frequency, &l->statistics.stale_pops, best);
+    *best = scan_best(&l->tokens, &l->pairs, min_frequency, l->heap.order);
     return true;
+}
+
+/* Learns the best pair; *found is whether there is one. */
+static int learn(struct bpeflow_learner *l, bpeflow_merge_record *record, bool *found) {
+    double start = seconds();
+    struct candidate best;
+    if (!choose(l, &best)) return BPEFLOW_NO_MEMORY;
+    double chosen = seconds();
+    l->statistics.selection_seconds += chosen - start;
+    *found = best.count > 0;
+    if (!*found) return BPEFLOW_OK;
+
+    *record = (bpeflow_merge_record){.left = best.left, .right = best.right, .count = best.count};
+    if (!make_token(l, best.left, best.right, &record->token)) return BPEFLOW_NO_MEMORY;
+    if (!merge_pair(l, best.left, best.right, record->token)) return BPEFLOW_NO_MEMORY;
+    l->statistics.update_seconds += seconds() - chosen;
+    return BPEFLOW_OK;
+}
+
+/* The initial merges are done: pairs too long to be learned leave the table. Too rare ones are never chosen. */
+static void begin_to_learn(struct bpeflow_learner *l) {
+    l->limits = l->learning_limits;
+    for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
+        struct pair *pair = &l->pairs.slots[i];
+        if (pair->key != 0 && !short_enough(l, key_left(pair->key), key_right(pair->key))) pair->count = 0;
+    }
+}
+
+/* Makes the next initial merge, whether its pair occurs or not. */
+static int replay(struct bpeflow_learner *l, bpeflow_merge_record *record) {
+    double start = seconds();
+    uint32_t left = l->initial_merges[2 * l->replayed], right = l->initial_merges[2 * l->replayed + 1];
+    uint32_t known = l->tokens.count;
+    if (left >= known || right >= known) return BPEFLOW_BAD_ARGUMENT;
+    *record = (bpeflow_merge_record){.left = left, .right = right};
+    if (!make_token(l, left, right, &record->token)) return BPEFLOW_NO_MEMORY;
+    if (l->tokens.index && record->token == known) tokens_enter(&l->tokens, known);
+    record->count = pairs_slot(&l->pairs, pair_key(left, right))->count;
+    if (record->count > 0 && !merge_pair(l, left, right, record->token)) return BPEFLOW_NO_MEMORY;
+    if (++l->replayed == l->initial_count) begin_to_learn(l);
+    l->statistics.update_seconds += seconds() - start;
+    return BPEFLOW_OK;
 }
 
 int bpeflow_learner_step(bpeflow_learner *l, uint64_t max_merges, bpeflow_merge_record *records, uint64_t *learned) {
     if (!l || !learned || (!records && max_merges > 0)) return BPEFLOW_BAD_ARGUMENT;
-    double start = seconds();
+    bool found = true;
     for (*learned = 0; *learned < max_merges && l->tokens.count < l->max_tokens; ++*learned) {
-        struct candidate best;
-        if (!choose(l, &best)) return BPEFLOW_NO_MEMORY;
-        double chosen = seconds();
-        l->statistics.selection_seconds += chosen - start;
-        if (best.count == 0) break;
-
         bpeflow_merge_record *record = &records[*learned];
-        *record = (bpeflow_merge_record){.left = best.left, .right = best.right, .count = best.count};
-        if (!merge_pair(l, best.left, best.right, &record->token)) return BPEFLOW_NO_MEMORY;
-        start = seconds();
-        l->statistics.update_seconds += start - chosen;
+        int status = l->replayed < l->initial_count ? replay(l, record) : learn(l, record, &found);
+        if (status != BPEFLOW_OK) return status;
+        if (!found) break;
     }
     return BPEFLOW_OK;
 }
@@ -313,7 +383,7 @@ int bpeflow_learner_statistics(const bpeflow_learner *l, bpeflow_merge_statistic
     *statistics = l->statistics;
     statistics->memory_bytes = corpus_memory(&l->corpus) + tokens_memory(&l->tokens) + pairs_memory(&l->pairs) +
                                heap_memory(&l->heap) + side_memory(&l->before) + side_memory(&l->after) +
-                               l->arena_capacity * sizeof *l->arena;
+                               l->arena_capacity * sizeof *l->arena + l->initial_count * 2 * sizeof *l->initial_merges;
     return BPEFLOW_OK;
 }
 
@@ -326,5 +396,6 @@ void bpeflow_learner_free(bpeflow_learner *l) {
     side_free(&l->before);
     side_free(&l->after);
     free(l->arena);
+    free(l->initial_merges);
     free(l);
 }

@@ -6,7 +6,8 @@
 // what ends just before i + length(L) and R is what starts there (`ids` has both side by side): tokens only grow, so
 // whatever else was written to one of these two places is a longer token than L, or than R; and the one merge that
 // would leave both as they are is that of (L, R), which uses up the whole list. merge.c has the proof in full, and that
-// the token that a merge makes was nowhere in the corpus before, even if it is a reused one: so its pairs are new.
+// the token that a merge makes was nowhere in the corpus before, even if it is a reused one: so its pairs are new. It
+// also says what initial merges change, which is next to nothing.
 //
 // A merge walks over the list, writes the new token and adds up, for each neighbour, what changes (neighbours.hpp).
 // Only then are the pairs looked up, once for each distinct neighbour, and the new pairs' lists written.
@@ -69,6 +70,12 @@ class Stopwatch {
     Clock::time_point start_ = Clock::now();
 };
 
+// Pairs beyond these are not in the table.
+struct Limits {
+    std::int64_t min_frequency = 1;
+    std::uint64_t max_token_length = UINT64_MAX;
+};
+
 // What one thread notes while it merges its part of a list.
 struct Part {
     Neighbours before, after;
@@ -91,12 +98,15 @@ unsigned threads_for(const bpeflow_merge_task &task) {
 class Learner {
   public:
     explicit Learner(const bpeflow_merge_task &task)
-        : max_tokens_(task.max_tokens), min_frequency_(task.min_frequency),
-          max_token_length_(task.max_token_length ? task.max_token_length : UINT64_MAX), scan_(task.scan != 0),
+        : max_tokens_(task.max_tokens),
+          learning_limits_{task.min_frequency, task.max_token_length ? task.max_token_length : UINT64_MAX},
+          limits_(task.initial_merge_count > 0 ? Limits{} : learning_limits_), scan_(task.scan != 0),
           threads_(threads_for(task)),
           tokens_(task.token_data, task.token_offsets, task.tokens, task.reuse_tokens != 0),
           corpus_(task, parts_for(task_position(&task, task.words) / 16)), merged_after_(tokens_, task.order),
           candidates_(merged_after_), parts_(threads_) {
+        for (std::uint64_t i = 0; i < task.initial_merge_count; i++)
+            initial_merges_.emplace_back(task.initial_merges[2 * i], task.initial_merges[2 * i + 1]);
         BytePairs byte_pairs(task, parts_for(corpus_.size() / 16));
         std::size_t distinct = 0;
         for (std::size_t p = 0; p < BytePairs::size; p++) distinct += byte_pairs.entries(p) > 0;
@@ -113,24 +123,56 @@ class Learner {
         statistics_.setup_seconds = std::chrono::duration<double>(Clock::now() - created_).count();
     }
 
-    // Learns one more merge; false if there is none.
-    bool learn(bpeflow_merge_record &record) {
+    // Makes one more merge, an initial one as long as there are any; false if there is none.
+    bool next(bpeflow_merge_record &record) {
         if (tokens_.count() >= max_tokens_) return false;
-        const Candidate best = choose();
-        if (best.count == 0) return false;
-        record = {best.left, best.right, merge(best.left, best.right), best.count};
-        return true;
+        return replayed_ < initial_merges_.size() ? replay(record) : learn(record);
     }
 
     bpeflow_merge_statistics statistics() const {
         bpeflow_merge_statistics result = statistics_;
         result.memory_bytes = tokens_.memory() + corpus_.memory() + candidates_.memory() + arena_.memory() +
-                              pairs_.slots().size() * sizeof(Pair) + before_.memory() + after_.memory();
+                              pairs_.slots().size() * sizeof(Pair) + before_.memory() + after_.memory() +
+                              initial_merges_.capacity() * sizeof initial_merges_[0];
         for (const Part &part : parts_) result.memory_bytes += part.before.memory() + part.after.memory();
         return result;
     }
 
   private:
+    // Learns the best pair; false if there is none.
+    bool learn(bpeflow_merge_record &record) {
+        const Candidate best = choose();
+        if (best.count == 0) return false;
+        const Stopwatch stopwatch(statistics_.update_seconds);
+        record = {best.left, best.right, tokens_.join(best.left, best.right), best.count};
+        merge(best.left, best.right, record.token);
+        return true;
+    }
+
+    // Makes the next initial merge, whether its pair occurs or not.
+    bool replay(bpeflow_merge_record &record) {
+        const Stopwatch stopwatch(statistics_.update_seconds);
+        const auto [left, right] = initial_merges_[replayed_];
+        const std::uint32_t known = tokens_.count();
+        if (left >= known || right >= known) throw std::invalid_argument("an initial merge of unknown tokens");
+        record = {left, right, tokens_.join(left, right), pairs_.at(left, right).count};
+        if (record.token == known) tokens_.enter(known);
+        if (record.count > 0) merge(left, right, record.token);
+        if (++replayed_ == initial_merges_.size()) begin_to_learn();
+        return true;
+    }
+
+    // The initial merges are done: pairs too long to be learned leave the table. Too rare ones are never chosen.
+    void begin_to_learn() {
+        limits_ = learning_limits_;
+        for (Pair &pair : pairs_.slots())
+            if (pair.key != 0 && !short_enough(pair.left(), pair.right())) pair.count = 0;
+    }
+
+    bool short_enough(std::uint32_t left, std::uint32_t right) const {
+        return tokens_.length(left) + tokens_.length(right) <= limits_.max_token_length;
+    }
+
     // How many threads to set to work on a list of so many entries. Besides, on a sixteenth as many positions while
     // setting up, and slots of the table of pairs while scanning: an entry takes some 20 ns, a position 6 ns, a slot 1
     // ns.
@@ -162,7 +204,7 @@ class Learner {
     void refill() {
         std::int64_t highest = 0;
         for (const Pair &pair : pairs_.slots()) highest = std::max(highest, pair.count);
-        candidates_.refill(pairs_.slots(), std::max(min_frequency_, highest - highest / 2));
+        candidates_.refill(pairs_.slots(), std::max(limits_.min_frequency, highest - highest / 2));
     }
 
     // The best pair, found by looking at all of them.
@@ -174,7 +216,7 @@ class Learner {
             Candidate &mine = best[part];
             const std::size_t end = slots.size() * (part + 1) / parts;
             for (std::size_t i = slots.size() * part / parts; i < end; i++) {
-                if (slots[i].count < std::max(min_frequency_, mine.count)) continue;
+                if (slots[i].count < std::max(limits_.min_frequency, mine.count)) continue;
                 const Candidate candidate{slots[i].count, slots[i].left(), slots[i].right()};
                 if (merged_after_(mine, candidate)) mine = candidate;
             }
@@ -184,10 +226,8 @@ class Learner {
 
     // ---- merging ----
 
-    // Makes a token of the pair, which it returns, and replaces all occurrences.
-    std::uint32_t merge(std::uint32_t left, std::uint32_t right) {
-        const Stopwatch stopwatch(statistics_.update_seconds);
-        const std::uint32_t token = tokens_.join(left, right);
+    // Replaces all occurrences of the pair.
+    void merge(std::uint32_t left, std::uint32_t right, std::uint32_t token) {
         const Pair pair = pairs_.at(left, right);
         std::uint32_t *const list = pair.list;
 
@@ -224,7 +264,6 @@ class Learner {
         }
         before_.clear();
         after_.clear();
-        return token;
     }
 
     // Where to cut a list so that each part has about the same length and no pre-token is in two of them.
@@ -289,8 +328,8 @@ class Learner {
     std::uint32_t *add(std::uint32_t left, std::uint32_t right, const Neighbour &neighbour) {
         if (neighbour.weight == 0) return nullptr; // all its occurrences were merged themselves in the meantime
         statistics_.pairs++;
-        if (neighbour.weight < min_frequency_) return nullptr; // it can only get less frequent
-        if (tokens_.length(left) + tokens_.length(right) > max_token_length_) return nullptr;
+        if (neighbour.weight < limits_.min_frequency) return nullptr; // it can only get less frequent
+        if (!short_enough(left, right)) return nullptr;
 
         std::uint32_t *const list = arena_.allocate(neighbour.entries);
         pairs_.add({Pair::key_of(left, right), neighbour.weight, list, neighbour.entries});
@@ -314,10 +353,12 @@ class Learner {
 
     Clock::time_point created_ = Clock::now();
     std::uint32_t max_tokens_;
-    std::int64_t min_frequency_;
-    std::uint64_t max_token_length_;
+    Limits learning_limits_; // those after the last initial merge
+    Limits limits_;          // the present ones
     bool scan_;
     unsigned threads_;
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> initial_merges_;
+    std::size_t replayed_ = 0;
 
     Tokens tokens_;
     Corpus corpus_;
@@ -337,6 +378,8 @@ template <typename Work> int status_of(const Work &work) noexcept {
         return BPEFLOW_OK;
     } catch (const std::overflow_error &) {
         return BPEFLOW_OVERFLOW;
+    } catch (const std::invalid_argument &) {
+        return BPEFLOW_BAD_ARGUMENT;
     } catch (...) { // std::bad_alloc and std::length_error: nothing else is thrown
         return BPEFLOW_NO_MEMORY;
     }
@@ -367,7 +410,7 @@ int bpeflow_learner_step(bpeflow_learner *learner, std::uint64_t max_merges, bpe
     if (!learner || !learned || (!records && max_merges > 0)) return BPEFLOW_BAD_ARGUMENT;
     *learned = 0;
     return bpeflow::status_of([&] {
-        while (*learned < max_merges && learner->learner.learn(records[*learned])) ++*learned;
+        while (*learned < max_merges && learner->learner.next(records[*learned])) ++*learned;
     });
 }
 

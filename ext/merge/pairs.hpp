@@ -63,6 +63,7 @@ class PairTable {
     }
 
     const std::vector<Pair> &slots() const { return slots_; }
+    std::vector<Pair> &slots() { return slots_; }
 
   private:
     std::size_t home(std::uint64_t key) const {

@@ -15,10 +15,11 @@ struct tokens {
     uint64_t *starts; /* [capacity]; token t is bytes[starts[t]] up to bytes[starts[t + 1]] */
     uint8_t *bytes;   /* [bytes_capacity]; of all tokens, one after another */
     uint64_t capacity, bytes_capacity;
-    /* If tokens are reused: those of the task, by their bytes. Open addressing; 0 is an empty slot, t + 1 is token t.
-     * Tokens that merges made need not be in it: see "No string becomes a token twice" in merge.c. */
+    /* If tokens are reused: those of the task and those of initial merges, by their bytes. Open addressing; 0 is an
+     * empty slot, t + 1 is token t. Tokens that were learned need not be in it: see "No string becomes a token twice" in
+     * merge.c. */
     uint32_t *index;
-    uint64_t index_size; /* a power of two, at least twice the task's tokens */
+    uint64_t index_size; /* a power of two, at least twice as many as these are */
 };
 
 static inline uint64_t token_length(const struct tokens *tokens, uint32_t token) {
@@ -84,7 +85,8 @@ static inline bool tokens_copy(struct tokens *tokens, const bpeflow_merge_task *
         tokens->starts[token + 1] = (uint64_t)(offsets[token + 1] - offsets[0]);
     if (!task->reuse_tokens) return true;
 
-    for (tokens->index_size = 1024; tokens->index_size / 2 < task->tokens;) tokens->index_size *= 2;
+    uint64_t indexed = task->tokens + task->initial_merge_count;
+    for (tokens->index_size = 1024; tokens->index_size / 2 < indexed;) tokens->index_size *= 2;
     tokens->index = calloc(tokens->index_size, sizeof *tokens->index);
     if (!tokens->index) return false;
     for (uint32_t token = 0; token < task->tokens; token++) tokens_enter(tokens, token);

@@ -18,7 +18,7 @@ class Tokens {
             bytes_.insert(bytes_.end(), data + offsets[token], data + offsets[token + 1]);
             starts_.push_back(bytes_.size());
             // Of several tokens with the same bytes the first is reused; an empty one never is.
-            if (reuse_ && length(token) > 0) by_bytes_.emplace(bytes(token), token);
+            if (length(token) > 0) enter(token);
         }
     }
 
@@ -46,6 +46,11 @@ class Tokens {
         return token;
     }
 
+    // Lets a token that `join` made be reused.
+    void enter(std::uint32_t token) {
+        if (reuse_) by_bytes_.emplace(bytes(token), token);
+    }
+
     std::uint64_t memory() const {
         const auto index = by_bytes_.size() * (sizeof(std::string) + 32) + by_bytes_.bucket_count() * sizeof(void *);
         return bytes_.capacity() + starts_.capacity() * sizeof starts_[0] + index;
@@ -55,8 +60,8 @@ class Tokens {
     bool reuse_;
     std::vector<std::uint8_t> bytes_;         // of all tokens, one after another
     std::vector<std::uint64_t> starts_ = {0}; // token t is bytes_[starts_[t]] up to bytes_[starts_[t + 1]]
-    // The tokens that can be reused, those of the task. Tokens that merges made never are: see "No string becomes a
-    // token twice" in merge.c.
+    // The tokens that can be reused: those of the task and those of initial merges. Tokens that were learned never are:
+    // see "No string becomes a token twice" in merge.c.
     std::unordered_map<std::string, std::uint32_t> by_bytes_;
 };
 

@@ -3,80 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Merge, naive_merges
+from oracle import naive_merges
 from real_data import real_data
+from tasks import (
+    BYTES,
+    colliding,
+    learn,
+    limits,
+    make_task,
+    options,
+    special_tokens,
+    tie_breaks,
+    with_specials,
+    words,
+)
 
-from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError
 from bpeflow.merging import learn_merges, merge_task
 from bpeflow.printable import from_printable
-
-BYTES = tuple(bytes([byte]) for byte in range(256))
-
-
-def make_task(words: dict[bytes, int], merges: int, **options: object) -> MergeTask:
-    counts = PretokenCounts.from_mapping(words)
-    task = MergeTask(counts, tokens=BYTES, byte_ids=tuple(range(256)), max_tokens=256 + merges)
-    return replace(task, **options)  # type: ignore[arg-type]
-
-
-def with_specials(task: MergeTask, specials: tuple[bytes, ...]) -> MergeTask:
-    """Put special tokens before the bytes, as HuggingFace has them, and let merges reuse them."""
-    shift = len(specials)
-    return replace(
-        task,
-        tokens=specials + BYTES,
-        byte_ids=tuple(range(shift, shift + 256)),
-        max_tokens=task.max_tokens + shift,
-        reuse_tokens=True,
-    )
-
-
-def learn(backend: MergeBackend, task: MergeTask, step: int = 1000) -> list[Merge]:
-    with backend.start(task) as session:
-        learned: list[Merge] = []
-        while True:
-            records = session.step(step).tolist()
-            learned.extend(records)
-            if len(records) < step:
-                return learned
-
-
-# Small alphabets, periodic words and equal counts: where runs overlap and everything ties.
-letters = st.sampled_from([b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123))])
-periodic = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max_size=3), st.integers(1, 12))
-
-
-@st.composite
-def words(draw: st.DrawFn) -> dict[bytes, int]:
-    alphabet = draw(letters)
-    word = st.lists(st.sampled_from(alphabet), min_size=1, max_size=14).map(bytes)
-    runs = st.builds(lambda unit, times: unit[:3] * times, word, st.integers(1, 8))
-    counts = draw(st.sampled_from([st.just(1), st.integers(1, 3), st.integers(1, 2**40)]))
-    return draw(st.dictionaries(st.one_of(word, runs, periodic), counts, max_size=10))
-
-
-options = st.fixed_dictionaries(
-    {
-        "order": st.sampled_from(["greatest_bytes", "smallest_ids"]),
-        "min_frequency": st.sampled_from([1, 1, 2, 5]),
-        "max_token_length": st.sampled_from([None, None, 1, 2, 3, 5]),
-        "max_search": st.sampled_from(["heap", "scan"]),
-        "threads": st.sampled_from([1, 2, 3, 4, 7]),
-    }
-)
-colliding = st.lists(
-    st.sampled_from([b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"bc", b"aaaa"]), max_size=4, unique=True
-).map(tuple)
 
 
 @settings(max_examples=300)
@@ -94,6 +47,27 @@ def test_reused_tokens_equal_the_naive_recount(
     backend: MergeBackend, words: dict[bytes, int], options: dict[str, object], merges: int, specials: tuple[bytes, ...]
 ) -> None:
     task = with_specials(make_task(words, merges, **options), specials)
+    assert learn(backend, task) == naive_merges(task)
+
+
+@settings(max_examples=300)
+@given(
+    words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 40),
+    threads=st.sampled_from([1, 2, 3]),
+)  # fmt: skip
+def test_every_rule_for_ties_equals_the_naive_recount(
+    backend: MergeBackend,
+    words: dict[bytes, int],
+    options: dict[str, int | None],
+    tie_break: str,
+    specials: tuple[str, ...],
+    merges: int,
+    threads: int,
+) -> None:
+    """From settings on: the ids of each rule, and special tokens that merges yield too."""
+    size = 256 + len(specials) + merges
+    wanted = MergeSettings(vocab_size=size, special_tokens=specials, tie_break=tie_break, threads=threads, **options)
+    task = merge_task(PretokenCounts.from_mapping(words), wanted)
     assert learn(backend, task) == naive_merges(task)
 
 
@@ -138,9 +112,41 @@ def test_counts_beyond_32_bits_are_exact(backend: MergeBackend) -> None:
     assert learn(backend, task)[0] == (97, 98, 256, 2**33 + 2**62 - 5)
 
 
-def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend) -> None:
+@pytest.mark.parametrize("bits", [31, 32])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_that_pass_a_power_of_two_are_exact(backend: MergeBackend, bits: int, threads: int) -> None:
+    """No count in the table passes it, but those of pairs do: at first, after merges, and on the way down."""
+    count = 2 ** (bits - 2) - 1
+    words = {bytes([letter]) + b"abcabc": count + letter for letter in range(97, 105)}
+    task = make_task(words, 30, threads=threads)
+    learned = learn(backend, task)
+    assert learned == naive_merges(task)
+    assert learned[0][3] > 2 ** (bits + 1)
+    assert learned[-1][3] < 2**bits
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "words",
+    [{b"ab": 2**62, b"abc": 2**62}, {b"aaa": 2**62}, {b"xy": 2**63 - 1, b"xyz": 1}, {b"ab" * 40: 2**58}],
+    ids=str,
+)
+def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend, words: dict[bytes, int], threads: int) -> None:
     with pytest.raises(CountOverflowError, match="64 bits"):
-        learn(backend, make_task({b"ab": 2**62, b"abc": 2**62}, 3))
+        learn(backend, make_task(words, 3, threads=threads))
+
+
+def test_too_many_positions_are_refused_up_front_with_numbers() -> None:
+    """Counts that say so: 4 GB of one byte that is there once."""
+    sizes = np.array([0, 2**31, 2**32 - 4], dtype=np.int64)
+    counts = PretokenCounts(np.broadcast_to(np.uint8(97), 2**32 - 4), sizes, np.array([1, 1]))
+    for backend in BACKENDS:
+        if backend.unavailable() is None and backend.name != "python":
+            with pytest.raises(NativeError, match="2 distinct pre-tokens of 4,294,967,292 bytes") as caught:
+                learn_merges(counts, 300, backend=backend.name)
+            assert "4,294,967,295 positions" in str(caught.value)
+            assert "have 4,294,967,294" in str(caught.value)
+            assert "backend: python" in str(caught.value)
 
 
 def test_a_pair_count_of_the_greatest_64_bit_number_is_exact(backend: MergeBackend) -> None:

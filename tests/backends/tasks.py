@@ -1,0 +1,78 @@
+"""Tasks to try backends with, and how to see what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from oracle import Merge
+
+from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.counting.counts import PretokenCounts
+
+BYTES = tuple(bytes([byte]) for byte in range(256))
+
+
+def make_task(words: dict[bytes, int], merges: int, **options: object) -> MergeTask:
+    counts = PretokenCounts.from_mapping(words)
+    task = MergeTask(counts, tokens=BYTES, byte_ids=tuple(range(256)), max_tokens=256 + merges)
+    return replace(task, **options)  # type: ignore[arg-type]
+
+
+def with_specials(task: MergeTask, specials: tuple[bytes, ...]) -> MergeTask:
+    """Put special tokens before the bytes, as HuggingFace has them, and let merges reuse them."""
+    shift = len(specials)
+    return replace(
+        task,
+        tokens=specials + BYTES,
+        byte_ids=tuple(range(shift, shift + 256)),
+        max_tokens=task.max_tokens + shift,
+        reuse_tokens=True,
+    )
+
+
+def learn(backend: MergeBackend, task: MergeTask, step: int = 1000) -> list[Merge]:
+    with backend.start(task) as session:
+        learned: list[Merge] = []
+        while True:
+            records = session.step(step).tolist()
+            learned.extend(records)
+            if len(records) < step:
+                return learned
+
+
+# Small alphabets, periodic words and equal counts: where runs overlap and everything ties.
+letters = st.sampled_from([b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123))])
+periodic = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max_size=3), st.integers(1, 12))
+
+
+@st.composite
+def words(draw: st.DrawFn) -> dict[bytes, int]:
+    alphabet = draw(letters)
+    word = st.lists(st.sampled_from(alphabet), min_size=1, max_size=14).map(bytes)
+    runs = st.builds(lambda unit, times: unit[:3] * times, word, st.integers(1, 8))
+    counts = draw(st.sampled_from([st.just(1), st.integers(1, 3), st.integers(1, 2**40)]))
+    return draw(st.dictionaries(st.one_of(word, runs, periodic), counts, max_size=10))
+
+
+options = st.fixed_dictionaries(
+    {
+        "order": st.sampled_from(["greatest_bytes", "smallest_ids"]),
+        "min_frequency": st.sampled_from([1, 1, 2, 5]),
+        "max_token_length": st.sampled_from([None, None, 1, 2, 3, 5]),
+        "max_search": st.sampled_from(["heap", "scan"]),
+        "threads": st.sampled_from([1, 2, 3, 4, 7]),
+    }
+)
+colliding = st.lists(
+    st.sampled_from([b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"bc", b"aaaa"]), max_size=4, unique=True
+).map(tuple)
+
+# The same in terms of settings. "a b" is nothing that merging could yield; "Āÿ" is how two bytes are printed.
+tie_breaks = st.sampled_from(["greatest_bytes", "smallest_ids", "huggingface"])
+special_tokens = st.lists(
+    st.sampled_from(["<|endoftext|>", "ab", "aa", "aab", "abab", "a b", "Āÿ", "ba"]), max_size=3, unique=True
+).map(tuple)
+limits = st.fixed_dictionaries(
+    {"min_frequency": st.sampled_from([1, 1, 2, 5]), "max_token_length": st.sampled_from([None, None, 2, 3, 5])}
+)
