@@ -1,7 +1,6 @@
 """The command line: ``python -m bpeflow``. Its flags; what the commands do is in `commands`.
 
-Little is imported here, so that the fork server, which needs as long as this process to import what it needs, is
-started before this one goes on to.
+Little is imported here: what is wrong with the flags, and --help, shall not wait for what the commands need.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bpeflow.counting import WORKER_MODULES
 from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
-from bpeflow.flow import start_fork_server
 
 #: Exit statuses: what the user gave is wrong; the run failed; Ctrl-C (128 + SIGINT, as shells have it).
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -95,7 +92,6 @@ def _train_command(argv: Sequence[str]) -> int:
         parser.print_help()
         return USAGE
     options = parser.parse_args(argv)
-    start_fork_server(WORKER_MODULES)
     from bpeflow import commands
 
     return commands.train(options.config, _overrides(options), options.quiet)

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from bpeflow import training
 from bpeflow.backends.choice import BACKENDS
-from bpeflow.compare import compare, contenders, make_table
 from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import available_cores
@@ -53,6 +52,8 @@ def compare_backends(
 ) -> int:
     """Let backends learn the same merges in turn, see that they do, and print what each takes."""
     here = [backend.name for backend in BACKENDS if backend.unavailable() is None]
+    from bpeflow.compare import compare, contenders, make_table
+
     entrants = contenders(backends or here, threads or [available_cores()])
     counts, path, earlier = _read_counts(source)
     settings = _merge_again(earlier, path, config, overrides)

@@ -118,8 +118,10 @@ class CountSettings(TokenSettings):
     num_counter: int | None = Field(default=None, ge=1, description="counter processes; by default one per core")
     num_merger: int = Field(default=1, ge=1, description="merger processes, each with a partition of the counts")
     chunk_size: Size = Field(default=ByteSize(8_000_000), description="bytes of text that a counter takes at a time")
-    small_input: Annotated[ByteSize, Field(ge=0)] = Field(
-        default=ByteSize(4_000_000), description="input up to this size is counted without starting processes"
+    small_input: Annotated[ByteSize, Field(ge=0)] | None = Field(
+        default=None,
+        description="input up to this size is counted in threads instead of processes; by default 1gb natively, and "
+        "4mb, in one thread, by the regex module",
     )
     memory_limit: MemoryLimit | None = Field(
         default=None,

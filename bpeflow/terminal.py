@@ -95,9 +95,9 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
 
 
 def _workers(stages: dict[str, object]) -> str:
-    if stages["in_process"]:
-        return " (small input: no worker processes)"
     counters: dict[str, int] = stages["counter"]  # type: ignore[assignment]
+    if stages["in_process"]:
+        return f" ({_number(counters['threads'], 'thread')}, no worker processes)"
     mergers: dict[str, int] = stages["merger"]  # type: ignore[assignment]
     return f" ({_number(counters['workers'], 'counter')}, {_number(mergers['workers'], 'merger')})"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Literal
 
 from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk
@@ -29,6 +31,8 @@ class ChunkCounter:
         partitions: how many mergers share the counts.
         memory: what the table may take.
         scratch: where it may be written.
+        threads: how many of them count, with a table each: where there is one worker only, and the scanner is native,
+            which leaves the interpreter to others while it is at work.
     """
 
     delimiters: Delimiters
@@ -38,8 +42,28 @@ class ChunkCounter:
     partitions: int
     memory: Memory
     scratch: Scratch
+    threads: int = 1
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
+        if self.threads == 1:
+            yield from self._count_all(chunks)
+            return
+        shared = _Shared(chunks)
+        with ThreadPoolExecutor(self.threads, "counter") as pool:
+            try:
+                for counted in [pool.submit(self._count_share, shared) for _ in range(self.threads)]:
+                    yield from counted.result()
+            finally:  # after a failure, or Ctrl-C, the threads end with the chunk that they have
+                shared.end()
+
+    def _count_share(self, chunks: _Shared) -> list[CountRun]:
+        try:
+            return list(self._count_all(chunks))
+        except BaseException:
+            chunks.end()
+            raise
+
+    def _count_all(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
         table = new_table(self.pretokenizer, self.scanner)
         statistics = DocumentStatistics()
         buffer = ChunkBuffer()
@@ -77,3 +101,22 @@ class ChunkCounter:
             for partition in range(self.partitions)
         ]
         return [replace(runs[0], statistics=statistics), *runs[1:]]
+
+
+class _Shared(Iterator[Chunk]):
+    """Chunks for several threads, each chunk for one of them."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self._chunks = iter(chunks)
+        self._lock = Lock()
+        self._ended = False
+
+    def __next__(self) -> Chunk:
+        with self._lock:
+            if self._ended:
+                raise StopIteration
+            return next(self._chunks)
+
+    def end(self) -> None:
+        """Give no more."""
+        self._ended = True

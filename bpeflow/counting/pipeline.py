@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, find_files
-from bpeflow.counting import WORKER_MODULES
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.memory import Memory, default_limit
@@ -31,6 +30,10 @@ from bpeflow.pretokenize import Pretokenizer, load_pretokenizer
 #: How often an observer hears of the progress, in seconds.
 PROGRESS_INTERVAL = 0.5
 
+
+#: Input up to this size is counted in this process, in threads: reading and counting so much takes about as long as
+#: starting processes, importing what they need, and sending their counts. By the `regex` module, in one thread.
+SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class CorpusCounts:
         reducer_seconds: wall time of putting the partitions together, in the calling process.
         reduced_bytes: size of the packed counts that it put together.
         in_process: whether the input was small enough to be counted in the calling process.
+        counters: how many there were; in the calling process they are threads.
         memory_limit: bytes that the processes together might take for counts.
         spilled: what was written to the scratch folder because of it.
     """
@@ -66,6 +70,7 @@ class CorpusCounts:
     reducer_seconds: float
     reduced_bytes: int
     in_process: bool
+    counters: int
     memory_limit: int
     spilled: Spilled
 
@@ -100,12 +105,12 @@ class CorpusCounter:
     ) -> CorpusCounts:
         """Run the pipeline; `on_sample` gets a sample of the queue monitor every `sample_interval` seconds."""
         started = perf_counter()
-        in_process = self.total_bytes <= self.settings.small_input and on_sample is None
-        counters = 1 if in_process else self.settings.num_counter or available_cores()
+        in_process = self.total_bytes <= self._small_input() and on_sample is None
+        counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = Memory.share(limit, counters, self.settings.num_merger)
         with scratch_in(self._scratch_parent) as scratch:
-            pipeline = self._pipeline(counters, memory, scratch)
+            pipeline = self._pipeline(counters, in_process, memory, scratch)
             with ExitStack() as watchers:
                 if observer is not None:
                     observer.counting(0, self.total_bytes)
@@ -129,11 +134,23 @@ class CorpusCounter:
             reducer_seconds=ended - reducing,
             reduced_bytes=sum(run.size for run in runs),
             in_process=in_process,
+            counters=counters,
             memory_limit=limit,
             spilled=sum((run.spilled for run in runs), start=Spilled()),
         )
 
-    def _pipeline(self, counters: int, memory: Memory, scratch: Scratch) -> Pipeline:
+    def _small_input(self) -> int:
+        small = self.settings.small_input
+        return SMALL_INPUT[self.scanner] if small is None else int(small)
+
+    def _counters(self, in_process: bool) -> int:
+        counters = self.settings.num_counter or available_cores()
+        if not in_process:
+            return counters
+        chunks = -(-self.total_bytes // int(self.settings.chunk_size))
+        return max(min(counters, chunks), 1) if self.scanner == "native" else 1
+
+    def _pipeline(self, counters: int, in_process: bool, memory: Memory, scratch: Scratch) -> Pipeline:
         settings = self.settings
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=int(settings.queue.max_bytes))
         chunk_size = memory.chunk_size(int(settings.chunk_size))
@@ -146,6 +163,7 @@ class CorpusCounter:
             partitions=settings.num_merger,
             memory=memory,
             scratch=scratch,
+            threads=counters if in_process else 1,
         )
         return Pipeline(
             Source("chunk reader", reader),
@@ -154,7 +172,7 @@ class CorpusCounter:
                     "counter",
                     counter,
                     reads=queue("chunk_queue"),
-                    workers=counters,
+                    workers=1 if in_process else counters,
                     weigh=attrgetter("length"),
                 ),
                 Stage(
@@ -167,7 +185,7 @@ class CorpusCounter:
             ],
             results=queue("merged_queue"),
             start_method=settings.start_method,
-            preload=WORKER_MODULES,
+            preload=("bpeflow.counting.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
         )
 
 

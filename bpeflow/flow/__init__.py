@@ -47,7 +47,6 @@ protocol); `launch` how processes start; `inline` the same without processes; `m
 """
 
 from .errors import FlowError, WorkerDied
-from .launch import start_fork_server
 from .memory import peak_memory
 from .messages import WorkerReport
 from .meters import QueueDepth
@@ -71,5 +70,4 @@ __all__ = [
     "WorkerDied",
     "WorkerReport",
     "peak_memory",
-    "start_fork_server",
 ]

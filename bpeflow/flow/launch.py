@@ -34,7 +34,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from multiprocessing import forkserver, spawn
+from multiprocessing import spawn
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -65,19 +65,6 @@ def start_context(start_method: str) -> BaseContext:
     if start_method not in available:
         raise FlowError(f"start method {start_method!r} is not one of {', '.join(available)}")
     return multiprocessing.get_context(start_method)
-
-
-def start_fork_server(preload: Sequence[str]) -> None:
-    """Start the fork server, if there is such a thing and it does not run, and have it import these modules.
-
-    A pipeline that is run later does this by itself. But a program that begins with it imports its own modules at the
-    same time, on another core. ``preload`` must be that of the pipeline: the server imports once, at its start.
-    """
-    context = start_context("forkserver")
-    if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload([_PRELOADED, *preload])
-        with interrupts_held():
-            forkserver.ensure_running()
 
 
 def pickle_job(station: Source | Stage, writes: QueueSpec) -> bytes:

@@ -116,6 +116,7 @@ def describe_stages(counted: CorpusCounts) -> dict[str, Any]:
     reader |= {"bytes": counted.documents.bytes, "mb_per_second": _rate(counted.documents.bytes, reader["seconds"])}
     reducer: dict[str, Any] = {"workers": 1, "seconds": counted.reducer_seconds, "bytes": counted.reduced_bytes}
     reducer["mb_per_second"] = _rate(counted.reduced_bytes, counted.reducer_seconds)
+    described["counter"]["threads"] = counted.counters if counted.in_process else 1
     return {"in_process": counted.in_process, **described, "reducer": reducer}
 
 

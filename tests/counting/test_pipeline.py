@@ -55,6 +55,7 @@ def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
     "options",
     [
         {"small_input": "4mb"},
+        {"small_input": "4mb", "num_counter": 3, "num_merger": 2, "chunk_size": 5000},
         {"num_counter": 1},
         {"num_counter": 2, "num_merger": 2, "chunk_size": 1000},
         {"num_counter": 3, "num_merger": 3, "chunk_size": "10kB", "queue": {"max_items": 1, "max_bytes": 1}},
@@ -108,6 +109,27 @@ def test_specials_are_removed_longest_first(tmp_path: Path) -> None:
     assert dict(counts) == {b"one": 1, b"two": 1, b"three": 1}
 
 
+def test_small_input_is_counted_in_threads_as_far_as_there_are_chunks(corpus: Path, scanner: Scanner) -> None:
+    values = {"input": str(corpus), "scanner": scanner, "num_counter": 3}
+    whole = CorpusCounter(make_settings(CountSettings, values)).count()
+    pieces = CorpusCounter(make_settings(CountSettings, {**values, "chunk_size": 5000})).count()
+    assert whole.in_process and pieces.in_process
+    assert (whole.counters, pieces.counters) == (1, 3 if scanner == "native" else 1)
+    assert pieces.counts == whole.counts
+    assert pieces.documents == whole.documents
+
+
+def test_a_failure_in_one_thread_ends_the_others(tmp_path: Path) -> None:
+    """And is what the caller hears of, wherever in the text it is."""
+    for bad in (0, 500, 999):
+        lines = [b"some words\n"] * 1000
+        lines[bad] = b"\xff\n"
+        (tmp_path / "text").write_bytes(b"".join(lines))
+        with pytest.raises(InvalidUtf8Error, match=f"byte {11 * bad} "):
+            bpeflow.count(tmp_path, num_counter=3, chunk_size=50)
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("counter")]
+
+
 @pytest.mark.parametrize("small_input", [0, 4_000_000])
 def test_invalid_utf8_is_an_error_with_file_and_offset(tmp_path: Path, small_input: int) -> None:
     (tmp_path / "bad.txt").write_bytes(b"good \xff bad")
@@ -156,7 +178,7 @@ def test_wrong_settings_are_refused(corpus: Path, options: dict[str, object], er
 
 def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
     """Kill a counter while it works: the error names it, soon, and no process is left."""
-    (tmp_path / "text").write_text("the same few words again and again\n" * 400_000, encoding="utf-8")
+    (tmp_path / "text").write_text("the same few words again and again\n" * 1_200_000, encoding="utf-8")
     before = set(psutil.Process().children(recursive=True))
     killed_at: list[float] = []
 
