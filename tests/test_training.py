@@ -84,6 +84,7 @@ def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
     assert report == result.statistics
     assert report["settings"]["vocab_size"] == 280
     assert report["corpus"]["unicode"]
+    assert (report["corpus"]["instructions"] is not None) == (report["corpus"]["scanner"] == "native")
     assert report["corpus"]["bytes"] == len(TEXT)
     assert report["corpus"]["documents"] == 40
     assert report["corpus"]["pretokens"] == result.counts.total

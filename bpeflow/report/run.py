@@ -17,7 +17,7 @@ from bpeflow.atomic import atomic_path
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts, available_cores
-from bpeflow.counting.table import native_unicode_version
+from bpeflow.counting.table import chosen_instructions, native_unicode_version
 from bpeflow.errors import FormatError
 from bpeflow.flow import WorkerReport, peak_memory
 from bpeflow.merging import LearnedMerges
@@ -86,6 +86,7 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
         "skipped_documents": counted.documents.skipped_documents,
         "pattern": corpus.pretokenizer.regex,
         "scanner": corpus.scanner,
+        "instructions": chosen_instructions() if corpus.scanner == "native" else None,
         "unicode": native_unicode_version() if corpus.scanner == "native" else unicode_version(),
         "pretokens": counts.total,
         "pretoken_bytes": counts.total_bytes,
