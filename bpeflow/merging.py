@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Protocol
 
-from bpeflow.backends.base import MergeStatistics, MergeTask
+import numpy as np
+import numpy.typing as npt
+
+from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
 from bpeflow.backends.choice import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.vocab import Merge, Vocab, mergeable_bytes
 
-#: Merges to learn between two looks at the clock and at Ctrl-C. Less would call the native code more often than people
-#: can see; more would let the slowest search (`max_search: scan` in Python) go unheard for minutes.
-STEP = 64
+#: How many merges to learn before the first look at the clock and at Ctrl-C: with the slowest search (`max_search:
+#: scan` in Python) they take seconds.
+FIRST_STEP = 64
+
+#: How long to learn, about, between two looks: shorter, and they take time of their own; longer, and people wait.
+STEP_SECONDS = 0.1
 
 
 class MergeObserver(Protocol):
     """Is told how far learning has come."""
 
     def merging(self, learned: int, wanted: int) -> None: ...
+
+
+class _NoObserver:
+    def merging(self, learned: int, wanted: int) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -114,28 +126,44 @@ def learn_by_settings(
     """Do what `learn_merges` does by settings, with a `vocab_size`, that have been validated. Raises as it does."""
     chosen = choose_backend(settings.backend)
     task = merge_task(counts, settings, initial_merges)
-    wanted = task.max_tokens - len(task.tokens)
-    tokens = list(task.tokens)
-    pairs: list[Merge] = []
-    pair_counts: list[int] = []
-    if observer is not None:
-        observer.merging(0, wanted)
     with chosen.start(task) as session:
-        finished = False
-        while not finished:
-            records = session.step(STEP).tolist()
-            for left, right, token, count in records:
-                pairs.append((tokens[left], tokens[right]))
-                pair_counts.append(count)
-                if token == len(tokens):
-                    tokens.append(tokens[left] + tokens[right])
-            finished = len(records) < STEP
-            if observer is not None:
-                made = len(tokens) - len(task.tokens)
-                observer.merging(made, made if finished else wanted)
+        records = _step_to_the_end(session, task, observer)
         statistics = session.statistics()
-    replayed = len(task.initial_merges)
-    return LearnedMerges(tuple(pairs), tuple(pair_counts), chosen.name, statistics, wanted, task.reuse_tokens, replayed)
+    pairs, wanted = _pairs_of(records, task), task.max_tokens - len(task.tokens)
+    pair_counts, replayed = tuple(records["count"].tolist()), len(task.initial_merges)
+    return LearnedMerges(pairs, pair_counts, chosen.name, statistics, wanted, task.reuse_tokens, replayed)
+
+
+def _step_to_the_end(session: MergeSession, task: MergeTask, observer: MergeObserver | None) -> npt.NDArray[np.void]:
+    """Learn all that the task asks for, in steps that take about `STEP_SECONDS` each."""
+    if observer is None:
+        observer = _NoObserver()
+    wanted, made, step = task.max_tokens - len(task.tokens), 0, FIRST_STEP
+    observer.merging(0, wanted)
+    steps = []
+    finished = False
+    while not finished:
+        started = perf_counter()
+        records = session.step(step)
+        steps.append(records)
+        finished = len(records) < step
+        if perf_counter() - started < STEP_SECONDS / 2:
+            step *= 2
+        made = int(records["token"].max(initial=made + len(task.tokens) - 1)) + 1 - len(task.tokens)
+        observer.merging(made, made if finished else wanted)
+    return np.concatenate(steps)
+
+
+def _pairs_of(records: npt.NDArray[np.void], task: MergeTask) -> tuple[Merge, ...]:
+    """Return the bytes of the pairs."""
+    tokens = list(task.tokens)
+    pairs = []
+    for left_id, right_id, token in zip(*(records[name].tolist() for name in ("left", "right", "token")), strict=True):
+        left, right = tokens[left_id], tokens[right_id]
+        pairs.append((left, right))
+        if token == len(tokens):
+            tokens.append(left + right)
+    return tuple(pairs)
 
 
 def merge_task(counts: PretokenCounts, settings: MergeSettings, initial_merges: Iterable[Merge] = ()) -> MergeTask:

@@ -66,6 +66,21 @@ class MergeTask:
     initial_merges: tuple[tuple[int, int], ...] = ()
 
 
+def lowest_count(task: MergeTask) -> int:
+    """A count below which no pair is ever chosen, so that rarer pairs need not be kept.
+
+    It is the count of the n-th most frequent pre-token that can become a token, with n = `max_tokens` - 256; at least
+    `min_frequency`. Proof: as long as one of these n pre-tokens is more than one token, a pair in it is short enough
+    and at least so frequent, and so is the best pair. When each of them is one token, there are n tokens besides the
+    256 bytes, which are all that are wanted.
+    """
+    lengths = np.diff(task.counts.offsets)
+    longest = task.max_token_length or np.iinfo(np.int64).max
+    counts = task.counts.counts[(lengths >= 2) & (lengths <= longest)]
+    needed = max(task.max_tokens - 256, 1)
+    return max(int(counts[needed - 1]), task.min_frequency) if len(counts) >= needed else task.min_frequency
+
+
 @dataclass
 class MergeStatistics:
     """What a backend can tell of its work, so far.

@@ -15,7 +15,8 @@ That is seen from the two positions where the tokens meet: had `left` become the
 position would hold that; had `right` become the left half of something, its first position would.
 
 **The heap** holds every pair with the count it had when it was put there, which is never less than the count it has
-now. If what is popped has fallen, it is put back with its true count; if not, it is the best pair.
+now. If what is popped has fallen, it is put back with its true count; if not, it is the best pair. Pairs that are too
+rare ever to be chosen (`lowest_count`) are not in it; natively they are not kept at all.
 
 **No string becomes a token twice.** Take a place where a string is about to become a token. Until then no token has
 reached over the string's edges, so what is inside is what the string alone would be: a merge of two unlike tokens
@@ -42,7 +43,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
+from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask, lowest_count
 from bpeflow.counting.counts import MAX_COUNT
 from bpeflow.errors import CountOverflowError
 
@@ -76,6 +77,7 @@ class PythonSession:
     def __init__(self, task: MergeTask) -> None:
         started = perf_counter()
         self._task = task
+        self._lowest_count = lowest_count(task)
         self._initial_merges = iter(task.initial_merges)
         self._tokens = list(task.tokens)
         self._lengths = [len(token) for token in self._tokens]
@@ -163,7 +165,7 @@ class PythonSession:
             if count == -negative_count:
                 return left, right
             self._statistics.stale_pops += 1
-            if count >= self._task.min_frequency:
+            if count >= self._lowest_count:
                 heapq.heappush(self._heap, self._candidate((left, right)))
         return None
 
@@ -178,7 +180,7 @@ class PythonSession:
     def _may_merge(self, pair: Pair) -> bool:
         limit = self._task.max_token_length
         short_enough = limit is None or self._lengths[pair[0]] + self._lengths[pair[1]] <= limit
-        return short_enough and self._counts[pair] >= self._task.min_frequency
+        return short_enough and self._counts[pair] >= self._lowest_count
 
     def _sort_key(self, token_id: int) -> int | str:
         """Make a key that sorts ascending in the order in which tokens win ties.

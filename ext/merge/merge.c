@@ -138,6 +138,7 @@ static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list,
     uint32_t middle = (uint32_t)token_length(&l->tokens, left);
     uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
     uint32_t run = 0, merged = 0;
+    for (uint32_t k = 0; k < AHEAD && k < length; k++) __builtin_prefetch(&ids[list[k]], 1);
     for (uint32_t k = 0; k < length; k++) {
         if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
         uint32_t i = list[k];
@@ -294,7 +295,7 @@ int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learne
     struct bpeflow_learner *l = calloc(1, sizeof *l);
     if (!l) goto fail;
     l->max_tokens = task->max_tokens;
-    l->learning_limits.min_frequency = task->min_frequency;
+    l->learning_limits.min_frequency = task_lowest_count(task);
     l->learning_limits.max_token_length = task->max_token_length ? task->max_token_length : UINT64_MAX;
     l->limits = l->learning_limits;
     l->scan = task->scan != 0;

@@ -60,10 +60,21 @@ class Neighbours {
     const std::uint32_t *end() const { return met_.data() + met_count_; }
     std::size_t size() const { return met_count_; }
 
-    // Writes all records, in ascending order, to the cursors that the neighbours have in `total`.
-    void write_records(Neighbours &total) const {
+    // Takes the places in the new lists from `total`, which may be this one: behind those of what is noted in `earlier`.
+    template <typename Earlier> void take_places(Neighbours &total, const Earlier &earlier) {
+        if (&total == this) return;
+        for (const std::uint32_t id : *this) {
+            const Neighbour &place = total[id];
+            Neighbour &mine = (*this)[id];
+            mine.back = place.back;
+            mine.cursor = place.cursor ? place.cursor + earlier(id) : nullptr;
+        }
+    }
+
+    // Writes all records, in ascending order, to their places.
+    void write_records() {
         for (std::size_t r = 0; r < record_count_; r++) {
-            Neighbour &neighbour = total[records_[r].id];
+            Neighbour &neighbour = (*this)[records_[r].id];
             if (neighbour.cursor) *neighbour.cursor++ = records_[r].position - neighbour.back;
         }
     }

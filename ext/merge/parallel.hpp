@@ -3,6 +3,8 @@
 
 #include <omp.h>
 
+#include <exception>
+
 namespace bpeflow {
 
 // Calls work(0), work(1), … work(parts - 1), each on a thread of its own if OpenMP has so many. `work` must not throw.
@@ -15,6 +17,34 @@ template <typename Work> void for_each_part(unsigned parts, const Work &work) {
     }
 #pragma omp parallel for num_threads(static_cast<int>(parts)) schedule(static, 1)
     for (unsigned part = 0; part < parts; part++) work(part);
+}
+
+// Calls first(part) for all parts as above; when all have returned, between(), which may throw, on one thread; and then
+// second(part) for all. One team of threads does all of it: to wake them twice would take longer than a short list.
+template <typename First, typename Between, typename Second>
+void for_each_part_twice(unsigned parts, const First &first, const Between &between, const Second &second) {
+    if (parts == 1) {
+        first(0u);
+        between();
+        second(0u);
+        return;
+    }
+    std::exception_ptr thrown;
+#pragma omp parallel num_threads(static_cast<int>(parts))
+    {
+#pragma omp for schedule(static, 1)
+        for (unsigned part = 0; part < parts; part++) first(part);
+#pragma omp single
+        try {
+            between();
+        } catch (...) {
+            thrown = std::current_exception();
+        }
+#pragma omp for schedule(static, 1)
+        for (unsigned part = 0; part < parts; part++)
+            if (!thrown) second(part);
+    }
+    if (thrown) std::rethrow_exception(thrown);
 }
 
 } // namespace bpeflow

@@ -16,6 +16,24 @@ static inline int task_count_changes(const bpeflow_merge_task *task, uint64_t wo
     return word == 0 || task->counts[word] != task->counts[word - 1];
 }
 
+/* A count below which no pair is ever chosen, so that rarer pairs need not be kept: that of the n-th most frequent
+ * pre-token that can become a token, with n = max_tokens - 256. (At 600,000 words and 32,000 tokens it is 40, and the
+ * last pair that is chosen has 95. 66,000 of 685,000 pairs are kept, which fit into the cache: 0.22 s instead of 0.40.)
+ *
+ * Proof. As long as one of these n pre-tokens is more than one token, a pair in it is short enough and at least so
+ * frequent, and so is the best pair. When each of them is one token, there are n tokens besides the 256 bytes, which
+ * are all that are wanted. */
+static inline int64_t task_lowest_count(const bpeflow_merge_task *task) {
+    uint64_t longest = task->max_token_length ? task->max_token_length : UINT64_MAX;
+    uint64_t needed = task->max_tokens > 256 ? task->max_tokens - 256 : 1;
+    for (uint64_t word = 0; word < task->words; word++) {
+        uint64_t length = (uint64_t)(task->offsets[word + 1] - task->offsets[word]);
+        needed -= length >= 2 && length <= longest;
+        if (needed == 0) return task->counts[word] > task->min_frequency ? task->counts[word] : task->min_frequency;
+    }
+    return task->min_frequency;
+}
+
 static inline int task_check_tokens(const bpeflow_merge_task *task) {
     if (task->tokens == UINT32_MAX) return BPEFLOW_TOO_LARGE;
     if (task->tokens == 0 || task->token_offsets[0] < 0) return BPEFLOW_BAD_ARGUMENT;

@@ -23,7 +23,7 @@ from tasks import (
     words,
 )
 
-from bpeflow.backends.base import MergeBackend
+from bpeflow.backends.base import MergeBackend, lowest_count
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
@@ -79,6 +79,41 @@ def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[
     for left, right, _, _ in naive_merges(make_task(words, 60, **options)):
         tokens.append(tokens[left] + tokens[right])
     assert len(set(tokens)) == len(tokens)
+
+
+@settings(max_examples=300)
+@given(
+    words=st.dictionaries(st.text("abc", min_size=1, max_size=4).map(str.encode), st.integers(1, 30), max_size=60),
+    options=options,
+    merges=st.integers(0, 20),
+    specials=colliding,
+)
+def test_nothing_is_chosen_below_the_lowest_count(
+    words: dict[bytes, int], options: dict[str, object], merges: int, specials: tuple[bytes, ...]
+) -> None:
+    """The theorem of `lowest_count`, by which backends leave rare pairs out, held against the definition alone."""
+    for task in (make_task(words, merges, **options), with_specials(make_task(words, merges, **options), specials)):
+        assert all(count >= lowest_count(task) for _, _, _, count in naive_merges(task))
+
+
+@settings(max_examples=300)
+@given(
+    words=st.dictionaries(st.text("abc", min_size=1, max_size=4).map(str.encode), st.integers(1, 30), min_size=20),
+    options=options,
+    merges=st.integers(1, 10),
+)
+def test_pairs_that_are_left_out_change_nothing(
+    backend: MergeBackend, words: dict[bytes, int], options: dict[str, object], merges: int
+) -> None:
+    task = make_task(words, merges, **options)
+    assert learn(backend, task) == naive_merges(task)
+
+
+def test_the_lowest_count_is_that_of_a_word_that_can_become_a_token() -> None:
+    words = {b"x": 100, b"abcd": 50, b"ab": 40, b"cd": 30, b"ef": 20}
+    assert [lowest_count(make_task(words, merges)) for merges in range(6)] == [50, 50, 40, 30, 20, 1]
+    assert lowest_count(make_task(words, 2, max_token_length=3)) == 30
+    assert lowest_count(make_task(words, 4, min_frequency=25)) == 25
 
 
 def test_overlapping_occurrences_count_and_merge_from_left_to_right(backend: MergeBackend) -> None:
