@@ -27,6 +27,7 @@
 #include "pace.hpp"
 #include "pairs.hpp"
 #include "parallel.hpp"
+#include "part.hpp"
 #include "task.h"
 #include "tokens.hpp"
 
@@ -79,12 +80,6 @@ struct Limits {
     std::uint64_t max_token_length = UINT64_MAX;
 };
 
-// What one thread notes while it merges its part of a list.
-struct Part {
-    Neighbours before, after;
-    std::uint64_t merged = 0;
-};
-
 // The pair that a token is in with a neighbour.
 auto with_left(std::uint32_t left) {
     return [left](std::uint32_t id) { return std::pair{left, id}; };
@@ -118,10 +113,7 @@ class Learner {
         }
         pairs_.reserve(distinct);
         // At once: later lists are hardly longer, and memory that is asked for anew has to be cleared anew.
-        for (Part &part : parts_) {
-            part.before.reserve(0, longest / parts_for(longest) + 1);
-            part.after.reserve(0, longest / parts_for(longest) + 1);
-        }
+        for (unsigned p = 0; p < parts_for(longest); p++) parts_[p].reserve(0, longest / parts_for(longest) + 1);
         for (std::size_t p = 0; p < BytePairs::size; p++) {
             if (byte_pairs.entries(p) == 0) continue;
             const Neighbour change{byte_pairs.count(p), byte_pairs.entries(p)};
@@ -145,7 +137,7 @@ class Learner {
         result.memory_bytes = tokens_.memory() + corpus_.memory() + candidates_.memory() + arena_.memory() +
                               pairs_.slots().size() * sizeof(Pair) + before_.memory() + after_.memory() +
                               initial_merges_.capacity() * sizeof initial_merges_[0];
-        for (const Part &part : parts_) result.memory_bytes += part.before.memory() + part.after.memory();
+        for (const Part &part : parts_) result.memory_bytes += part.memory();
         return result;
     }
 
@@ -246,10 +238,7 @@ class Learner {
         const unsigned parts = long_enough && (ALWAYS_PARALLEL || pace_.several()) ? threads_ : 1;
         const Clock::time_point start = Clock::now();
         const std::vector<std::size_t> cuts = cut(list, pair.length, parts);
-        for (unsigned p = 0; p < parts; p++) {
-            parts_[p].before.reserve(tokens_.count(), cuts[p + 1] - cuts[p]);
-            parts_[p].after.reserve(tokens_.count(), cuts[p + 1] - cuts[p]);
-        }
+        for (unsigned p = 0; p < parts; p++) parts_[p].reserve(tokens_.count(), cuts[p + 1] - cuts[p]);
         Neighbours &before = parts == 1 ? parts_[0].before : before_, &after = parts == 1 ? parts_[0].after : after_;
         for_each_part_twice(
             parts,
@@ -290,7 +279,7 @@ class Learner {
         Corpus::Counts counts(corpus_);
         part.before.clear(); // only now: until the end of a merge the other parts look what is in there
         part.after.clear();
-        part.merged = 0;
+        std::size_t merged = 0; // in a variable, which stays in a register
         for (const std::uint32_t *soon = first; soon < last && soon < first + ahead; soon++)
             __builtin_prefetch(&ids[*soon], 1);
         for (; first < last; first++) {
@@ -300,10 +289,11 @@ class Learner {
             ids[i] = token;
             ids[i + size - 1] = token;
             const std::int64_t count = counts.at(i);
-            part.before.note(ids[i - 1], i, count);
-            part.after.note(ids[i + size], i, count);
-            part.merged++;
+            part.before.note(ids[i - 1], merged, count);
+            part.after.note(ids[i + size], merged, count);
+            part.positions[merged++] = i;
         }
+        part.merged = merged;
     }
 
     // Adds up both sides of all parts.
@@ -321,7 +311,7 @@ class Learner {
                       Neighbours &before, Neighbours &after) {
         pairs_.reserve(before.size() + after.size());
         lose_pairs(left, right, token, before, after);
-        arena_.recycle(merged.list, merged.length); // the records have all that is still needed of it
+        arena_.recycle(merged.list, merged.length); // the parts have all that is still needed of it
         for_each_pair(after, with_left(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
             neighbour.cursor = add(l, r, neighbour);
         });
@@ -338,7 +328,7 @@ class Learner {
             for (unsigned p = 0; p < part; p++) entries += (parts_[p].*side)[id].entries;
             return entries;
         });
-        (parts_[part].*side).write_records();
+        (parts_[part].*side).write_lists(parts_[part].positions.get(), parts_[part].merged);
     }
 
     // P left right N  became  P token N: takes from the pairs that occur less often now, (P, left), (right, N) and the

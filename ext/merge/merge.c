@@ -63,6 +63,8 @@ struct bpeflow_learner {
     struct pairs pairs;
     struct heap heap;
     struct side before, after;
+    uint32_t *merged; /* [merged_count]; the positions of the occurrences that are being merged */
+    uint64_t merged_count, merged_capacity;
     uint32_t *arena; /* the occurrence lists */
     uint64_t arena_used, arena_capacity;
     uint64_t spare, spare_length; /* a part of the arena that is free again */
@@ -137,7 +139,7 @@ static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list,
     uint32_t *ids = l->corpus.ids;
     uint32_t middle = (uint32_t)token_length(&l->tokens, left);
     uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
-    uint32_t run = 0, merged = 0;
+    uint32_t run = 0, merged = 0; /* in variables, which stay in registers */
     for (uint32_t k = 0; k < AHEAD && k < length; k++) __builtin_prefetch(&ids[list[k]], 1);
     for (uint32_t k = 0; k < length; k++) {
         if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
@@ -146,10 +148,11 @@ static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list,
         ids[i] = token;
         ids[i + size - 1] = token;
         int64_t count = corpus_count_at(&l->corpus, i, &run);
-        side_note(&l->before, ids[i - 1], i, count);
-        side_note(&l->after, ids[i + size], i, count);
-        merged++;
+        side_note(&l->before, ids[i - 1], merged, count);
+        side_note(&l->after, ids[i + size], merged, count);
+        l->merged[merged++] = i;
     }
+    l->merged_count = merged;
     l->statistics.occurrences_visited += length;
     l->statistics.occurrences_merged += merged;
 }
@@ -169,20 +172,21 @@ static void lose_pairs(struct bpeflow_learner *l, const struct side *side, uint3
     }
 }
 
-/* `token` is beside them instead. The records are in ascending order, and so are the lists that they are written to. */
+/* `token` is beside them instead. The occurrences are in ascending order, and so are the lists that they are written to. */
 static bool add_pairs(struct bpeflow_learner *l, const struct side *side, uint32_t token) {
     bool is_before = side == &l->before;
     for (uint64_t m = 0; m < side->met_count; m++) {
         if (m + AHEAD < side->met_count) pairs_prefetch(&l->pairs, key_with(l, side, side->met[m + AHEAD], token));
         uint32_t id = side->met[m];
-        if (id == END) continue;
         struct neighbour *neighbour = neighbour_of(side, id);
+        neighbour->cursor = NOWHERE;
+        if (id == END) continue;
         neighbour->back = is_before ? (uint32_t)token_length(&l->tokens, id) : 0;
         if (!pair_add(l, is_before ? id : token, is_before ? token : id, neighbour)) return false;
     }
-    for (uint64_t r = 0; r < side->record_count; r++) {
-        struct neighbour *neighbour = neighbour_of(side, side->records[r].id);
-        if (neighbour->cursor != NOWHERE) l->arena[neighbour->cursor++] = side->records[r].position - neighbour->back;
+    for (uint64_t o = 0; o < l->merged_count; o++) {
+        struct neighbour *neighbour = neighbour_of(side, side->ids[o]);
+        if (neighbour->cursor != NOWHERE) l->arena[neighbour->cursor++] = l->merged[o] - neighbour->back;
     }
     return true;
 }
@@ -201,6 +205,9 @@ static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right,
     struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
     if (!side_reserve(before, l->tokens.count, pair->length)) return false;
     if (!side_reserve(after, l->tokens.count, pair->length)) return false;
+    uint32_t *merged = array_reserve(l->merged, &l->merged_capacity, pair->length, sizeof *merged);
+    if (!merged) return false;
+    l->merged = merged;
     replace_occurrences(l, &l->arena[pair->list], pair->length, left, right, token);
 
     if (!pairs_reserve(&l->pairs, before->met_count + after->met_count)) return false;
@@ -208,7 +215,7 @@ static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right,
     lose_pairs(l, before, left);
     pair = pairs_slot(&l->pairs, pair_key(left, right)); /* it may have moved */
     pair->count = 0;       /* whatever it lost as its own neighbour, as `aa` does in `aaa` */
-    l->spare = pair->list; /* the records have all that is still needed of it */
+    l->spare = pair->list; /* `merged` has all that is still needed of it */
     l->spare_length = pair->length;
 
     /* Where P is `token` itself, as in `abab`, the pair that is lost is (token, left): the one that this P had won. */
@@ -384,7 +391,8 @@ int bpeflow_learner_statistics(const bpeflow_learner *l, bpeflow_merge_statistic
     *statistics = l->statistics;
     statistics->memory_bytes = corpus_memory(&l->corpus) + tokens_memory(&l->tokens) + pairs_memory(&l->pairs) +
                                heap_memory(&l->heap) + side_memory(&l->before) + side_memory(&l->after) +
-                               l->arena_capacity * sizeof *l->arena + l->initial_count * 2 * sizeof *l->initial_merges;
+                               l->arena_capacity * sizeof *l->arena + l->merged_capacity * sizeof *l->merged +
+                               l->initial_count * 2 * sizeof *l->initial_merges;
     return BPEFLOW_OK;
 }
 
@@ -397,6 +405,7 @@ void bpeflow_learner_free(bpeflow_learner *l) {
     side_free(&l->before);
     side_free(&l->after);
     free(l->arena);
+    free(l->merged);
     free(l->initial_merges);
     free(l);
 }

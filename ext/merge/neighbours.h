@@ -16,18 +16,13 @@ struct neighbour {
     uint64_t cursor;  /* where in the arena the new pair's next occurrence is written */
 };
 
-/* A neighbour of one occurrence. */
-struct record {
-    uint32_t id, position; /* of the neighbour; of the new token */
-};
-
 /* One side of the occurrences, left or right. */
 struct side {
     struct neighbour *neighbours; /* [capacity]; all zero between merges; see neighbour_of */
     uint32_t *met;                /* [capacity + 1]; the ids, END among them, whose neighbours are not zero */
     uint64_t met_count, capacity;
-    struct record *records; /* one per occurrence, but for those at the edge of a pre-token */
-    uint64_t record_count, record_capacity;
+    uint32_t *ids; /* of each occurrence's neighbour */
+    uint64_t id_capacity;
 };
 
 /* END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0. */
@@ -37,9 +32,9 @@ static inline struct neighbour *neighbour_of(const struct side *side, uint32_t i
 
 /* Makes room for that many tokens and occurrences, between merges; false if there is no memory. */
 static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occurrences) {
-    struct record *records = array_reserve(side->records, &side->record_capacity, occurrences, sizeof *records);
-    if (!records) return false;
-    side->records = records;
+    uint32_t *ids = array_reserve(side->ids, &side->id_capacity, occurrences, sizeof *ids);
+    if (!ids) return false;
+    side->ids = ids;
     if (tokens < side->capacity) return true;
     side->capacity = (uint64_t)tokens * 2;
     free(side->neighbours);
@@ -50,32 +45,29 @@ static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occ
 }
 
 /* Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair. */
-static inline void side_note(struct side *side, uint32_t id, uint32_t position, int64_t weight) {
+static inline void side_note(struct side *side, uint32_t id, uint32_t occurrence, int64_t weight) {
     struct neighbour *neighbour = neighbour_of(side, id);
     side->met[side->met_count] = id; /* stays only if it is new */
     side->met_count += neighbour->entries == 0;
     neighbour->entries++;
     neighbour->weight += weight;
-    side->records[side->record_count] = (struct record){id, position};
-    side->record_count += id != END; /* no branch: whether an occurrence is at an edge cannot be predicted */
+    side->ids[occurrence] = id;
 }
 
 /* Forgets all neighbours. */
 static inline void side_clear(struct side *side) {
     for (uint64_t m = 0; m < side->met_count; m++) *neighbour_of(side, side->met[m]) = (struct neighbour){0};
     side->met_count = 0;
-    side->record_count = 0;
 }
 
 static inline uint64_t side_memory(const struct side *side) {
-    return side->capacity * (sizeof *side->neighbours + sizeof *side->met) +
-           side->record_capacity * sizeof *side->records;
+    return side->capacity * (sizeof *side->neighbours + sizeof *side->met) + side->id_capacity * sizeof *side->ids;
 }
 
 static inline void side_free(struct side *side) {
     free(side->neighbours);
     free(side->met);
-    free(side->records);
+    free(side->ids);
 }
 
 #endif

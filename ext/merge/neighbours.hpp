@@ -21,10 +21,6 @@ struct Neighbour {
 // One side, left or right, of the occurrences that one thread merges.
 class Neighbours {
   public:
-    struct Record {
-        std::uint32_t id, position; // of the neighbour; of the new token
-    };
-
     // Makes room for that many tokens and occurrences. Only between merges.
     void reserve(std::size_t tokens, std::size_t occurrences) {
         if (tokens + 1 > by_id_.size()) {
@@ -33,8 +29,8 @@ class Neighbours {
         }
         if (occurrences > capacity_) {
             capacity_ = occurrences + occurrences / 4;
-            records_.reset(); // first, so that both are never there at once
-            records_.reset(new Record[capacity_]);
+            ids_.reset(); // first, so that both are never there at once
+            ids_.reset(new std::uint32_t[capacity_]);
         }
     }
 
@@ -42,13 +38,12 @@ class Neighbours {
     Neighbour &operator[](std::uint32_t id) { return by_id_[static_cast<std::uint32_t>(id + 1)]; }
 
     // Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair.
-    void note(std::uint32_t id, std::uint32_t position, std::int64_t weight) {
+    void note(std::uint32_t id, std::size_t occurrence, std::int64_t weight) {
         add(id, weight, 1);
-        records_[record_count_] = {id, position};
-        record_count_ += id != END; // no branch: whether an occurrence is at an edge cannot be predicted
+        ids_[occurrence] = id;
     }
 
-    // Adds what another thread has noted, but not its records.
+    // Adds what another thread has noted, but not of which occurrences.
     void add(const Neighbours &other) {
         for (const std::uint32_t id : other)
             add(id, other.by_id_[static_cast<std::uint32_t>(id + 1)].weight,
@@ -71,21 +66,21 @@ class Neighbours {
         }
     }
 
-    // Writes all records, in ascending order, to their places.
-    void write_records() {
-        for (std::size_t r = 0; r < record_count_; r++) {
-            Neighbour &neighbour = (*this)[records_[r].id];
-            if (neighbour.cursor) *neighbour.cursor++ = records_[r].position - neighbour.back;
+    // Writes all occurrences, of which these are the positions, in ascending order, to their places.
+    void write_lists(const std::uint32_t *positions, std::size_t occurrences) {
+        for (std::size_t o = 0; o < occurrences; o++) {
+            Neighbour &neighbour = (*this)[ids_[o]];
+            if (neighbour.cursor) *neighbour.cursor++ = positions[o] - neighbour.back;
         }
     }
 
     void clear() {
         for (const std::uint32_t id : *this) (*this)[id] = {};
-        met_count_ = record_count_ = 0;
+        met_count_ = 0;
     }
 
     std::uint64_t memory() const {
-        return by_id_.size() * (sizeof(Neighbour) + sizeof(std::uint32_t)) + capacity_ * sizeof(Record);
+        return by_id_.size() * (sizeof(Neighbour) + sizeof(std::uint32_t)) + capacity_ * sizeof(std::uint32_t);
     }
 
   private:
@@ -99,8 +94,8 @@ class Neighbours {
 
     std::vector<Neighbour> by_id_; // at id + 1; all zero between merges
     std::vector<std::uint32_t> met_;
-    std::unique_ptr<Record[]> records_; // one per occurrence, but for those at the edge of a pre-token
-    std::size_t met_count_ = 0, record_count_ = 0, capacity_ = 0;
+    std::unique_ptr<std::uint32_t[]> ids_; // of each occurrence's neighbour
+    std::size_t met_count_ = 0, capacity_ = 0;
 };
 
 } // namespace bpeflow
