@@ -28,14 +28,6 @@ std::uint32_t bpeflow_abi() {
     return BPEFLOW_ABI;
 }
 
-const char *bpeflow_unicode_version() {
-    return bpeflow::unicode::VERSION;
-}
-
-const char *bpeflow_instructions() {
-    return bpeflow::instructions();
-}
-
 int bpeflow_model_new(const bpeflow_vocabulary *vocabulary, bpeflow_model **model) {
     if (!model) return BPEFLOW_BAD_ARGUMENT;
     *model = nullptr;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace bpeflow {
@@ -19,16 +20,16 @@ class WholeTokens {
   public:
     static constexpr std::uint32_t NONE = UINT32_MAX;
 
-    WholeTokens(const Tokens &tokens, const std::uint8_t *ordinary, bool all, const Pairs &pairs) : tokens_(tokens) {
+    WholeTokens(Tokens ordinary, bool all, const Pairs &pairs) : tokens_(std::move(ordinary)) {
         std::size_t size = 4;
-        while (size < std::size_t{tokens.count()} * 2) size *= 2;
+        while (size < std::size_t{tokens_.count()} * 2) size *= 2;
         slots_.assign(size, {0, NONE});
         mask_ = size - 1;
         Merging merging(pairs);
-        for (std::uint32_t id = 0; id < tokens.count(); id++) {
-            if (!ordinary[id] || tokens.length(id) == 0) continue;
+        for (std::uint32_t id = 0; id < tokens_.count(); id++) {
+            if (tokens_.length(id) == 0) continue;
             if (!all) {
-                merging.merge(tokens.bytes(id), tokens.length(id));
+                merging.merge(tokens_.bytes(id), tokens_.length(id));
                 if (merging.count() != 1 || merging.ids()[0] != id) continue;
             }
             insert(id);
@@ -70,7 +71,7 @@ class WholeTokens {
         if (slot.id == NONE) slot = {hashed, id};
     }
 
-    const Tokens &tokens_;
+    const Tokens tokens_;     // empty where ordinary text does not yield it
     std::vector<Slot> slots_; // a power of two of them, probed one after another; at most half are used
     std::size_t mask_;
 };

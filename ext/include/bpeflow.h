@@ -2,7 +2,7 @@
  *
  * There are four shared libraries: `libbpeflow_count` counts pre-tokens (C++17); `libbpeflow_c` (C11) and
  * `libbpeflow_omp` (C++17 with OpenMP) learn merges, through the same functions; `libbpeflow_encode` (C++17) encodes
- * and decodes. Each also has bpeflow_abi, and the two that cut text bpeflow_unicode_version and bpeflow_instructions.
+ * and decodes. Each also has bpeflow_abi.
  *
  * Rules. Inputs are borrowed for the call and copied where they are needed longer. Outputs go to buffers that the
  * caller owns. State that lives longer is a handle, freed with its `_free` function (NULL does no harm). Functions
@@ -224,16 +224,18 @@ BPEFLOW_API void bpeflow_learner_free(bpeflow_learner *learner);
 typedef struct bpeflow_model bpeflow_model;
 
 typedef struct {
-    const uint8_t *token_data;    /* the bytes of the tokens, special ones too */
-    const int64_t *token_offsets; /* [tokens + 1], from 0; a token that is empty stands for nothing */
-    const uint8_t *ordinary;      /* [tokens], boolean: text can yield it; not so a special token, and an empty one */
-    uint32_t tokens;              /* below 2^32 - 1 */
-    const uint32_t *byte_ids;     /* [256], each below `tokens` */
-    const uint32_t *merges;       /* [3 * merge_count]: left, right, what they make; the lowest rank first. Of a pair
+    const uint8_t *token_data;       /* what each token stands for, special ones too */
+    const int64_t *token_offsets;    /* [tokens + 1], from 0; an id that stands for nothing is empty */
+    const uint8_t *ordinary_data;    /* what pre-token each token may be as a whole */
+    const int64_t *ordinary_offsets; /* [tokens + 1], from 0; a token that text cannot yield, as a special one, is
+                                        empty */
+    uint32_t tokens;                 /* below 2^32 - 1 */
+    const uint32_t *byte_ids;        /* [256], each below `tokens` */
+    const uint32_t *merges;          /* [3 * merge_count]: left, right, what they make; the lowest rank first. Of a pair
                                      that comes twice the first counts */
-    uint64_t merge_count;         /* below 2^32 - 1 */
-    uint32_t whole_tokens;        /* boolean: a pre-token that is an ordinary token becomes that, whatever merging
-                                     would make of it; the lowest id of those with the same bytes */
+    uint64_t merge_count;            /* below 2^32 - 1 */
+    uint32_t whole_tokens;           /* boolean: a pre-token that is an ordinary token becomes that, whatever merging
+                                     would make of it; the lowest of several ids */
 } bpeflow_vocabulary;
 
 /* On success *model is a handle; otherwise it is NULL. */
