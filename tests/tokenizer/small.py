@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import strategies as st
 
 from bpeflow.formats.saved import SavedTokenizer
@@ -56,7 +58,7 @@ def merge_naively(pretoken: bytes, merges: list[Merge]) -> list[bytes]:
     """Merge by the rule itself: the lowest rank first, leftmost first, until none applies."""
     tokens = [bytes([byte]) for byte in pretoken]
     while True:
-        pairs = list(zip(tokens, tokens[1:], strict=False))
+        pairs = list(pairwise(tokens))
         ranks = [merges.index(pair) for pair in pairs if pair in merges]
         if not ranks:
             return tokens
