@@ -1,4 +1,4 @@
-"""bpeflow: train byte-level BPE vocabularies from corpora of any size, exactly and fast.
+"""bpeflow: train byte-level BPE vocabularies from corpora of any size, exactly and fast, and encode with them.
 
 The public names are imported when they are first used: worker processes, which import this package too, need few of
 the modules behind them.
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
     from bpeflow.counting.pipeline import count
     from bpeflow.merging import LearnedMerges, learn_merges
+    from bpeflow.tokenizer import StreamDecoder, Tokenizer
     from bpeflow.training import TrainResult, train, train_bpe
     from bpeflow.vocab import Vocab
 
 __all__ = [
     "LearnedMerges",
     "PretokenCounts",
+    "StreamDecoder",
+    "Tokenizer",
     "TrainResult",
     "Vocab",
     "count",
@@ -30,6 +33,8 @@ __all__ = [
 _HOMES = {
     "LearnedMerges": "bpeflow.merging",
     "PretokenCounts": "bpeflow.counting.counts",
+    "StreamDecoder": "bpeflow.tokenizer",
+    "Tokenizer": "bpeflow.tokenizer",
     "TrainResult": "bpeflow.training",
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.pipeline",

@@ -79,10 +79,10 @@ class Tokenizer:
     def _start(self, saved: SavedTokenizer, encoder: str, cache_bytes: int) -> None:
         self._saved = saved
         self._settings = (encoder, cache_bytes)
+        self._control = SpecialTokenControl(saved.vocab.special_tokens)
         self._encoder = new_encoder(saved, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
         self._pretokenizer = load_pretokenizer(saved.pattern)
-        self._control = SpecialTokenControl(saved.vocab.special_tokens)
         self._every_special = self._control.every
         self._dtype = np.dtype(np.uint16 if len(saved.vocab) <= 1 << 16 else np.uint32)
 
