@@ -107,11 +107,14 @@ class ChunkEncoder:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def encode(self, numbered: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
-        """Read and encode a chunk: all at once where that can be done, else document by document.
+        """Read and encode a chunk. Raises `CorpusError`, which names the file."""
+        return self.encode_text(buffer.read(numbered.chunk), numbered)
 
-        Raises `InvalidUtf8Error` and `CorpusError`, which name the file.
+    def encode_text(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
+        """Encode the text of a chunk: all at once where that can be done, else document by document.
+
+        Raises `InvalidUtf8Error`, which names the file and the place.
         """
-        data = buffer.read(numbered.chunk)
         if self._at_once and _is_utf8(data):
             return self._encode_at_once(data, numbered)
         return self._encode_documents(bytes(data), numbered)

@@ -47,7 +47,7 @@ class EncodedCorpus:
     """What encoding a corpus gave.
 
     Attributes:
-        path: the token file.
+        written: the files: the ids, the sidecar, and the index if there is one.
         dtype: ``uint16`` or ``uint32``.
         tokens: how many, end tokens included.
         documents: how many documents it holds.
@@ -57,7 +57,7 @@ class EncodedCorpus:
         seconds: wall time.
     """
 
-    path: Path
+    written: tuple[Path, ...]
     dtype: DtypeName
     tokens: int
     documents: int
@@ -136,7 +136,7 @@ def encode_file(
     if statistics.skipped_documents:
         log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)
     return EncodedCorpus(
-        path=path,
+        written=(path, sidecar_path(path), *([index_path(path)] if index else [])),
         dtype=chosen,
         tokens=writer.tokens,
         documents=writer.documents,
