@@ -1,4 +1,4 @@
-"""How many cores there are to use."""
+"""How many processor cores there are for this process."""
 
 from __future__ import annotations
 
