@@ -27,6 +27,16 @@ def numbers(text: str) -> list[int]:
     return [number(name) for name in names(text)]
 
 
+def size(text: str) -> int:
+    """A number of bytes, such as 8mb."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        raise argparse.ArgumentTypeError(f"need a size such as 8mb, found {text!r}") from None
+
+
 def number(text: str) -> int:
     """A number of threads or rounds."""
     if not text.isdecimal() or not 1 <= int(text) <= 4096:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bpeflow.flags import new_parser, number
+from bpeflow.flags import new_parser, number, size
 
 _ENCODE = """\
 Encode a corpus to a token file: the ids of its documents, one after another, as little-endian uint16 or uint32. Beside
@@ -52,7 +52,7 @@ def encode_command(argv: Sequence[str]) -> int:
     parser.add_argument("--index", action="store_true", help="write where each document starts, too")
     parser.add_argument("--threads", metavar="N", type=number, help="how many encode (default: one per core)")
     parser.add_argument(
-        "--chunk_size", metavar="BYTES", type=int, help="text that each takes at a time (default: 4 MB)"
+        "--chunk_size", metavar="SIZE", type=size, help="text that each takes at a time, such as 8mb; sets the memory"
     )
     _quiet_flag(parser)
     options = parser.parse_args(argv)

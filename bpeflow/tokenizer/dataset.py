@@ -11,12 +11,12 @@ from time import perf_counter
 from typing import Any, get_args
 
 from bpeflow.atomic import atomic_path
-from bpeflow.cores import available_cores
 from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, InvalidUtf8Policy, find_files
 from bpeflow.errors import ConfigError, FormatError, UnknownTokenError
 from bpeflow.tokenizer.chunk_encoder import ChunkEncoder
 from bpeflow.tokenizer.corpus_encoder import CorpusEncoder
 from bpeflow.tokenizer.hash import tokenizer_hash
+from bpeflow.tokenizer.parallel import checked_threads
 from bpeflow.tokenizer.token_file import (
     DtypeName,
     Ids,
@@ -118,8 +118,8 @@ def encode_file(
     corpus = CorpusEncoder(
         files=find_in_order([src] if isinstance(src, str | Path) else src),
         encoder=ChunkEncoder(tokenizer, delimiters, None if end is None else tokenizer.special_tokens[end], policy),
-        threads=_at_least_one("threads", threads) or available_cores(),
-        chunk_size=_at_least_one("chunk_size", chunk_size),
+        threads=checked_threads(threads),
+        chunk_size=_checked_size(chunk_size),
     )
     path = Path(dst)
     _check_apart([path, sidecar_path(path), index_path(path)], corpus.files)
@@ -254,10 +254,10 @@ def _policy(invalid_utf8: InvalidUtf8Policy) -> InvalidUtf8Policy:
     return invalid_utf8
 
 
-def _at_least_one(name: str, value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise ConfigError(f"{name}: must be at least 1, not {value}")
-    return value
+def _checked_size(chunk_size: int | None) -> int | None:
+    if chunk_size is not None and chunk_size < 1:
+        raise ConfigError(f"chunk_size: must be at least 1 byte, not {chunk_size}")
+    return chunk_size
 
 
 def _check_apart(outputs: Iterable[Path], files: Iterable[CorpusFile]) -> None:
