@@ -206,7 +206,7 @@ def _decode(tokenizer: Tokenizer, ids: Ids, file: TokenFile, before: int) -> byt
         return tokenizer.decode_bytes(ids)
     except UnknownTokenError as error:
         raise FormatError(
-            f"{file.path}: {error}, counted from token {before:,}; the file is damaged, or of another tokenizer"
+            f"{file.path}: behind its first {before:,} tokens: {error}; it is damaged, or of another tokenizer"
         ) from None
 
 

@@ -94,8 +94,8 @@ def new_token_file(
         sidecar_file = stack.enter_context(atomic_path(sidecar_path(path)))
         index_file = stack.enter_context(atomic_path(index_path(path))) if index else None
         with ExitStack() as streams:
-            ids = streams.enter_context(FileIO(ids_file, "w"))
-            offsets = streams.enter_context(FileIO(index_file, "w")) if index_file else None
+            ids = streams.enter_context(FileIO(os.fspath(ids_file), "w"))
+            offsets = streams.enter_context(FileIO(os.fspath(index_file), "w")) if index_file else None
             writer = TokenWriter(path, dtype, facts, ids, offsets)
             yield writer
             with _naming(path):
