@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, Document, DocumentStatistics, InvalidUtf8Policy
 from bpeflow.corpus.documents import decode_document
+from bpeflow.errors import InvalidTextError
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialTokens
@@ -115,8 +116,11 @@ class ChunkEncoder:
 
         Raises `InvalidUtf8Error`, which names the file and the place.
         """
-        if self._at_once and _is_utf8(data):
-            return self._encode_at_once(data, numbered)
+        if self._at_once:
+            try:
+                return self._encode_at_once(data, numbered)
+            except (InvalidTextError, UnicodeDecodeError):
+                pass
         return self._encode_documents(bytes(data), numbered)
 
     def _encode_at_once(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
@@ -197,13 +201,3 @@ class ChunkEncoder:
         if self.delimiters.separator is not None:
             ids[self.delimiters.separator] = self._mark
         return SpecialTokens.of(ids)
-
-
-def _is_utf8(data: memoryview) -> bool:
-    if np.frombuffer(data, np.uint8).max(initial=0) < 0x80:
-        return True
-    try:
-        str(data, "utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

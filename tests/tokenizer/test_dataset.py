@@ -307,9 +307,7 @@ def test_an_unknown_id_is_named_with_its_place(tmp_path: Path, monkeypatch: pyte
     encode_file(make_tokenizer(), write_files(tmp_path, [b"123456"]), out)
     out.write_bytes(out.read_bytes()[:-4] + b"\xff\xff\0\0")
     monkeypatch.setattr(dataset, "DECODED_AT_ONCE", 4)
-    with pytest.raises(
-        FormatError, match=r"train.bin: behind its first 4 tokens: unknown id 65535 at index 1"
-    ):
+    with pytest.raises(FormatError, match=r"train.bin: behind its first 4 tokens: unknown id 65535 at index 1"):
         decode_file(make_tokenizer(), out, tmp_path / "text.txt")
     assert not (tmp_path / "text.txt").exists()
 
