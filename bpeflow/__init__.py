@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bpeflow.counting.pipeline import count
     from bpeflow.merging import LearnedMerges, learn_merges
     from bpeflow.tokenizer import StreamDecoder, Tokenizer
+    from bpeflow.tokenizer.token_file import load_document_offsets, load_tokens
     from bpeflow.training import TrainResult, train, train_bpe
     from bpeflow.vocab import Vocab
 
@@ -26,6 +27,8 @@ __all__ = [
     "Vocab",
     "count",
     "learn_merges",
+    "load_document_offsets",
+    "load_tokens",
     "train",
     "train_bpe",
 ]
@@ -39,6 +42,8 @@ _HOMES = {
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.pipeline",
     "learn_merges": "bpeflow.merging",
+    "load_document_offsets": "bpeflow.tokenizer.token_file",
+    "load_tokens": "bpeflow.tokenizer.token_file",
     "train": "bpeflow.training",
     "train_bpe": "bpeflow.training",
 }
