@@ -1,0 +1,326 @@
+"""`Tokenizer`: text to ids and back."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from bpeflow.errors import ConfigError, InputTypeError, InvalidTextError, UnknownTokenError
+from bpeflow.formats import folder, gpt2
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, new_encoder, unknown_token
+from bpeflow.tokenizer.special import SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
+from bpeflow.tokenizer.stream import StreamDecoder
+from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
+from bpeflow.vocab import Merge, Vocab
+
+#: Ids to decode.
+Ids = Sequence[int] | NDArray[Any]
+
+
+class Tokenizer:
+    """Encodes text with a vocabulary and its merges, and decodes ids. Immutable, thread-safe, and pickles.
+
+    >>> vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"he", 257: b"llo", 258: b"ll"}
+    >>> tokenizer = Tokenizer(vocab, [(b"h", b"e"), (b"l", b"l"), (b"ll", b"o")], ["<|endoftext|>"])
+    >>> tokenizer.encode("hello<|endoftext|>")
+    [256, 257, 259]
+    >>> tokenizer.decode([256, 257, 259])
+    'hello<|endoftext|>'
+
+    Everywhere, special tokens in the text are taken for themselves, as Stanford CS336 asks, unless a call says
+    otherwise with tiktoken's parameters: ``allowed_special`` names those that are (all others are ordinary text), and
+    ``disallowed_special`` those whose occurrence is an error, ``"all"`` being all that are not allowed. For text that
+    others wrote: ``allowed_special=()``.
+    """
+
+    def __init__(
+        self,
+        vocab: Mapping[int, bytes] | Vocab,
+        merges: Iterable[Merge],
+        special_tokens: Iterable[str] | None = None,
+        pattern: str = "gpt2",
+        *,
+        whole_tokens: bool = False,
+        encoder: str = "auto",
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        """Make a tokenizer of what a training gives.
+
+        Args:
+            vocab: the bytes of each id.
+            merges: pairs of bytes, by rank.
+            special_tokens: strings that are never split. Those missing from `vocab` are appended to it, in their order.
+                Where they overlap in a text, the longest that begins first counts.
+            pattern: how text is split into pre-tokens: a name of `bpeflow.pretokenize.NAMED_PATTERNS`, or a regular
+                expression. Text that the latter does not match yields no ids.
+            whole_tokens: take a pre-token that is a token whole, even where merging would yield something else.
+            encoder: ``"native"``, ``"python"``, or ``"auto"``: the native one where there is one.
+            cache_bytes: memory for pre-tokens that were met before, for each thread.
+
+        Raises:
+            FormatError: ids that are negative or far too large, a byte without a token, merges that do not fit.
+            PatternError: an invalid pattern. ConfigError: an empty special token, an unknown encoder.
+            NativeUnavailable: ``encoder="native"`` where there is none.
+        """
+        whole = add_special_tokens(vocab_of(vocab, merges), special_tokens or ())
+        self._start(SavedTokenizer(whole, pattern, whole_tokens), encoder, cache_bytes)
+
+    def _start(self, saved: SavedTokenizer, encoder: str, cache_bytes: int) -> None:
+        self._saved = saved
+        self._settings = (encoder, cache_bytes)
+        self._encoder = new_encoder(saved, encoder, cache_bytes)
+        self._control = SpecialTokenControl(saved.vocab.special_tokens)
+        self._every_special = self._control.every
+        self._dtype = np.dtype(np.uint16 if len(saved.vocab) <= 1 << 16 else np.uint32)
+
+    @classmethod
+    def from_saved(
+        cls, saved: SavedTokenizer, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> Tokenizer:
+        """Make a tokenizer of what a file format holds. Raises as the constructor does."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._start(saved, encoder, cache_bytes)
+        return tokenizer
+
+    @classmethod
+    def from_files(
+        cls,
+        vocab_path: str | Path,
+        merges_path: str | Path,
+        special_tokens: Iterable[str] | None = None,
+        pattern: str = "gpt2",
+        **options: Any,
+    ) -> Tokenizer:
+        """Read GPT-2's form, ``vocab.json`` and ``merges.txt``. `options`: those of the constructor.
+
+        What ``vocab.json`` has beside bytes and merges is a special token, and so are `special_tokens`. Raises
+        `FormatError` for files that do not fit.
+        """
+        vocab = gpt2.load(Path(vocab_path), Path(merges_path))
+        return cls(vocab, vocab.merges, special_tokens, pattern, **options)
+
+    @classmethod
+    def load(cls, path: str | Path, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Tokenizer:
+        """Read the tokenizer in a folder: one that a training or `save` wrote, or that has GPT-2's two files.
+
+        Raises `FormatError` for files that are missing or damaged.
+        """
+        return cls.from_saved(folder.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write ``vocab.json``, ``merges.txt`` and ``bpeflow.json`` into the folder `path`, and return their paths."""
+        return folder.save(self._saved, Path(path))
+
+    def to_saved(self) -> SavedTokenizer:
+        """What a file format can hold of this tokenizer: vocabulary, pattern, and how whole tokens are taken."""
+        return self._saved
+
+    @property
+    def vocab(self) -> Vocab:
+        """The vocabulary, with the special tokens that were appended."""
+        return self._saved.vocab
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        """The merges, by rank."""
+        return self._saved.vocab.merges
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """The id of each special token."""
+        return dict(self._saved.vocab.special_tokens)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids: one more than the greatest."""
+        return len(self._saved.vocab)
+
+    @property
+    def pattern(self) -> str:
+        """The pattern's name, or the regular expression."""
+        return self._saved.pattern
+
+    @property
+    def encoder(self) -> str:
+        """The name of the encoder at work: ``"native"`` or ``"python"``."""
+        return self._encoder.name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smaller of uint16 and uint32 that holds every id."""
+        return self._dtype
+
+    def encode(
+        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> list[int]:
+        """The ids of a text.
+
+        Raises `InputTypeError` for anything but a `str`, `InvalidTextError` for a lone surrogate, and
+        `SpecialTokenError` for what `disallowed_special` refuses.
+        """
+        data = _utf8(text)
+        return self._encoder.encode(data, self._specials(data, allowed_special, disallowed_special))
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """The ids of a text in which special tokens are ordinary text. Raises as `encode` does."""
+        return self.encode(text, allowed_special=())
+
+    def encode_to_array(
+        self,
+        text: str | bytes,
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        dtype: DTypeLike | None = None,
+    ) -> NDArray[Any]:
+        """The ids of a text as an array. Raises as `encode` does.
+
+        Args:
+            text: a `str`, or UTF-8 bytes.
+            allowed_special: see the class.
+            disallowed_special: see the class.
+            dtype: uint16 or uint32; without it the tokenizer's `dtype`. `ConfigError` for one too small.
+        """
+        data = _utf8_of_either(text)
+        specials = self._specials(data, allowed_special, disallowed_special)
+        return self._encoder.encode_to_array(data, specials, self._checked_dtype(dtype))
+
+    def encode_batch(
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+    ) -> list[list[int]]:
+        """The ids of each text. Raises as `encode` does."""
+        batch = [_utf8(text) for text in texts]
+        specials = self._control.allowed(allowed_special)
+        refused = self._control.refused(allowed_special, disallowed_special)
+        for data in batch if refused else ():
+            refuse(data, refused)
+        ids, ends = self._encoder.encode_batch(batch, specials, self._dtype)
+        numbers = ids.tolist()
+        return [numbers[start:end] for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False)]
+
+    def count_tokens(
+        self, text: str | bytes, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> int:
+        """How many ids `encode` gives. Raises as `encode` does."""
+        data = _utf8_of_either(text)
+        return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
+
+    def decode(self, ids: Ids, errors: str = "replace") -> str:
+        """The text of ids. `errors`: what `bytes.decode` takes, for bytes that are not UTF-8.
+
+        Raises `UnknownTokenError`, with the id and its place, and `InputTypeError` for what is no id at all.
+        """
+        return self.decode_bytes(ids).decode("utf-8", errors)
+
+    def decode_bytes(self, ids: Ids) -> bytes:
+        """The bytes of ids, exactly: ``decode_bytes(encode(text)) == text.encode()``. Raises as `decode` does."""
+        return self._encoder.decode(self._checked_ids(ids))
+
+    def decode_batch(self, batch: Iterable[Ids], errors: str = "replace") -> list[str]:
+        """The text of each sequence of ids. Raises as `decode` does."""
+        return [self.decode(ids, errors) for ids in batch]
+
+    def stream_decoder(self, errors: str = "replace") -> StreamDecoder:
+        """A decoder for ids that come in pieces, which holds incomplete characters back."""
+        return StreamDecoder(self.decode_bytes, errors)
+
+    def decode_stream(self, ids: Iterable[int], errors: str = "replace") -> Iterator[str]:
+        """The text of a stream of ids, each piece as soon as it is complete."""
+        return self.stream_decoder(errors).decode(ids)
+
+    def _specials(self, data: bytes, allowed: SpecialChoice, disallowed: SpecialChoice) -> SpecialTokens:
+        if not disallowed:
+            return self._every_special if allowed == "all" else self._control.allowed(allowed)
+        refuse(data, self._control.refused(allowed, disallowed))
+        return self._control.allowed(allowed)
+
+    def _checked_dtype(self, dtype: DTypeLike | None) -> np.dtype[Any]:
+        if dtype is None:
+            return self._dtype
+        wanted = np.dtype(dtype)
+        if wanted not in (np.uint16, np.uint32):
+            raise ConfigError(f"dtype is {wanted}; ids are uint16 or uint32")
+        if wanted.itemsize < self._dtype.itemsize:
+            raise ConfigError(
+                f"dtype {wanted} does not hold the ids of a vocabulary of {self.vocab_size:,}; use uint32"
+            )
+        return wanted
+
+    def _checked_ids(self, ids: Ids) -> NDArray[Any]:
+        """Ids as an array that every encoder decodes."""
+        if not isinstance(ids, np.ndarray):
+            if isinstance(ids, (str, bytes, bytearray)):
+                raise InputTypeError(f"ids to decode are numbers, not {type(ids).__name__}")
+            try:
+                return np.frombuffer(array("I", ids), np.uint32)
+            except (TypeError, OverflowError):
+                raise self._bad_id(ids) from None
+        if ids.ndim != 1 or (ids.dtype.kind not in "iu" and len(ids)):
+            raise InputTypeError(
+                f"ids to decode are whole numbers in one dimension, not {ids.dtype} of shape {ids.shape}"
+            )
+        if ids.dtype not in (np.uint16, np.uint32):
+            wrong = np.flatnonzero((ids < 0) | (ids >= self.vocab_size))
+            if len(wrong):
+                raise unknown_token(int(ids[wrong[0]]), int(wrong[0]), self.vocab_size)
+            ids = ids.astype(np.uint32)
+        return np.ascontiguousarray(ids)
+
+    def _bad_id(self, ids: Any) -> InputTypeError | UnknownTokenError:
+        """Say which of `ids` is not even an unsigned number of 32 bits."""
+        try:
+            numbers = enumerate(ids)
+        except TypeError:
+            return InputTypeError(f"ids to decode are a sequence of numbers, not {type(ids).__name__}")
+        for index, token_id in numbers:
+            if not hasattr(token_id, "__index__"):
+                return InputTypeError(f"{token_id!r} at index {index} is no id, which is a whole number")
+            if not 0 <= token_id < 1 << 32:
+                return unknown_token(int(token_id), index, self.vocab_size)
+        return InputTypeError("ids to decode are a sequence of numbers")
+
+    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[SavedTokenizer, str, int]]:
+        saved = replace(self._saved, vocab=replace(self._saved.vocab))  # without what the vocabulary has worked out
+        return _unpickle, (saved, *self._settings)
+
+    def __repr__(self) -> str:
+        specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
+        return f"Tokenizer({self.vocab_size:,} tokens{specials}, pattern={self.pattern!r}, encoder={self.encoder!r})"
+
+
+def _unpickle(saved: SavedTokenizer, encoder: str, cache_bytes: int) -> Tokenizer:
+    return Tokenizer.from_saved(saved, encoder=encoder, cache_bytes=cache_bytes)
+
+
+def _utf8(text: str) -> bytes:
+    if not isinstance(text, str):
+        raise InputTypeError(f"text to encode is a str, not {type(text).__name__}")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidTextError(
+            f"the text has a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}, which no "
+            "encoding holds; mend it first, for instance with text.encode('utf-16', 'surrogatepass')"
+            ".decode('utf-16', 'replace')"
+        ) from None
+
+
+def _utf8_of_either(text: str | bytes) -> bytes:
+    if not isinstance(text, bytes):
+        return _utf8(text)
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidTextError(f"the bytes are not UTF-8: {error.reason} at byte {error.start}") from None
+    return text
