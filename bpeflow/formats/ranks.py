@@ -6,10 +6,10 @@ until no two joined are a token. It has no list of merges, but it has one merge 
     *What a token is made of is what merging its own bytes alone yields just before it is made.*
 
 For let two adjacent pieces be joined to the token t. No merge before crossed the ends of t, so those inside t were
-chosen among the pairs inside, lowest rank and leftmost first, just as they are where the bytes of t stand alone. Nothing
-here needs ranks to rise from parts to wholes. So the list of these pairs, in the order of the tokens' ranks, merges
-every text as the ranks do, and a token that merging its bytes never yields is made by no merge: tiktoken gives it only
-for a pre-token that equals it, which it looks for first (`SavedTokenizer.whole_tokens`).
+chosen among the pairs inside, lowest rank and leftmost first, just as they are where the bytes of t stand alone.
+Nothing here needs ranks to rise from parts to wholes. So the list of these pairs, in the order of the tokens' ranks,
+merges every text as the ranks do. A token that merging its bytes never yields is made by no merge: tiktoken gives it
+only for a pre-token that equals it, which it looks for first (`SavedTokenizer.whole_tokens`).
 
 For the same reason further pairs do no harm which a list holds for tokens beside these, as those that HuggingFace's
 converter writes: whenever two pieces could be joined to a token that has the lowest rank, they are its pair.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import reprlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,10 @@ from bpeflow.errors import FormatError
 #: Ids beyond the number of tokens by more than this are taken for damage: each takes 8 bytes as an entry of `Vocab`.
 #: Published vocabularies have gaps of up to a few hundred.
 MOST_GAPS = 1_000_000
+
+#: Shows the beginnings only: a value may be nested in itself, or as large as the file.
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother = 2, 80, 80
 
 
 def read_bytes(path: Path) -> bytes:
@@ -36,8 +42,7 @@ def read_json(path: Path) -> dict[str, Any]:
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            seen: set[str] = set()
-            twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+            [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
             raise FormatError(f"{path}: {shown(twice)} stands twice in one object")
         return found
 
@@ -103,5 +108,4 @@ def is_text(value: object) -> bool:
 
 def shown(value: object) -> str:
     """A value as error messages show it: its beginning."""
-    text = ascii(value) if isinstance(value, str) and not is_text(value) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return _BRIEF.repr(value).encode("utf-8", "backslashreplace").decode()

@@ -23,7 +23,15 @@ from typing import Any
 from bpeflow.atomic import atomic_path
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference, recover_merges
-from bpeflow.formats.reading import check_bytes, check_special_tokens, is_text, place_tokens, read_bytes, read_json, shown
+from bpeflow.formats.reading import (
+    check_bytes,
+    check_special_tokens,
+    is_text,
+    place_tokens,
+    read_bytes,
+    read_json,
+    shown,
+)
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.formats.spellings import check_pattern, named, refuse_differences, spelled
 from bpeflow.vocab import Vocab
