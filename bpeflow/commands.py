@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bpeflow import training
+from bpeflow import formats, training
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
 from bpeflow.cores import available_cores
@@ -100,6 +100,15 @@ def convert_counts(source: Path, target: Path) -> int:
     counts = PretokenCounts.read(source)
     counts.write(target)
     print(f"{target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in all")  # noqa: T201
+    return 0
+
+
+def convert_tokenizer(source: Path, target: Path, name: str) -> int:
+    """Write a tokenizer in another format."""
+    set_up_logging(Console(stderr=True), quiet=False)
+    saved = formats.load(source)
+    for path in formats.save(saved, target, name):
+        print(path)  # noqa: T201
     return 0
 
 

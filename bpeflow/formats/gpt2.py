@@ -37,7 +37,7 @@ def save(vocab: Vocab, folder: Path) -> list[Path]:
     ids: dict[str, int] = {token: token_id for token_id, token in specials.items()}
     for token_id, token in enumerate(vocab.tokens):
         text = to_printable(token)
-        if token_id in specials or ids.setdefault(text, token_id) == token_id:
+        if not token or token_id in specials or ids.setdefault(text, token_id) == token_id:
             continue
         if text in _BYTES and text in vocab.special_tokens:
             raise FormatError(f"{folder / VOCAB_FILE}: {hidden_byte(text)}")

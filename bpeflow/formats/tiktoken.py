@@ -15,7 +15,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import itertools
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ FILE = "tokenizer.tiktoken"
 SUFFIX = ".tiktoken"
 #: The arguments of ``tiktoken.Encoding`` that the file beside the ranks may hold.
 _ABOUT = ("name", "pat_str", "special_tokens", "explicit_n_vocab")
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,7 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
             f"{path}: tiktoken has no list of merges, only ranks, and would merge differently: {difference}. "
             "Use another format"
         )
+    _warn_of_prefixes(vocab, path)
     about: dict[str, Any] = {
         "name": path.name.removesuffix(SUFFIX),
         "pat_str": spelled(saved.pattern, "fancy-regex", path),
@@ -124,6 +130,19 @@ def looks_like_ranks(path: Path) -> bool:
         return bool(base64.b64decode(parts[0], validate=True))
     except binascii.Error:
         return False
+
+
+def _warn_of_prefixes(vocab: Vocab, path: Path) -> None:
+    """Warn of special tokens of which one begins another: in tiktoken either may be taken, here it is the longer."""
+    specials = sorted(vocab.special_tokens)
+    for text, following in itertools.pairwise(specials):
+        if following.startswith(text):  # what begins with a text follows it in this order
+            log.warning(
+                "%s: special token %r begins %r: tiktoken takes the one or the other, bpeflow the longer",
+                path,
+                text,
+                following,
+            )
 
 
 def _check_ids(vocab: Vocab, ordinary: tuple[bytes, ...], path: Path) -> None:
