@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,6 +23,9 @@ from bpeflow.tokenizer.stream import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.text import checked_utf8, to_utf8
 from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
 from bpeflow.vocab import Merge, Vocab
+
+if TYPE_CHECKING:
+    from bpeflow.tokenizer.dataset import EncodedCorpus
 
 
 class Tokenizer:
@@ -116,6 +119,25 @@ class Tokenizer:
         Raises `FormatError` for files that are missing or damaged.
         """
         return cls.from_saved(folder.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
+
+    @classmethod
+    def train(cls, corpus: str | Path | Iterable[str | Path], vocab_size: int, **settings: Any) -> Tokenizer:
+        """Train a tokenizer on a text file, a folder, a glob, or several of these.
+
+        `settings`: any other of `bpeflow.config.Settings`; with `out_dir` all that the run leaves is written there, and
+        `load` reads it. Raises as `bpeflow.train` does.
+        """
+        from bpeflow.config import Settings, make_settings
+        from bpeflow.training import train
+
+        paths = corpus if isinstance(corpus, (str, Path)) else list(corpus)
+        checked = make_settings(Settings, {**settings, "input": paths, "vocab_size": vocab_size})
+        vocab = train(checked).vocab
+        if vocab is None:
+            raise ConfigError(
+                "skip_merge leaves no vocabulary to make a tokenizer of; leave it out, or call bpeflow.train"
+            )
+        return cls.from_saved(SavedTokenizer(vocab, checked.pattern))
 
     def save(self, path: str | Path) -> list[Path]:
         """Write ``vocab.json``, ``merges.txt`` and ``bpeflow.json`` into the folder `path`, and return their paths."""
@@ -271,6 +293,12 @@ class Tokenizer:
         """How many ids `encode` gives. Raises as `encode` does."""
         data = checked_utf8(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
+
+    def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:
+        """Encode a corpus of any size to the token file `dst`; see `bpeflow.tokenizer.dataset.encode_file`."""
+        from bpeflow.tokenizer import dataset
+
+        return dataset.encode_file(self, src, dst, **options)
 
     def decode(self, ids: Ids, errors: str = "replace") -> str:
         """The text of ids. `errors`: what `bytes.decode` takes, for bytes that are not UTF-8.
