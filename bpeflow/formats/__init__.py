@@ -33,6 +33,11 @@ class Format:
     load: Callable[[Path], SavedTokenizer]
     save: Callable[[SavedTokenizer, Path], list[Path]]
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that `save` writes into a folder."""
+        return (self.file, *self.others)
+
 
 #: In the order in which a folder is searched for them.
 FORMATS = (
