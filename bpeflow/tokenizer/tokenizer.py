@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from bpeflow import formats
 from bpeflow.errors import ConfigError
 from bpeflow.formats import folder, gpt2
 from bpeflow.formats.saved import SavedTokenizer
@@ -114,11 +115,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Tokenizer:
-        """Read the tokenizer in a folder: one that a training or `save` wrote, or that has GPT-2's two files.
+        """Read a tokenizer: a run folder, one that `save` wrote, or a folder or file of any of `bpeflow.formats`.
 
         Raises `FormatError` for files that are missing or damaged.
         """
-        return cls.from_saved(folder.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
+        return cls.from_saved(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
 
     @classmethod
     def train(cls, corpus: str | Path | Iterable[str | Path], vocab_size: int, **settings: Any) -> Tokenizer:
