@@ -1,8 +1,8 @@
 """A folder with a tokenizer: GPT-2's two files, and ``bpeflow.json`` beside them with what those cannot say.
 
 ``bpeflow.json``: ``{"format": 1, "pattern": name or regular expression, "special_tokens": {text: id},
-"whole_tokens": false}``, and ``"hidden_tokens": {id: printable form}`` where there are tokens for which ``vocab.json``
-has no place, as it holds one id for each printable form.
+"whole_tokens": false, "merges": how many}``, and ``"hidden_tokens": {id: printable form}`` where there are tokens for
+which ``vocab.json`` has no place, as it holds one id for each printable form.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def save(saved: SavedTokenizer, folder: Path) -> list[Path]:
         "pattern": saved.pattern,
         "special_tokens": saved.vocab.special_tokens,
         "whole_tokens": saved.whole_tokens,
+        "merges": len(saved.vocab.merges),
     }
     hidden = _hidden_tokens(saved.vocab)
     if hidden:
@@ -63,6 +64,11 @@ def load(folder: Path) -> SavedTokenizer:
     if vocab.special_tokens != specials:
         theirs = {*specials.items()} ^ {*vocab.special_tokens.items()}
         raise FormatError(f"{path} and {vocab_path} differ in special tokens: {sorted(theirs)[:5]}; write both anew")
+    if content["merges"] != len(vocab.merges):
+        raise FormatError(
+            f"{merges_path} has {len(vocab.merges):,} merges, but {path} tells of {content['merges']:,}: it is cut "
+            "short, or of another tokenizer"
+        )
     vocab = _unhide(replace(vocab, special_tokens=specials), content["hidden_tokens"], path)
     return SavedTokenizer(vocab, content["pattern"], content["whole_tokens"])
 
@@ -110,7 +116,7 @@ def _read(path: Path) -> dict[str, Any]:
             "have been written by a newer one"
         )
     content.setdefault("hidden_tokens", {})
-    kinds = {"pattern": str, "whole_tokens": bool, "special_tokens": dict, "hidden_tokens": dict}
+    kinds = {"pattern": str, "whole_tokens": bool, "special_tokens": dict, "hidden_tokens": dict, "merges": int}
     for key, kind in kinds.items():
         if not isinstance(content.get(key), kind):
             raise FormatError(f"{path}: need {key!r} with a value of JSON's kind {kind.__name__}")
