@@ -23,6 +23,7 @@ from bpeflow.flow import Sample
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.init_from import read_initial_merges
 from bpeflow.merging import LearnedMerges, learn_by_settings
+from bpeflow.observer import Observer
 from bpeflow.report import run
 from bpeflow.vocab import Merge, Vocab
 
@@ -34,19 +35,6 @@ VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FIL
 RUN_FILES = (run.RUN_FILE, COUNTS_FILE, MONITOR_FILE, *VOCAB_FILES)
 
 log = logging.getLogger(__name__)
-
-
-class Observer:
-    """Is told how far a run has come. This one listens to nothing; the command line has those that speak."""
-
-    def counting(self, counted_bytes: int, total_bytes: int) -> None:
-        """Counting goes on: so many bytes of so many."""
-
-    def merging(self, learned: int, wanted: int) -> None:
-        """Learning goes on: so many merges of so many."""
-
-    def monitored(self, sample: Sample) -> None:
-        """The queue monitor has taken a sample."""
 
 
 @dataclass(frozen=True)

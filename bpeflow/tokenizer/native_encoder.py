@@ -234,7 +234,7 @@ class NativeEncoder:
 
 
 class _Model:
-    """A vocabulary in native memory. ``handle`` is freed when the model is forgotten; ``tokens`` is how many there are."""
+    """A vocabulary of so many ``tokens`` in native memory. ``handle`` is freed when the model is forgotten."""
 
     def __init__(self, saved: SavedTokenizer) -> None:
         library, vocab = _library(), saved.vocab

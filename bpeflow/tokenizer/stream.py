@@ -126,6 +126,8 @@ class StreamDecoder:
 
 def _blocks(texts: Iterable[str]) -> Iterator[str]:
     """The same text in pieces of about `BLOCK_CHARACTERS`: small ones gathered, large ones divided."""
+    if not isinstance(texts, Iterable):
+        raise InputTypeError(f"texts to encode are an iterable of str, not {type(texts).__name__}")
     block, length = io.StringIO(newline=""), 0
     for index, text in enumerate(texts):
         if not isinstance(text, str):

@@ -5,8 +5,8 @@
 // to four ids itself: one look-up is one cache miss. What is longer is held outside of the slots.
 #pragma once
 
+#include "cache_key.hpp"
 #include "slot_array.hpp"
-#include "words.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -15,42 +15,6 @@
 #include <vector>
 
 namespace bpeflow {
-
-// A pre-token to be looked up. Its bytes stay where they are in the text.
-//
-// One of up to `longest` bytes stands in `words` itself, and its length in the byte that it leaves free. Of a longer one
-// the first word is the hash and the second the length.
-struct CacheKey {
-    std::uint64_t words[2], hash;
-    const std::uint8_t *bytes;
-
-    static constexpr std::size_t longest = SHORT - 1;
-    static constexpr unsigned length_shift = 56; // the length of a short one, in four bits
-    static constexpr unsigned count_shift = 60;  // how many ids there are, which is a slot's and 0 in a key
-
-    // From `text` on `readable` bytes may be read.
-    void set(const std::uint8_t *text, std::size_t size, std::size_t readable) {
-        bytes = text;
-        if (size <= longest) {
-            std::uint64_t loaded[2];
-            load_short(text, size, readable, loaded);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-            loaded[1] >>= 8; // the byte that is free, the last one, is to be the highest
-#endif
-            words[0] = loaded[0];
-            words[1] = loaded[1] | std::uint64_t{size} << length_shift;
-            hash = hash_words();
-        } else {
-            hash = hash_long(text, size);
-            words[0] = hash;
-            words[1] = size;
-        }
-    }
-
-    bool is_short() const { return words[1] >> length_shift != 0; }
-    std::size_t length() const { return is_short() ? words[1] >> length_shift : words[1]; }
-    std::uint64_t hash_words() const { return hash_end(hash_step(hash_step(0, words[0]), words[1])); }
-};
 
 class Cache {
   public:
@@ -101,7 +65,7 @@ class Cache {
   private:
     static constexpr std::size_t usual_size = std::size_t{1} << 12; // of the slots, to begin with
     // Words, for one pre-token. Long ones are rare, hardly come again, and would push all others out.
-    static constexpr std::size_t outside_most = 512;
+    static constexpr std::size_t outside_most = 4096;
 
     static std::size_t first_size(std::uint64_t limit) {
         std::size_t size = 1; // never used, but there to be found empty

@@ -128,7 +128,7 @@ struct bpeflow_encoder {
     }
 
     template <typename Ids> void put_new(const bpeflow::CacheKey &key, Ids &ids) {
-        const std::uint32_t whole = model_.whole_tokens.find(key.bytes, key.length());
+        const std::uint32_t whole = model_.whole_tokens.find(key);
         const bool found = whole != bpeflow::WholeTokens::NONE;
         if (!found) merging_.merge(key.bytes, key.length());
         const std::uint32_t *const made = found ? &whole : merging_.ids();

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace bpeflow {
@@ -21,34 +22,51 @@ class Merging {
     explicit Merging(const Pairs &pairs) : pairs_(pairs) {}
 
     // Merges the bytes of a pre-token, one at least. `ids()` are there until the next one.
+    //
+    // First it is cut where no merge can ever join: that makes many short pieces of the long pre-tokens of languages that
+    // write no spaces, and of random letters.
     void merge(const std::uint8_t *bytes, std::size_t length) {
-        if (length <= few) {
-            merge_few(bytes, length);
-            ids_ = few_ids_;
-        } else {
-            merge_many(bytes, length);
-            ids_ = many_ids_.data();
-        }
+        ids_.clear();
+        const std::uint8_t *const end = bytes + length, *start = bytes;
+        for (const std::uint8_t *place = bytes + 1; place < end; place++)
+            if (!pairs_.can_join(place[-1], *place)) merge_piece(std::exchange(start, place), place);
+        merge_piece(start, end);
     }
 
-    const std::uint32_t *ids() const { return ids_; }
-    std::size_t count() const { return count_; }
+    // Whether that makes this one token of them.
+    bool yields(const std::uint8_t *bytes, std::size_t length, std::uint32_t id) {
+        merge(bytes, length);
+        return ids_.size() == 1 && ids_[0] == id;
+    }
+
+    const std::uint32_t *ids() const { return ids_.data(); }
+    std::size_t count() const { return ids_.size(); }
 
     // Gives back what a very long pre-token has taken.
     void trim() {
-        if (parts_.capacity() * sizeof(Part) <= kept_memory) return;
+        if (parts_.capacity() * sizeof(Part) + ids_.capacity() * sizeof(std::uint32_t) <= kept_memory) return;
         parts_ = {};
         heap_ = {};
-        many_ids_ = {};
+        ids_ = {};
     }
 
   private:
     // Where both ways take the same time lies at some hundred bytes; up to 64 no text gets slow by it.
-    static constexpr std::size_t few = 64;
+    static constexpr std::size_t few = 256;
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
 
+    void merge_piece(const std::uint8_t *start, const std::uint8_t *end) {
+        const auto length = static_cast<std::size_t>(end - start);
+        if (length == 1)
+            ids_.push_back(pairs_.byte_id(*start));
+        else if (length <= few)
+            merge_few(start, length);
+        else
+            merge_many(start, length);
+    }
+
     void merge_few(const std::uint8_t *bytes, std::size_t length) {
-        std::uint32_t *const ids = few_ids_, *const ranks = few_ranks_; // ranks[i] of the pair i, i + 1
+        std::uint32_t ids[few], ranks[few]; // ranks[i] of the pair i, i + 1
         std::size_t last = length - 1;
         for (std::size_t i = 0; i < last; i++) {
             ids[i] = pairs_.byte_id(bytes[i]);
@@ -56,13 +74,10 @@ class Merging {
         }
         ids[last] = pairs_.byte_id(bytes[last]);
         while (last > 0) {
-            std::size_t at = 0;
             std::uint32_t lowest = ranks[0];
-            for (std::size_t i = 1; i < last; i++) {
-                at = ranks[i] < lowest ? i : at;
-                lowest = std::min(lowest, ranks[i]);
-            }
+            for (std::size_t i = 1; i < last; i++) lowest = std::min(lowest, ranks[i]);
             if (lowest == Pairs::NONE) break;
+            const auto at = static_cast<std::size_t>(std::find(ranks, ranks + last, lowest) - ranks);
             ids[at] = pairs_.made(lowest);
             for (std::size_t i = at + 1; i < last; i++) {
                 ids[i] = ids[i + 1];
@@ -72,10 +87,10 @@ class Merging {
             if (at < last) ranks[at] = pairs_.rank(ids[at], ids[at + 1]);
             if (at > 0) ranks[at - 1] = pairs_.rank(ids[at - 1], ids[at]);
         }
-        count_ = last + 1;
+        ids_.insert(ids_.end(), ids, ids + last + 1);
     }
 
-    // A token of the pre-token at hand, in a list that is linked by indices: a merge leaves its left part the made
+    // A token of the piece at hand, in a list that is linked by indices: a merge leaves its left part the made
     // token and takes the right one out.
     struct Part {
         std::uint32_t id, rank; // of the pair with the next one; NONE if it does not merge, or is taken out
@@ -97,9 +112,7 @@ class Merging {
             heap_.pop_back();
             if (parts_[at].rank == rank) merge_at(at);
         }
-        many_ids_.clear();
-        for (std::uint32_t at = 0; at != end_of_list; at = parts_[at].next) many_ids_.push_back(parts_[at].id);
-        count_ = many_ids_.size();
+        for (std::uint32_t at = 0; at != end_of_list; at = parts_[at].next) ids_.push_back(parts_[at].id);
     }
 
     void begin(const std::uint8_t *bytes, std::uint32_t length) {
@@ -137,12 +150,9 @@ class Merging {
     static constexpr std::uint32_t end_of_list = UINT32_MAX;
 
     const Pairs &pairs_;
-    const std::uint32_t *ids_ = nullptr;
-    std::size_t count_ = 0;
-    std::uint32_t few_ids_[few], few_ranks_[few];
+    std::vector<std::uint32_t> ids_;
     std::vector<Part> parts_;
     std::vector<std::uint64_t> heap_;
-    std::vector<std::uint32_t> many_ids_;
 };
 
 } // namespace bpeflow

@@ -14,13 +14,14 @@ struct bpeflow_model {
     // Throws Failure{BPEFLOW_BAD_ARGUMENT} for a vocabulary that breaks the rules of the header.
     explicit bpeflow_model(const bpeflow_vocabulary &given)
         : tokens(checked(given).token_data, given.token_offsets, given.tokens),
-          pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count)),
-          whole_tokens({given.ordinary_data, given.ordinary_offsets, given.tokens}, given.whole_tokens != 0, pairs) {}
+          ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
+          pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary),
+          whole_tokens(ordinary, given.whole_tokens != 0, pairs) {}
 
     bpeflow_model(const bpeflow_model &) = delete; // its members refer to each other
     bpeflow_model &operator=(const bpeflow_model &) = delete;
 
-    const bpeflow::Tokens tokens;
+    const bpeflow::Tokens tokens, ordinary; // what ids stand for; what pre-tokens they may be
     const bpeflow::Pairs pairs;
     const bpeflow::WholeTokens whole_tokens;
 

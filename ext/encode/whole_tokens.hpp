@@ -2,14 +2,14 @@
 #pragma once
 
 #include "bpeflow.h"
+#include "cache_key.hpp"
+#include "filter.hpp"
 #include "merging.hpp"
 #include "tokens.hpp"
-#include "words.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 namespace bpeflow {
@@ -20,60 +20,49 @@ class WholeTokens {
   public:
     static constexpr std::uint32_t NONE = UINT32_MAX;
 
-    WholeTokens(Tokens ordinary, bool all, const Pairs &pairs) : tokens_(std::move(ordinary)) {
+    WholeTokens(const Tokens &ordinary, bool all, const Pairs &pairs) : tokens_(ordinary), filter_(ordinary.count()) {
         std::size_t size = 4;
         while (size < std::size_t{tokens_.count()} * 2) size *= 2;
         slots_.assign(size, {0, NONE});
         mask_ = size - 1;
         Merging merging(pairs);
-        for (std::uint32_t id = 0; id < tokens_.count(); id++) {
-            if (tokens_.length(id) == 0) continue;
-            if (!all) {
-                merging.merge(tokens_.bytes(id), tokens_.length(id));
-                if (merging.count() != 1 || merging.ids()[0] != id) continue;
-            }
-            insert(id);
-        }
+        for (std::uint32_t id = 0; id < tokens_.count(); id++)
+            if (tokens_.length(id) > 0 && (all || merging.yields(tokens_.bytes(id), tokens_.length(id), id)))
+                insert(id);
     }
 
     // The token of these bytes; NONE if there is none that may be taken whole.
-    std::uint32_t find(const std::uint8_t *bytes, std::size_t length) const {
-        return slots_[place(bytes, length, hash(bytes, length))].id;
-    }
+    std::uint32_t find(const CacheKey &key) const { return filter_.may_have(key.hash) ? slots_[place(key)].id : NONE; }
 
   private:
     struct Slot {
         std::uint32_t hash, id; // empty if NONE
     };
 
-    static std::uint32_t hash(const std::uint8_t *bytes, std::size_t length) {
-        if (length > SHORT) return static_cast<std::uint32_t>(hash_long(bytes, length));
-        std::uint64_t words[2];
-        load_short(bytes, length, length, words);
-        return static_cast<std::uint32_t>(hash_short(words, length));
-    }
-
     // The token's slot, or the empty one where it belongs.
-    std::size_t place(const std::uint8_t *bytes, std::size_t length, std::uint32_t hash) const {
-        std::size_t at = hash & mask_;
-        while (slots_[at].id != NONE && !(slots_[at].hash == hash && is(slots_[at].id, bytes, length)))
-            at = (at + 1) & mask_;
+    std::size_t place(const CacheKey &key) const {
+        std::size_t at = key.hash & mask_;
+        while (slots_[at].id != NONE && !is(slots_[at], key)) at = (at + 1) & mask_;
         return at;
     }
 
-    bool is(std::uint32_t id, const std::uint8_t *bytes, std::size_t length) const {
-        return tokens_.length(id) == length && std::memcmp(tokens_.bytes(id), bytes, length) == 0;
+    bool is(const Slot &slot, const CacheKey &key) const {
+        return slot.hash == static_cast<std::uint32_t>(key.hash) && tokens_.length(slot.id) == key.length() &&
+               std::memcmp(tokens_.bytes(slot.id), key.bytes, key.length()) == 0;
     }
 
     void insert(std::uint32_t id) {
-        const std::uint32_t hashed = hash(tokens_.bytes(id), tokens_.length(id));
-        Slot &slot = slots_[place(tokens_.bytes(id), tokens_.length(id), hashed)];
-        if (slot.id == NONE) slot = {hashed, id};
+        CacheKey key;
+        key.set(tokens_.bytes(id), tokens_.length(id), tokens_.length(id));
+        filter_.add(key.hash);
+        Slot &slot = slots_[place(key)];
+        if (slot.id == NONE) slot = {static_cast<std::uint32_t>(key.hash), id};
     }
 
-    const Tokens tokens_;     // empty where ordinary text does not yield it
+    const Tokens &tokens_;    // empty where ordinary text does not yield it
     std::vector<Slot> slots_; // a power of two of them, probed one after another; at most half are used
     std::size_t mask_;
+    Filter filter_;
 };
 
 } // namespace bpeflow

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from ctypes import c_void_p
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def merge_as_defined(word: bytes, saved: SavedTokenizer) -> list[int]:
     for rank, (left, right, made) in enumerate(vocab.merge_ids.tolist()):
         ranks.setdefault((left, right), (rank, made))
     ids = [vocab.byte_ids[byte] for byte in word]
-    while found := [(*ranks[pair], i) for i, pair in enumerate(zip(ids, ids[1:], strict=False)) if pair in ranks]:
+    while found := [(*ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks]:
         _, made, place = min(found, key=lambda entry: (entry[0], entry[2]))
         ids[place : place + 2] = [made]
     return ids
@@ -251,7 +252,7 @@ def test_an_unknown_id_is_told_with_its_place() -> None:
 @given(text=st.binary().filter(lambda text: not _is_utf8(text)))
 def test_text_that_is_not_utf8_is_refused(text: bytes) -> None:
     for pattern in NAMED_PATTERNS:
-        with pytest.raises(InvalidTextError, match="not UTF-8: .* at byte"):
+        with pytest.raises(InvalidTextError, match=r"not UTF-8: .* at byte"):
             native(simple([], pattern)).encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)
 
 
