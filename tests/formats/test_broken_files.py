@@ -1,4 +1,4 @@
-"""Whatever is in a file, loading it ends with a tokenizer or with an error of ours that names the file and the place."""
+"""Whatever is in a file, loading it ends with a tokenizer, or with an error of ours that names the file and place."""
 
 from __future__ import annotations
 
@@ -68,10 +68,8 @@ def test_nesting_without_end_is_refused(name: str, file: str, content: bytes, tm
 @pytest.mark.parametrize(("name", "file"), [(name, file) for name, file in FILES if file.endswith(".json")])
 def test_a_key_that_stands_twice_is_refused(name: str, file: str, tmp_path: Path) -> None:
     """Which of the two would count?"""
-    again = complaint(tmp_path, name, file, lambda content: content.replace(b'"<s>"', b'"<s>": 3, "<s>"'))
-    assert file in again
-    if name != "huggingface":
-        assert "'<s>' stands twice in one object" in again
+    damage: Damage = lambda content: content.replace(b'"<s>": 256', b'"<s>": 300, "<s>": 256')  # noqa: E731
+    assert f"{file}: '<s>' stands twice in one object" in complaint(tmp_path, name, file, damage)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,7 +117,7 @@ def test_broken_ranks_are_refused_with_their_line(damage: Damage, expected: str,
         ({"pat_str": r"\s|\S", "special_tokens": {"<s>": True}}, "special_tokens must be an object of text: id"),
         ({"pat_str": r"\s|\S", "special_tokens": {"": 300}}, "special_tokens must be an object of text: id"),
         ({"pat_str": r"\s|\S", "special_tokens": {"\ud800": 300}}, "special_tokens must be an object of text: id"),
-        ({"pat_str": r"\s|\S", "special_tokens": {"<a>": 300, "<b>": 300}}, "two have the same id"),
+        ({"pat_str": r"\s|\S", "special_tokens": {"<a>": 300, "<b>": 300}}, "special_tokens: two have the same id"),
         ({"pat_str": "\ud800"}, "pat_str must be a regular expression"),
     ],
 )
@@ -185,7 +183,7 @@ def edit_vocab(change: Callable[[dict[str, Any]], object]) -> Damage:
         (edit(pre_tokenizer=[]), "pre_tokenizer: [] is not supported"),
         (edit(pre_tokenizer={"type": "Sequence", "pretokenizers": []}), "pre_tokenizer: 'Sequence of ' is not"),
         (edit(pre_tokenizer={"type": "Sequence", "pretokenizers": 5}), "pre_tokenizer: 'Sequence of ' is not"),
-        (edit(normalizer=[[[[[[[[5]]]]]]]]), "normalizer: [[...]] is not supported"),
+        (edit(normalizer=[[[[[[[[5]]]]]]]]), "normalizer: [[[...]]] is not supported"),
     ],
 )
 def test_a_broken_tokenizer_json_is_refused_with_its_place(damage: Damage, expected: str, tmp_path: Path) -> None:
@@ -201,9 +199,7 @@ def test_random_damage_never_leads_to_another_error(name: str, file: str, data: 
     def damage(content: bytes) -> bytes:
         for _ in range(data.draw(st.integers(1, 3))):
             at = data.draw(st.integers(0, len(content)))
-            put_in = data.draw(
-                st.binary(max_size=4) | st.sampled_from([b'"', b"{", b"}", b"[", b",", b"\n", b" ", b"9"])
-            )
+            put_in = data.draw(st.binary(max_size=4) | st.sampled_from([b'"', b"{", b"}", b"[", b",", b" ", b"9"]))
             content = content[:at] + put_in + content[at + data.draw(st.integers(0, 8)) :]
         return content
 
@@ -217,16 +213,12 @@ def test_random_damage_never_leads_to_another_error(name: str, file: str, data: 
 @given(data=st.data())
 def test_random_json_never_leads_to_another_error(data: st.DataObject, tmp_path: Path) -> None:
     """Any value in the place of any part."""
+    leaves = (
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["th", "BPE"])
+    )
     values = st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats()
-        | st.text(max_size=5)
-        | st.sampled_from(["th", "Sequence"]),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.just("type"), inner, max_size=3)
-        ),
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
         max_leaves=6,
     )
     [path] = formats.save(SAVED, tmp_path, "huggingface")
