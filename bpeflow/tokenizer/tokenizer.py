@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from bpeflow import formats
 from bpeflow.errors import ConfigError
-from bpeflow.formats import folder, gpt2
+from bpeflow.formats import gpt2
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, new_encoder
@@ -140,9 +140,17 @@ class Tokenizer:
             )
         return cls.from_saved(SavedTokenizer(vocab, checked.pattern))
 
-    def save(self, path: str | Path) -> list[Path]:
-        """Write ``vocab.json``, ``merges.txt`` and ``bpeflow.json`` into the folder `path`, and return their paths."""
-        return folder.save(self._saved, Path(path))
+    def save(self, path: str | Path, to: str = "gpt2") -> list[Path]:
+        """Write the tokenizer into the folder `path`, and return the paths of its files.
+
+        Args:
+            path: a folder; or the file itself, where its name ends as those of the format do.
+            to: the format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json),
+                ``"tiktoken"`` or ``"cs336"``.
+
+        Raises `FormatError` for what the format cannot hold.
+        """
+        return formats.save(self._saved, Path(path), to)
 
     def to_saved(self) -> SavedTokenizer:
         """What a file format can hold of this tokenizer: vocabulary, pattern, and how whole tokens are taken."""
