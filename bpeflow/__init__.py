@@ -1,4 +1,4 @@
-"""bpeflow: train byte-level BPE vocabularies from corpora of any size, exactly and fast.
+"""bpeflow: train byte-level BPE vocabularies from corpora of any size, exactly and fast, and encode with them.
 
 The public names are imported when they are first used: worker processes, which import this package too, need few of
 the modules behind them.
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
     from bpeflow.counting.pipeline import count
     from bpeflow.merging import LearnedMerges, learn_merges
+    from bpeflow.tokenizer import StreamDecoder, Tokenizer
     from bpeflow.tokenizer.token_file import load_document_offsets, load_tokens
     from bpeflow.training import TrainResult, train, train_bpe
     from bpeflow.vocab import Vocab
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LearnedMerges",
     "PretokenCounts",
+    "StreamDecoder",
+    "Tokenizer",
     "TrainResult",
     "Vocab",
     "count",
@@ -33,6 +36,8 @@ __all__ = [
 _HOMES = {
     "LearnedMerges": "bpeflow.merging",
     "PretokenCounts": "bpeflow.counting.counts",
+    "StreamDecoder": "bpeflow.tokenizer",
+    "Tokenizer": "bpeflow.tokenizer",
     "TrainResult": "bpeflow.training",
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.pipeline",

@@ -34,6 +34,7 @@ Other commands; each has a --help of its own:
   python -m bpeflow compare --counts runs/owt  the backends side by side on saved counts
   python -m bpeflow counts SRC DST             turn counts into JSON, TSV or back
   python -m bpeflow encode, decode, evaluate   corpora to token files, and back; tokenizers compared on corpora
+  python -m bpeflow convert SRC DST --to NAME  write a tokenizer in another format
   python -m bpeflow backends                   which backends are here, and why others are not
 
 Every setting of a config can be given as --set key=value; configs/owt.yaml explains them all.
@@ -59,6 +60,14 @@ with backslash escapes). The endings of the names say which.
 
   python -m bpeflow counts runs/owt/counts.npz counts.json
 """
+_CONVERT = """\
+Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json),
+tiktoken (base64 ranks, and a JSON file beside them) or cs336 (two pickles). SRC is a run folder, or a file or a folder
+of any of these formats; DST is a folder, or the file.
+
+  python -m bpeflow convert runs/owt tokenizer.json --to huggingface
+  python -m bpeflow convert cl100k_base.tiktoken mine --to gpt2
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "encode": encode_command,
         "decode": decode_command,
         "evaluate": evaluate_command,
+        "convert": _convert_command,
         "backends": _backends_command,
     }
     command = commands.get(argv[0]) if argv else None
@@ -142,6 +152,17 @@ def _counts_command(argv: Sequence[str]) -> int:
     from bpeflow import commands
 
     return commands.convert_counts(options.source, options.target)
+
+
+def _convert_command(argv: Sequence[str]) -> int:
+    parser = new_parser("python -m bpeflow convert", _CONVERT)
+    parser.add_argument("source", metavar="SRC", type=Path, help="the tokenizer to read")
+    parser.add_argument("target", metavar="DST", type=Path, help="what to write: a folder, or a file")
+    parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface, tiktoken or cs336")
+    options = parser.parse_args(argv)
+    from bpeflow import commands
+
+    return commands.convert_tokenizer(options.source, options.target, options.to)
 
 
 def _backends_command(argv: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bpeflow import training
+from bpeflow import formats, training
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
 from bpeflow.cores import available_cores
@@ -19,7 +19,7 @@ from bpeflow.init_from import read_initial_merges
 from bpeflow.observer import Observer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.report.run import check_counts, describe_run, read_run, write_run
-from bpeflow.terminal import observing, print_summary, summary_console, table_console
+from bpeflow.terminal import observing, print_summary, set_up_logging, summary_console, table_console
 from bpeflow.training import COUNTS_FILE, TrainResult
 
 
@@ -95,6 +95,15 @@ def convert_counts(source: Path, target: Path) -> int:
     counts = PretokenCounts.read(source)
     counts.write(target)
     print(f"{target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in all")  # noqa: T201
+    return 0
+
+
+def convert_tokenizer(source: Path, target: Path, name: str) -> int:
+    """Write a tokenizer in another format."""
+    set_up_logging(Console(stderr=True), quiet=False)
+    saved = formats.load(source)
+    for path in formats.save(saved, target, name):
+        print(path)  # noqa: T201
     return 0
 
 

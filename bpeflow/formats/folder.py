@@ -59,7 +59,7 @@ def load(folder: Path) -> SavedTokenizer:
         return SavedTokenizer(gpt2.load(vocab_path, merges_path))
     content = _read(path)
     specials = content["special_tokens"]
-    vocab = gpt2.load(vocab_path, merges_path, list(specials))
+    vocab = gpt2.load(vocab_path, merges_path, list(specials), find_special_tokens=False)
     if vocab.special_tokens != specials:
         theirs = {*specials.items()} ^ {*vocab.special_tokens.items()}
         raise FormatError(f"{path} and {vocab_path} differ in special tokens: {sorted(theirs)[:5]}; write both anew")

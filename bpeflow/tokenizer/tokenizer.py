@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from bpeflow import formats
 from bpeflow.errors import ConfigError
 from bpeflow.formats import folder, gpt2
 from bpeflow.formats.saved import SavedTokenizer
@@ -79,10 +80,10 @@ class Tokenizer:
     def _start(self, saved: SavedTokenizer, encoder: str, cache_bytes: int) -> None:
         self._saved = saved
         self._settings = (encoder, cache_bytes)
+        self._control = SpecialTokenControl(saved.vocab.special_tokens)
         self._encoder = new_encoder(saved, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
         self._pretokenizer = load_pretokenizer(saved.pattern)
-        self._control = SpecialTokenControl(saved.vocab.special_tokens)
         self._every_special = self._control.every
         self._dtype = np.dtype(np.uint16 if len(saved.vocab) <= 1 << 16 else np.uint32)
 
@@ -114,11 +115,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Tokenizer:
-        """Read the tokenizer in a folder: one that a training or `save` wrote, or that has GPT-2's two files.
+        """Read a tokenizer: a run folder, one that `save` wrote, or a folder or file of any of `bpeflow.formats`.
 
         Raises `FormatError` for files that are missing or damaged.
         """
-        return cls.from_saved(folder.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
+        return cls.from_saved(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
 
     @classmethod
     def train(cls, corpus: str | Path | Iterable[str | Path], vocab_size: int, **settings: Any) -> Tokenizer:
