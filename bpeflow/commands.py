@@ -12,8 +12,8 @@ from rich.console import Console
 from bpeflow import training
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
+from bpeflow.cores import available_cores
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.pipeline import available_cores
 from bpeflow.counting.table import chosen_instructions, why_regex
 from bpeflow.errors import ConfigError
 from bpeflow.init_from import read_initial_merges

@@ -18,7 +18,9 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Sample
+from bpeflow.formats import folder as tokenizer_folder
 from bpeflow.formats import gpt2
+from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.init_from import read_initial_merges
 from bpeflow.merging import LearnedMerges, learn_by_settings
 from bpeflow.report import run
@@ -26,7 +28,8 @@ from bpeflow.vocab import Merge, Vocab
 
 COUNTS_FILE = "counts.npz"
 MONITOR_FILE = "monitor.jsonl"
-VOCAB_FILES = (gpt2.VOCAB_FILE, gpt2.MERGES_FILE, f"vocab_*/{gpt2.VOCAB_FILE}", f"vocab_*/{gpt2.MERGES_FILE}")
+_TOKENIZER_FILES = (gpt2.VOCAB_FILE, gpt2.MERGES_FILE, tokenizer_folder.TOKENIZER_FILE)
+VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FILES))
 #: All that a run leaves; the report first.
 RUN_FILES = (run.RUN_FILE, COUNTS_FILE, MONITOR_FILE, *VOCAB_FILES)
 
@@ -190,7 +193,8 @@ def _write_vocabs(learned: LearnedMerges, settings: Settings, output: _Output) -
             reuse_tokens=learned.reuse_tokens,
             max_tokens=size,
         )
-        output.write_vocab(vocab, "" if size == settings.sizes[-1] else f"vocab_{size}")
+        saved = SavedTokenizer(vocab, settings.pattern)
+        output.write_tokenizer(saved, "" if size == settings.sizes[-1] else f"vocab_{size}")
     return vocab
 
 
@@ -244,10 +248,9 @@ class _Output:
             report |= run.describe_end(perf_counter() - started, dict.fromkeys(files), self.folder)
             run.write_run(self.folder / run.RUN_FILE, report)
 
-    def write_vocab(self, vocab: Vocab, subfolder: str) -> None:
+    def write_tokenizer(self, saved: SavedTokenizer, subfolder: str) -> None:
         if self.folder is not None:
-            (self.folder / subfolder).mkdir(exist_ok=True)
-            self._written += gpt2.save(vocab, self.folder / subfolder)
+            self._written += tokenizer_folder.save(saved, self.folder / subfolder)
 
     @contextmanager
     def monitor(self, enabled: bool, observer: Observer) -> Iterator[Callable[[Sample], None] | None]:

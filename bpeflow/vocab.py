@@ -112,14 +112,17 @@ class Vocab:
         """The bytes of each id as ordinary text can yield it; ``b""`` where it cannot.
 
         It cannot yield a special token, unless that shares its id with a byte or a merge; nor the higher one of two ids
-        with the same bytes.
+        with the same bytes. Raises `FormatError` as `merge_ids` does.
         """
         specials = set(self.special_tokens.values())
         reachable = [left + right for left, right in self.merges]
         reachable += [token for token, token_id in self._ids.items() if len(token) == 1 or token_id not in specials]
         ordinary = [b""] * len(self.tokens)
-        for token in reachable:
-            ordinary[self._ids[token]] = token
+        try:
+            for token in reachable:
+                ordinary[self._ids[token]] = token
+        except KeyError:
+            raise self._unfit_merge() from None
         return tuple(ordinary)
 
     @cached_property

@@ -63,6 +63,12 @@ class SpecialTokens:
         """The first special token of `text` from `start` on."""
         return self._pattern.search(text, start) if self.ids else None
 
+    def lie_across(self, text: bytes, position: int) -> bool:
+        """Whether any special token's bytes stand on both sides of a position, be they taken or part of others."""
+        starts = range(max(position - self.longest + 1, 0), position)
+        matches = (self._pattern.match(text, start) for start in starts)
+        return any(match is not None and match.end() > position for match in matches)
+
     @cached_property
     def _pattern(self) -> re.Pattern[bytes]:
         return re.compile(b"|".join(map(re.escape, self.ids)))

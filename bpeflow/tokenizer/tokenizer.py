@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow.errors import ConfigError, InputTypeError, InvalidTextError, UnknownTokenError
+from bpeflow.errors import ConfigError
 from bpeflow.formats import folder, gpt2
 from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, new_encoder, unknown_token
+from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, new_encoder
+from bpeflow.tokenizer.ids import Ids, checked_ids
+from bpeflow.tokenizer.offsets import Offsets, token_offsets
+from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
 from bpeflow.tokenizer.special import SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
-from bpeflow.tokenizer.stream import StreamDecoder
+from bpeflow.tokenizer.stream import StreamDecoder, TextCutter, encode_stream
+from bpeflow.tokenizer.text import checked_utf8, to_utf8
 from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
 from bpeflow.vocab import Merge, Vocab
 
-#: Ids to decode.
-Ids = Sequence[int] | NDArray[Any]
+if TYPE_CHECKING:
+    from bpeflow.tokenizer.dataset import EncodedCorpus
 
 
 class Tokenizer:
@@ -76,6 +80,8 @@ class Tokenizer:
         self._saved = saved
         self._settings = (encoder, cache_bytes)
         self._encoder = new_encoder(saved, encoder, cache_bytes)
+        self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
+        self._pretokenizer = load_pretokenizer(saved.pattern)
         self._control = SpecialTokenControl(saved.vocab.special_tokens)
         self._every_special = self._control.every
         self._dtype = np.dtype(np.uint16 if len(saved.vocab) <= 1 << 16 else np.uint32)
@@ -113,6 +119,25 @@ class Tokenizer:
         Raises `FormatError` for files that are missing or damaged.
         """
         return cls.from_saved(folder.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
+
+    @classmethod
+    def train(cls, corpus: str | Path | Iterable[str | Path], vocab_size: int, **settings: Any) -> Tokenizer:
+        """Train a tokenizer on a text file, a folder, a glob, or several of these.
+
+        `settings`: any other of `bpeflow.config.Settings`; with `out_dir` all that the run leaves is written there, and
+        `load` reads it. Raises as `bpeflow.train` does.
+        """
+        from bpeflow.config import Settings, make_settings
+        from bpeflow.training import train
+
+        paths = corpus if isinstance(corpus, (str, Path)) else list(corpus)
+        checked = make_settings(Settings, {**settings, "input": paths, "vocab_size": vocab_size})
+        vocab = train(checked).vocab
+        if vocab is None:
+            raise ConfigError(
+                "skip_merge leaves no vocabulary to make a tokenizer of; leave it out, or call bpeflow.train"
+            )
+        return cls.from_saved(SavedTokenizer(vocab, checked.pattern))
 
     def save(self, path: str | Path) -> list[Path]:
         """Write ``vocab.json``, ``merges.txt`` and ``bpeflow.json`` into the folder `path`, and return their paths."""
@@ -165,7 +190,7 @@ class Tokenizer:
         Raises `InputTypeError` for anything but a `str`, `InvalidTextError` for a lone surrogate, and
         `SpecialTokenError` for what `disallowed_special` refuses.
         """
-        data = _utf8(text)
+        data = to_utf8(text)
         return self._encoder.encode(data, self._specials(data, allowed_special, disallowed_special))
 
     def encode_ordinary(self, text: str) -> list[int]:
@@ -179,6 +204,7 @@ class Tokenizer:
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
         dtype: DTypeLike | None = None,
+        threads: int | None = None,
     ) -> NDArray[Any]:
         """The ids of a text as an array. Raises as `encode` does.
 
@@ -187,10 +213,15 @@ class Tokenizer:
             allowed_special: see the class.
             disallowed_special: see the class.
             dtype: uint16 or uint32; without it the tokenizer's `dtype`. `ConfigError` for one too small.
+            threads: take part where the text is large; as many as there are cores unless told. (A text with a custom
+                pattern, which may not be cut, is for one.)
         """
-        data = _utf8_of_either(text)
+        data = checked_utf8(text)
         specials = self._specials(data, allowed_special, disallowed_special)
-        return self._encoder.encode_to_array(data, specials, self._checked_dtype(dtype))
+        checked = self._checked_dtype(dtype)
+        parts = cut_text(data, self._pretokenizer, specials)
+        encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
+        return encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
 
     def encode_batch(
         self,
@@ -198,23 +229,76 @@ class Tokenizer:
         *,
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
+        threads: int | None = None,
     ) -> list[list[int]]:
-        """The ids of each text. Raises as `encode` does."""
-        batch = [_utf8(text) for text in texts]
+        """The ids of each text, encoded in so many threads (None: one for each core). Raises as `encode` does."""
+        batch = [to_utf8(text) for text in texts]
         specials = self._control.allowed(allowed_special)
         refused = self._control.refused(allowed_special, disallowed_special)
         for data in batch if refused else ():
             refuse(data, refused)
-        ids, ends = self._encoder.encode_batch(batch, specials, self._dtype)
-        numbers = ids.tolist()
-        return [numbers[start:end] for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False)]
+        groups = list(group_texts(batch))
+        encoded = in_threads(groups, lambda group: self._encoder.encode_batch(group, specials, self._dtype), threads)
+        return [ids for group in encoded for ids in _divide(*group)]
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        byte_offsets: bool = False,
+    ) -> tuple[list[int], Offsets]:
+        """The ids of a text, and for each the (start, end) of the characters that its bytes belong to.
+
+        A token can begin or end inside a character, which then belongs to the one before or behind it, too. With
+        `byte_offsets` they are places in the UTF-8 form, exactly. Raises as `encode` does.
+
+        >>> vocab = {byte: bytes([byte]) for byte in range(256)}
+        >>> Tokenizer(vocab, []).encode_with_offsets("aé")
+        ([97, 195, 169], [(0, 1), (1, 2), (1, 2)])
+        """
+        data = to_utf8(text)
+        specials = self._specials(data, allowed_special, disallowed_special)
+        ids = self._encoder.encode(data, specials)
+        lengths = [len(self.vocab.tokens[token_id]) for token_id in ids]
+        return ids, token_offsets(data, lengths, specials, self._pretokenizer, byte_offsets)
+
+    def encode_iterable(
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+    ) -> Iterator[int]:
+        """The ids of a text that comes in pieces, such as the lines of an open file; lazily, in bounded memory.
+
+        They are those of the joined pieces, however they were cut. It reads some 16,000 characters ahead, and holds
+        less than 1 MB beside the piece that it was given, except where a text has no place for a cut in more than that:
+        a word of such a length, or, since nothing is known of a custom pattern, what lies between two special tokens.
+        Raises as `encode` does, what concerns the text when the stream gets there.
+        """
+        specials = self._control.allowed(allowed_special)
+        refused = self._control.refused(allowed_special, disallowed_special)
+        return encode_stream(
+            texts,
+            lambda data: self._stream_encoder.encode_to_array(data, specials, self._dtype),
+            TextCutter(self._pretokenizer, specials),
+            refused,
+        )
 
     def count_tokens(
         self, text: str | bytes, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> int:
         """How many ids `encode` gives. Raises as `encode` does."""
-        data = _utf8_of_either(text)
+        data = checked_utf8(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
+
+    def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:
+        """Encode a corpus of any size to the token file `dst`; see `bpeflow.tokenizer.dataset.encode_file`."""
+        from bpeflow.tokenizer import dataset
+
+        return dataset.encode_file(self, src, dst, **options)
 
     def decode(self, ids: Ids, errors: str = "replace") -> str:
         """The text of ids. `errors`: what `bytes.decode` takes, for bytes that are not UTF-8.
@@ -225,7 +309,7 @@ class Tokenizer:
 
     def decode_bytes(self, ids: Ids) -> bytes:
         """The bytes of ids, exactly: ``decode_bytes(encode(text)) == text.encode()``. Raises as `decode` does."""
-        return self._encoder.decode(self._checked_ids(ids))
+        return self._encoder.decode(checked_ids(ids, self.vocab_size))
 
     def decode_batch(self, batch: Iterable[Ids], errors: str = "replace") -> list[str]:
         """The text of each sequence of ids. Raises as `decode` does."""
@@ -257,39 +341,6 @@ class Tokenizer:
             )
         return wanted
 
-    def _checked_ids(self, ids: Ids) -> NDArray[Any]:
-        """Ids as an array that every encoder decodes."""
-        if not isinstance(ids, np.ndarray):
-            if isinstance(ids, (str, bytes, bytearray)):
-                raise InputTypeError(f"ids to decode are numbers, not {type(ids).__name__}")
-            try:
-                return np.frombuffer(array("I", ids), np.uint32)
-            except (TypeError, OverflowError):
-                raise self._bad_id(ids) from None
-        if ids.ndim != 1 or (ids.dtype.kind not in "iu" and len(ids)):
-            raise InputTypeError(
-                f"ids to decode are whole numbers in one dimension, not {ids.dtype} of shape {ids.shape}"
-            )
-        if ids.dtype not in (np.uint16, np.uint32):
-            wrong = np.flatnonzero((ids < 0) | (ids >= self.vocab_size))
-            if len(wrong):
-                raise unknown_token(int(ids[wrong[0]]), int(wrong[0]), self.vocab_size)
-            ids = ids.astype(np.uint32)
-        return np.ascontiguousarray(ids)
-
-    def _bad_id(self, ids: Any) -> InputTypeError | UnknownTokenError:
-        """Say which of `ids` is not even an unsigned number of 32 bits."""
-        try:
-            numbers = enumerate(ids)
-        except TypeError:
-            return InputTypeError(f"ids to decode are a sequence of numbers, not {type(ids).__name__}")
-        for index, token_id in numbers:
-            if not hasattr(token_id, "__index__"):
-                return InputTypeError(f"{token_id!r} at index {index} is no id, which is a whole number")
-            if not 0 <= token_id < 1 << 32:
-                return unknown_token(int(token_id), index, self.vocab_size)
-        return InputTypeError("ids to decode are a sequence of numbers")
-
     def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[SavedTokenizer, str, int]]:
         saved = replace(self._saved, vocab=replace(self._saved.vocab))  # without what the vocabulary has worked out
         return _unpickle, (saved, *self._settings)
@@ -299,28 +350,12 @@ class Tokenizer:
         return f"Tokenizer({self.vocab_size:,} tokens{specials}, pattern={self.pattern!r}, encoder={self.encoder!r})"
 
 
+def _divide(ids: NDArray[Any], ends: NDArray[np.int64]) -> Iterator[list[int]]:
+    numbers, start = ids.tolist(), 0
+    for end in ends.tolist():
+        yield numbers[start:end]
+        start = end
+
+
 def _unpickle(saved: SavedTokenizer, encoder: str, cache_bytes: int) -> Tokenizer:
     return Tokenizer.from_saved(saved, encoder=encoder, cache_bytes=cache_bytes)
-
-
-def _utf8(text: str) -> bytes:
-    if not isinstance(text, str):
-        raise InputTypeError(f"text to encode is a str, not {type(text).__name__}")
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidTextError(
-            f"the text has a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}, which no "
-            "encoding holds; mend it first, for instance with text.encode('utf-16', 'surrogatepass')"
-            ".decode('utf-16', 'replace')"
-        ) from None
-
-
-def _utf8_of_either(text: str | bytes) -> bytes:
-    if not isinstance(text, bytes):
-        return _utf8(text)
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidTextError(f"the bytes are not UTF-8: {error.reason} at byte {error.start}") from None
-    return text
