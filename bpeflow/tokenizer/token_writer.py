@@ -92,7 +92,7 @@ def new_token_file(
     beside: dict[Path, int] = {}
 
     def remove_what_is_beside(error: type[BaseException] | None, *_: object) -> None:
-        """Remove what has its name already when the ids do not get theirs: Ctrl-C can come in between."""
+        """Remove what has its name already when the ids do not get theirs: Ctrl-C, or a disk that is full after all."""
         for name, inode in beside.items() if error is not None else ():
             with suppress(OSError):
                 if name.stat().st_ino == inode:
@@ -108,8 +108,6 @@ def new_token_file(
             offsets = streams.enter_context(FileIO(os.fspath(index_file), "w")) if index_file else None
             writer = TokenWriter(path, dtype, facts, ids, offsets)
             yield writer
-            with _naming(path):
-                os.fsync(ids.fileno())  # now, so that a disk that is full after all leaves no sidecar either
         # In a file's name, what is not UTF-8 becomes \udcXX, which JSON reads as such.
         sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
         for name, file in ((sidecar_path(path), sidecar_file), (index_path(path), index_file)):

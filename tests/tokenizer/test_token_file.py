@@ -15,7 +15,6 @@ import bpeflow
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
-from bpeflow.tokenizer import token_writer
 from bpeflow.tokenizer.hash import tokenizer_hash
 from bpeflow.tokenizer.token_file import choose_dtype, index_path, load_document_offsets, load_tokens, sidecar_path
 from bpeflow.tokenizer.token_writer import new_token_file
@@ -153,7 +152,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_sidecar(tmp_path: Path, monkey
         if os.fstat(descriptor).st_size == 2:  # the ids
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(token_writer.os, "fsync", no_room)
+    monkeypatch.setattr(os, "fsync", no_room)
     with pytest.raises(OSError, match=r"No space left on device: '.*train.bin'"):
         write(tmp_path / "train.bin", [[1]])
     assert list(tmp_path.iterdir()) == []
