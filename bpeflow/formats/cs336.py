@@ -121,11 +121,11 @@ def _read_pickle(path: Path) -> Any:
 
     Raises `FormatError`, with the position, for any other operation, and for what is cut off or out of order.
     """
-    content = read_bytes(path)
+    file = io.BytesIO(read_bytes(path))
     machine = _Machine()
     position = 0
     try:
-        for operation, argument, at in pickletools.genops(io.BytesIO(content)):
+        for operation, argument, at in pickletools.genops(file):
             position = at or 0
             carry_out = _OPERATIONS.get(operation.name)
             if carry_out is None:
@@ -135,6 +135,7 @@ def _read_pickle(path: Path) -> Any:
                     "3: write it with pickle.dump(..., protocol=4)"
                 )
             carry_out(machine, argument)
+            position = file.tell()
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise FormatError(f"{path}, byte {position}: not a whole pickle: {shown(str(error))}") from error
     if len(machine.stack) != 1:

@@ -1,8 +1,8 @@
 """A folder with a tokenizer: GPT-2's two files, and ``bpeflow.json`` beside them with what those cannot say.
 
 ``bpeflow.json``: ``{"format": 1, "pattern": name or regular expression, "special_tokens": {text: id},
-"whole_tokens": false}``, and ``"hidden_tokens": {id: printable form}`` where there are tokens for which ``vocab.json``
-has no place, as it holds one id for each printable form.
+"whole_tokens": false, "merges": how many there are}``, and ``"hidden_tokens": {id: printable form}`` where there are
+tokens for which ``vocab.json`` has no place, as it holds one id for each printable form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any
 from bpeflow.atomic import atomic_path
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2
+from bpeflow.formats.reading import check_special_tokens, is_text, read_json
 from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.formats.spellings import check_pattern
 from bpeflow.printable import from_printable, to_printable
 from bpeflow.vocab import Vocab
 
@@ -36,6 +38,7 @@ def save(saved: SavedTokenizer, folder: Path) -> list[Path]:
         "pattern": saved.pattern,
         "special_tokens": saved.vocab.special_tokens,
         "whole_tokens": saved.whole_tokens,
+        "merges": len(saved.vocab.merges),
     }
     hidden = _hidden_tokens(saved.vocab)
     if hidden:
@@ -63,6 +66,11 @@ def load(folder: Path) -> SavedTokenizer:
     if vocab.special_tokens != specials:
         theirs = {*specials.items()} ^ {*vocab.special_tokens.items()}
         raise FormatError(f"{path} and {vocab_path} differ in special tokens: {sorted(theirs)[:5]}; write both anew")
+    if content.get("merges", len(vocab.merges)) != len(vocab.merges):
+        raise FormatError(
+            f"{merges_path}: {len(vocab.merges)} merges, but {path.name} tells of {content['merges']}; one of the two "
+            "is damaged, or of another tokenizer"
+        )
     vocab = _unhide(replace(vocab, special_tokens=specials), content["hidden_tokens"], path)
     return SavedTokenizer(vocab, content["pattern"], content["whole_tokens"])
 
@@ -98,12 +106,7 @@ def _unhide(vocab: Vocab, hidden: Mapping[str, str], path: Path) -> Vocab:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not JSON in UTF-8: {error}") from error
-    if not isinstance(content, dict):
-        raise FormatError(f"{path}: need one JSON object")
+    content = read_json(path)
     if content.get("format") != _FORMAT:
         raise FormatError(
             f"{path}: format {content.get('format')!r}, but this version of bpeflow reads format {_FORMAT}; it may "
@@ -114,8 +117,10 @@ def _read(path: Path) -> dict[str, Any]:
     for key, kind in kinds.items():
         if not isinstance(content.get(key), kind):
             raise FormatError(f"{path}: need {key!r} with a value of JSON's kind {kind.__name__}")
-    if not all(type(token_id) is int for token_id in content["special_tokens"].values()):
-        raise FormatError(f"{path}: need an id for each of 'special_tokens'")
-    if not all(key.isdecimal() and type(form) is str for key, form in content["hidden_tokens"].items()):
+    check_special_tokens(path, content["special_tokens"])
+    if not is_text(content["pattern"]):
+        raise FormatError(f"{path}: need 'pattern' in characters that have a UTF-8 form")
+    check_pattern(content["pattern"], path)
+    if not all(key.isdecimal() and len(key) <= 10 and is_text(form) for key, form in content["hidden_tokens"].items()):
         raise FormatError(f"{path}: need a printable form for each id of 'hidden_tokens'")
     return content

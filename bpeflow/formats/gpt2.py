@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bpeflow.atomic import atomic_path
 from bpeflow.errors import FormatError
+from bpeflow.formats.reading import MOST_GAPS, read_json, read_text
 from bpeflow.printable import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow.vocab import Merge, Vocab, hidden_byte
 
@@ -73,7 +74,7 @@ def load(
     for text in itertools.chain(_BYTES, special_tokens, merged):
         if text not in ids:
             raise FormatError(f"{vocab_path}: no id for {text!r}, which is a byte, a special token or in {merges_path}")
-    if max(ids.values()) >= len(ids) + len(merges):
+    if max(ids.values()) >= len(ids) + MOST_GAPS:
         raise FormatError(f"{vocab_path}: ids up to {max(ids.values())}, but only {len(ids)} tokens")
     named = frozenset(special_tokens)
     specials = {
@@ -89,11 +90,8 @@ def load(
 
 
 def _read_ids(path: Path) -> dict[str, int]:
-    try:
-        ids = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or an integer of thousands of digits
-        raise FormatError(f"{path}: not JSON in UTF-8: {error}") from error
-    if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
+    ids = read_json(path)
+    if not all(type(i) is int for i in ids.values()):
         raise FormatError(f"{path}: need one JSON object of token: id")
     if len(set(ids.values())) != len(ids) or min(ids.values(), default=0) < 0:
         raise FormatError(f"{path}: an id that is negative or given to two tokens")
@@ -101,10 +99,7 @@ def _read_ids(path: Path) -> dict[str, int]:
 
 
 def _read_merges(path: Path) -> list[Merge]:
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not UTF-8: {error}") from error
+    lines = read_text(path).replace("\r\n", "\n").split("\n")
     merges: list[Merge] = []
     for number, line in enumerate(lines, start=1):
         if (number == 1 and line.startswith("#version")) or (number == len(lines) and not line):

@@ -53,7 +53,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:  # not JSON, or an integer of thousands of digits
         raise FormatError(f"{path}: not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise FormatError(f"{path}: need a JSON object, found {shown(content)}")
+        raise FormatError(f"{path}: need one JSON object, found {shown(content)}")
     return content
 
 

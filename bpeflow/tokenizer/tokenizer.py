@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bpeflow import formats
-from bpeflow.errors import ConfigError
-from bpeflow.formats import folder, gpt2
+from bpeflow.errors import ConfigError, InvalidTextError
+from bpeflow.formats import gpt2
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, new_encoder
 from bpeflow.tokenizer.ids import Ids, checked_ids
 from bpeflow.tokenizer.offsets import Offsets, token_offsets
 from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
-from bpeflow.tokenizer.special import SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
+from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
 from bpeflow.tokenizer.stream import StreamDecoder, TextCutter, encode_stream
-from bpeflow.tokenizer.text import checked_utf8, to_utf8
+from bpeflow.tokenizer.text import not_utf8, to_utf8, utf8_of
 from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
 from bpeflow.vocab import Merge, Vocab
 
@@ -140,9 +140,17 @@ class Tokenizer:
             )
         return cls.from_saved(SavedTokenizer(vocab, checked.pattern))
 
-    def save(self, path: str | Path) -> list[Path]:
-        """Write ``vocab.json``, ``merges.txt`` and ``bpeflow.json`` into the folder `path`, and return their paths."""
-        return folder.save(self._saved, Path(path))
+    def save(self, path: str | Path, to: str = "gpt2") -> list[Path]:
+        """Write the tokenizer into the folder `path`, and return the paths of its files.
+
+        Args:
+            path: a folder; or the file itself, where its name ends as those of the format do.
+            to: the format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json),
+                ``"tiktoken"`` or ``"cs336"``.
+
+        Raises `FormatError` for what the format cannot hold.
+        """
+        return formats.save(self._saved, Path(path), to)
 
     def to_saved(self) -> SavedTokenizer:
         """What a file format can hold of this tokenizer: vocabulary, pattern, and how whole tokens are taken."""
@@ -196,7 +204,7 @@ class Tokenizer:
 
     def encode_ordinary(self, text: str) -> list[int]:
         """The ids of a text in which special tokens are ordinary text. Raises as `encode` does."""
-        return self.encode(text, allowed_special=())
+        return self._encoder.encode(to_utf8(text), NO_SPECIAL_TOKENS)
 
     def encode_to_array(
         self,
@@ -207,7 +215,7 @@ class Tokenizer:
         dtype: DTypeLike | None = None,
         threads: int | None = None,
     ) -> NDArray[Any]:
-        """The ids of a text as an array. Raises as `encode` does.
+        """The ids of a text as an array. Raises as `encode` does, and `InvalidTextError` for bytes that are not UTF-8.
 
         Args:
             text: a `str`, or UTF-8 bytes.
@@ -217,11 +225,14 @@ class Tokenizer:
             threads: take part where the text is large; as many as there are cores unless told. (A text with a custom
                 pattern, which may not be cut, is for one.)
         """
-        data = checked_utf8(text)
+        data = utf8_of(text)
         specials = self._specials(data, allowed_special, disallowed_special)
         checked = self._checked_dtype(dtype)
         parts = cut_text(data, self._pretokenizer, specials)
-        encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
+        try:
+            encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
+        except InvalidTextError:
+            raise not_utf8(data) from None  # which tells the place in the whole
         return encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
 
     def encode_batch(
@@ -291,8 +302,8 @@ class Tokenizer:
     def count_tokens(
         self, text: str | bytes, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> int:
-        """How many ids `encode` gives. Raises as `encode` does."""
-        data = checked_utf8(text)
+        """How many ids `encode` gives for a `str`, or for UTF-8 bytes. Raises as `encode` does."""
+        data = utf8_of(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
 
     def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:
@@ -352,10 +363,8 @@ class Tokenizer:
 
 
 def _divide(ids: NDArray[Any], ends: NDArray[np.int64]) -> Iterator[list[int]]:
-    numbers, start = ids.tolist(), 0
-    for end in ends.tolist():
-        yield numbers[start:end]
-        start = end
+    last = ends.tolist()
+    return map(ids.tolist().__getitem__, map(slice, [0, *last], last))
 
 
 def _unpickle(saved: SavedTokenizer, encoder: str, cache_bytes: int) -> Tokenizer:

@@ -1,0 +1,168 @@
+"""From any format to any other; formats found by name; `convert` and `output.formats`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+import bpeflow
+from bpeflow import formats
+from bpeflow.cli import main
+from bpeflow.errors import ConfigError, FormatError
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.tokenizer import Tokenizer
+from bpeflow.vocab import Vocab
+
+NAMES = [known.name for known in formats.FORMATS]
+TEXT = "low lower lowest newer wider, the newest.\n\n  naïve 日本 12345<|endoftext|>don't<pad>"
+SPECIALS = ["<|endoftext|>", "<pad>"]
+
+
+def train(folder: Path, **settings: object) -> Path:
+    corpus = folder / "corpus.txt"
+    corpus.write_text(TEXT * 20, encoding="utf-8")
+    values = {"input": corpus, "vocab_size": 300, "special_tokens": SPECIALS, "out_dir": folder / "run", **settings}
+    bpeflow.train(values)
+    return folder / "run"
+
+
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(NAMES, NAMES)))
+def test_every_format_becomes_every_other(source: str, target: str, tmp_path: Path) -> None:
+    run = train(tmp_path)
+    saved = formats.load(run)
+    formats.save(saved, tmp_path / "a", source)
+    formats.save(formats.load(tmp_path / "a"), tmp_path / "b", target)
+    again = formats.load(tmp_path / "b")
+    assert again.vocab == saved.vocab
+    assert again.pattern == "gpt2"
+    assert Tokenizer.from_saved(again).encode(TEXT) == Tokenizer.from_saved(saved).encode(TEXT)
+
+
+def test_convert_writes_files_and_tells_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(tmp_path)
+    for name, path, files in [
+        ("huggingface", tmp_path / "x.json", ["x.json"]),
+        ("tiktoken", tmp_path / "x.tiktoken", ["x.tiktoken", "x.tiktoken.json"]),
+        ("tiktoken", tmp_path / "folder", ["folder/tokenizer.tiktoken", "folder/tokenizer.tiktoken.json"]),
+        ("cs336", tmp_path / "folder", ["folder/vocab.pkl", "folder/merges.pkl"]),
+        ("gpt2", tmp_path / "g", ["g/vocab.json", "g/merges.txt", "g/bpeflow.json"]),
+        ("gpt2", tmp_path / "h" / "vocab.json", ["h/vocab.json", "h/merges.txt", "h/bpeflow.json"]),
+    ]:
+        assert main(["convert", str(run), str(path), "--to", name]) == 0
+        assert capsys.readouterr().out.split() == [str(tmp_path / file) for file in files]
+        assert all((tmp_path / file).is_file() for file in files)
+        assert formats.load(path).vocab == formats.load(run).vocab
+
+
+def test_convert_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(tmp_path)
+    for arguments, complaint in [
+        (
+            [str(run), str(tmp_path / "x"), "--to", "sentencepiece"],
+            "unknown format 'sentencepiece'; there are gpt2, hugg",
+        ),
+        (
+            [str(tmp_path / "no"), str(tmp_path / "x"), "--to", "gpt2"],
+            f"{tmp_path / 'no'}: there is no such file or fo",
+        ),
+        (
+            [str(tmp_path), str(tmp_path / "x"), "--to", "gpt2"],
+            f"{tmp_path}: no tokenizer in it; need one of vocab.json",
+        ),
+    ]:
+        assert main(["convert", *arguments]) == 2
+        assert complaint in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_convert_shows_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = train(tmp_path, pattern="llama3")
+    assert main(["convert", str(run), str(tmp_path / "x"), "--to", "cs336"]) == 0
+    assert "does not tell the pattern, llama3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("vocab.txt", b"[PAD]\n[UNK]\n", "a WordPiece vocabulary; bpeflow reads byte-level BPE only"),
+        ("spiece.model", b"\x0a\x0e", "a SentencePiece model; bpeflow reads byte-level BPE only"),
+        ("tokenizer.model", b"\x0a\x0e\x0a\x05<unk>\x15", "a SentencePiece model; bpeflow reads byte-level BPE only"),
+        ("corpus.bin", b"\x0a\x0e", "no format has this name; known are vocab.json, *.json, *.tiktoken, *.pkl"),
+    ],
+)
+def test_other_kinds_of_tokenizers_are_refused_by_name(
+    name: str, content: bytes, complaint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(FormatError) as caught:
+        formats.load(path)
+    assert str(caught.value).startswith(f"{path}: {complaint}")
+    if name in ("vocab.txt", "spiece.model"):
+        with pytest.raises(FormatError, match=complaint):
+            formats.load(tmp_path)
+
+
+def test_a_unigram_model_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram", "vocab": [["a", -1.0]]}}))
+    with pytest.raises(FormatError, match=r"tokenizer\.json: a 'Unigram' model; bpeflow reads byte-level BPE only"):
+        formats.load(tmp_path)
+
+
+def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
+    """Llama 3's file of ranks is called tokenizer.model."""
+    saved = SavedTokenizer(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    ranks, about = formats.save(saved, tmp_path / "x.tiktoken", "tiktoken")
+    ranks.rename(tmp_path / "tokenizer.model")
+    about.rename(tmp_path / "tokenizer.model.json")
+    assert formats.load(tmp_path / "tokenizer.model") == saved
+
+
+def test_a_folder_with_one_file_of_ranks_is_read(tmp_path: Path) -> None:
+    saved = SavedTokenizer(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    formats.save(saved, tmp_path / "mine.tiktoken", "tiktoken")
+    assert formats.load(tmp_path) == saved
+
+
+def test_output_formats_are_written_for_each_size(tmp_path: Path) -> None:
+    names = ["huggingface", "tiktoken", "cs336"]
+    run = train(tmp_path, vocab_size=None, vocab_sizes=[280, 300], output={"formats": names})
+    report = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    for folder, size in ((run, 300), (run / "vocab_280", 280)):
+        for known in formats.FORMATS:
+            assert len(known.load(folder / known.file).vocab) == size
+            assert {(folder / file).relative_to(run).as_posix() for file in known.files} <= set(report["files"])
+
+
+def test_another_run_removes_the_formats_of_the_one_before(tmp_path: Path) -> None:
+    run = train(tmp_path, output={"formats": "huggingface"})
+    assert (run / "tokenizer.json").exists()
+    train(tmp_path)
+    assert not (run / "tokenizer.json").exists()
+
+
+def test_what_a_format_cannot_hold_is_refused_before_the_work(tmp_path: Path) -> None:
+    settings = {"pattern": r"\p{N}{1,3}+|\S+|\s+", "output": {"formats": ["huggingface"]}}
+    with pytest.raises(ConfigError, match=r"^output\.formats: huggingface: pattern .* Oniguruma"):
+        train(tmp_path, **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_only_the_merges_show_is_warned_about_and_the_rest_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = {"formats": ["huggingface", "tiktoken"]}
+    with caplog.at_level(logging.WARNING):
+        run = train(tmp_path, special_tokens=["Ġthe"], separator="<|endoftext|>", output=output)
+    assert "output.formats: huggingface is not written" in caplog.text
+    assert (run / "tokenizer.tiktoken").exists()
+    assert not (run / "tokenizer.json").exists()
+
+
+def test_unknown_formats_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"output\.formats"):
+        train(tmp_path, output={"formats": ["sentencepiece"]})
