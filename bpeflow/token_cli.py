@@ -79,8 +79,8 @@ def evaluate_command(argv: Sequence[str]) -> int:
     """Measure tokenizers."""
     parser = new_parser("python -m bpeflow evaluate", _EVALUATE)
     parser.add_argument(
-        "--tokenizer", metavar="FOLDER", type=Path, required=True, nargs="+", action="extend", dest="tokenizers",
-        help="run folders; may be repeated",
+        "--tokenizer", metavar="PATH", type=Path, required=True, nargs="+", action="extend", dest="tokenizers",
+        help="run folders, or any others that convert reads; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--input", metavar="PATH", required=True, nargs="+", action="extend", dest="inputs",
@@ -96,7 +96,9 @@ def evaluate_command(argv: Sequence[str]) -> int:
 
 
 def _tokenizer_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tokenizer", metavar="FOLDER", type=Path, required=True, help="a run folder")
+    parser.add_argument(
+        "--tokenizer", metavar="PATH", type=Path, required=True, help="a run folder, or any other that convert reads"
+    )
 
 
 def _out_flag(parser: argparse.ArgumentParser, what: str) -> None:

@@ -119,7 +119,7 @@ class ChunkEncoder:
         if self._at_once:
             try:
                 return self._encode_at_once(data, numbered)
-            except (InvalidTextError, UnicodeDecodeError):
+            except InvalidTextError:
                 pass
         return self._encode_documents(bytes(data), numbered)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -54,6 +55,29 @@ def test_what_fails_in_a_thread_ends_all_of_them(tmp_path: Path, monkeypatch: py
         next(results)
     assert threading.active_count() == before
     assert next(chunks).chunk  # not all were taken
+
+
+def test_threads_begin_no_chunk_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [path] = write_files(tmp_path, [b"hello"])
+    encode = ChunkEncoder.encode
+    begun: list[int] = []
+    may_go_on = threading.Event()
+
+    def wait_from_the_second_on(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
+        begun.append(chunk.number)
+        if chunk.number > 0:
+            may_go_on.wait(10)
+        return encode(self, chunk, buffer)
+
+    monkeypatch.setattr(ChunkEncoder, "encode", wait_from_the_second_on)
+    encoder = ChunkEncoder(make_tokenizer(), Delimiters(EOT), None, "error", threads=2)
+    results = encoder(NumberedChunk(number, Chunk(str(path), 0, 5, True)) for number in range(50))
+    assert next(results).number == 0
+    while len(begun) < 3:
+        time.sleep(0.01)
+    threading.Timer(0.2, may_go_on.set).start()
+    results.close()  # type: ignore[attr-defined]
+    assert sorted(begun) == [0, 1, 2]
 
 
 def test_a_process_that_takes_long_holds_the_others_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

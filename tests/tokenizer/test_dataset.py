@@ -185,7 +185,8 @@ def test_a_tokenizer_without_special_tokens_ends_nothing(tmp_path: Path) -> None
 
 def test_files_come_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
     a, b, c = write_files(tmp_path, [b"a", b"b", b"c"])
-    assert [file.path for file in find_in_order([c, a, str(tmp_path / "*.txt")])] == [c, a, b]
+    (link := tmp_path / "link.txt").symlink_to(a)
+    assert [file.path for file in find_in_order([c, link, str(tmp_path / "*.txt")])] == [c, link, b]
     encode_file(make_tokenizer(), [c, a, b], tmp_path / "train.bin", end_token="")
     assert load_tokens(tmp_path / "train.bin").tolist() == [*b"cab"]
 

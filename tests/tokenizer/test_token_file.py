@@ -15,7 +15,6 @@ import bpeflow
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
-from bpeflow.tokenizer import token_writer
 from bpeflow.tokenizer.hash import tokenizer_hash
 from bpeflow.tokenizer.token_file import choose_dtype, index_path, load_document_offsets, load_tokens, sidecar_path
 from bpeflow.tokenizer.token_writer import new_token_file
@@ -153,7 +152,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_sidecar(tmp_path: Path, monkey
         if os.fstat(descriptor).st_size == 2:  # the ids
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(token_writer.os, "fsync", no_room)
+    monkeypatch.setattr(os, "fsync", no_room)
     with pytest.raises(OSError, match=r"No space left on device: '.*train.bin'"):
         write(tmp_path / "train.bin", [[1]])
     assert list(tmp_path.iterdir()) == []
@@ -171,6 +170,25 @@ def test_the_ids_get_their_name_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write(tmp_path / "train.bin", [[1]])
     assert sorted(named[:-1]) == ["train.bin.idx", "train.bin.json"]
     assert named[-1] == "train.bin"
+
+
+@pytest.mark.parametrize("last", ["train.bin", "train.bin.json", "train.bin.idx"])
+def test_an_interrupt_while_files_get_their_names_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    rename = Path.replace
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if Path(target).name == last:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    (tmp_path / last).write_text("from an earlier run", encoding="utf-8")
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "train.bin", [[1]])
+    assert [path.name for path in tmp_path.iterdir()] == [last]
+    assert (tmp_path / last).read_text(encoding="utf-8") == "from an earlier run"
 
 
 def test_the_dtype_fits_the_vocabulary() -> None:
