@@ -35,19 +35,26 @@ def test_the_word_count_of_hacking_runs(tmp_path: Path) -> None:
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    [script] = python_blocks("README.md")
+    script = "\n".join(python_blocks("README.md"))
     for name in ("corpus.txt", "a.txt", "b.txt"):
         (tmp_path / name).write_text("low lower lowest<|endoftext|>newer wider", encoding="utf-8")
     (tmp_path / "configs").mkdir()
     settings = "input: corpus.txt\nvocab_size: 260\nout_dir: run\n"  # the quickstart itself takes too long for a test
     (tmp_path / "configs" / "quickstart.yaml").write_text(settings, encoding="utf-8")
-    script = script.replace("omp", "auto").replace("vocab_size=10_000", "vocab_size=260")
-    assert "Vocab(" in run(script.replace("vocab_size=32_000", "vocab_size=260"), tmp_path)
+    for size in ("10_000", "32_000"):
+        script = script.replace(f"vocab_size={size}", "vocab_size=260")
+    assert "Vocab(" in run(script.replace("omp", "auto"), tmp_path)
 
 
 @pytest.mark.parametrize(
     "module",
-    ["bpeflow.flow", "bpeflow.merging", "bpeflow.corpus.delimiters", "bpeflow.pretokenize.pretokenizer"],
+    [
+        "bpeflow.flow",
+        "bpeflow.merging",
+        "bpeflow.corpus.delimiters",
+        "bpeflow.pretokenize.pretokenizer",
+        *(f"bpeflow.tokenizer.{name}" for name in ("special", "stream", "tokenizer")),
+    ],
 )
 def test_the_examples_in_docstrings_are_right(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(module))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bpeflow.atomic import atomic_path
 from bpeflow.errors import FormatError
-from bpeflow.formats.reading import read_json, read_text
+from bpeflow.formats.reading import MOST_GAPS, read_json, read_text
 from bpeflow.printable import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow.vocab import Merge, Vocab, hidden_byte
 
@@ -74,7 +74,7 @@ def load(
     for text in itertools.chain(_BYTES, special_tokens, merged):
         if text not in ids:
             raise FormatError(f"{vocab_path}: no id for {text!r}, which is a byte, a special token or in {merges_path}")
-    if max(ids.values()) >= len(ids) + len(merges):
+    if max(ids.values()) >= len(ids) + MOST_GAPS:
         raise FormatError(f"{vocab_path}: ids up to {max(ids.values())}, but only {len(ids)} tokens")
     named = frozenset(special_tokens)
     specials = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from numpy.typing import NDArray
@@ -26,14 +27,9 @@ def encode_stream(
     texts: Iterable[str], encode: Callable[[bytes], NDArray[Any]], cutter: TextCutter, refused: SpecialTokens
 ) -> Iterator[int]:
     """The ids of texts that are pieces of one, however it was cut. Raises as `Tokenizer.encode`, when it gets there."""
-    blocks = _checked(_blocks(texts), refused)
-    while True:
-        block = next(blocks, None)
-        ids = encode(cutter.rest() if block is None else cutter.feed(block))
-        for start in range(0, len(ids), _YIELDED):
-            yield from ids[start : start + _YIELDED].tolist()
-        if block is None:
-            return
+    pieces = _pieces(_checked(_blocks(texts), refused), cutter)
+    # `chain` hands out each id without a Python frame to resume, which takes a third of the time that generators do.
+    return chain.from_iterable(numbers for piece in pieces for numbers in _numbers(encode(piece)))
 
 
 class TextCutter:
@@ -141,6 +137,17 @@ def _blocks(texts: Iterable[str]) -> Iterator[str]:
                 block, length = io.StringIO(newline=""), 0
     if length:
         yield block.getvalue()
+
+
+def _pieces(blocks: Iterable[bytes], cutter: TextCutter) -> Iterator[bytes]:
+    for block in blocks:
+        yield cutter.feed(block)
+    yield cutter.rest()
+
+
+def _numbers(ids: NDArray[Any]) -> Iterator[list[int]]:
+    for start in range(0, len(ids), _YIELDED):
+        yield ids[start : start + _YIELDED].tolist()
 
 
 def _checked(blocks: Iterable[str], refused: SpecialTokens) -> Iterator[bytes]:

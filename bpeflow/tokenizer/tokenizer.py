@@ -19,7 +19,7 @@ from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, n
 from bpeflow.tokenizer.ids import Ids, checked_ids
 from bpeflow.tokenizer.offsets import Offsets, token_offsets
 from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
-from bpeflow.tokenizer.special import SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
+from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
 from bpeflow.tokenizer.stream import StreamDecoder, TextCutter, encode_stream
 from bpeflow.tokenizer.text import checked_utf8, to_utf8
 from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
@@ -204,7 +204,7 @@ class Tokenizer:
 
     def encode_ordinary(self, text: str) -> list[int]:
         """The ids of a text in which special tokens are ordinary text. Raises as `encode` does."""
-        return self.encode(text, allowed_special=())
+        return self._encoder.encode(to_utf8(text), NO_SPECIAL_TOKENS)
 
     def encode_to_array(
         self,
@@ -360,10 +360,8 @@ class Tokenizer:
 
 
 def _divide(ids: NDArray[Any], ends: NDArray[np.int64]) -> Iterator[list[int]]:
-    numbers, start = ids.tolist(), 0
-    for end in ends.tolist():
-        yield numbers[start:end]
-        start = end
+    last = ends.tolist()
+    return map(ids.tolist().__getitem__, map(slice, [0, *last], last))
 
 
 def _unpickle(saved: SavedTokenizer, encoder: str, cache_bytes: int) -> Tokenizer:

@@ -7,11 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from bpeflow.errors import FormatError, InputTypeError
+from bpeflow.formats.reading import MOST_GAPS
 from bpeflow.vocab import Merge, Vocab
-
-_LARGEST_GAP = 1 << 20
-"""An id may be so much larger than the number of tokens. Every id takes a place, whether it stands for something or
-not; published vocabularies leave out a few hundred."""
 
 
 def vocab_of(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> Vocab:
@@ -64,5 +61,5 @@ def _check_entry(token_id: Any, token: Any, tokens: int) -> None:
         raise InputTypeError(f"the id {token_id!r} in the vocabulary is {type(token_id).__name__}; give {{id: bytes}}")
     if not isinstance(token, bytes):
         raise InputTypeError(f"token {token_id} in the vocabulary is {token!r}; give its bytes")
-    if not 0 <= token_id < tokens + _LARGEST_GAP:
+    if not 0 <= token_id < tokens + MOST_GAPS:
         raise FormatError(f"the vocabulary has the id {token_id}, but only {tokens:,} tokens")
