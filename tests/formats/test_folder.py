@@ -120,7 +120,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, name: str, share: float) ->
         ({"pattern": 7}, "need 'pattern'"),
         ({"whole_tokens": 1}, "need 'whole_tokens'"),
         ({"special_tokens": ["<s>"]}, "need 'special_tokens'"),
-        ({"special_tokens": {"<s>": "256"}}, "need an id for each of 'special_tokens'"),
+        ({"special_tokens": {"<s>": "256"}}, "special_tokens must be an object of text: id"),
         ({"special_tokens": {"<s>": 257}}, r"differ in special tokens: \[\('<s>', 256\), \('<s>', 257\)\]"),
         ({"special_tokens": {"<t>": 256}}, "no id for '<t>'"),
         ({"hidden_tokens": {"x": "Ġ"}}, "need a printable form for each id of 'hidden_tokens'"),

@@ -125,8 +125,6 @@ letters = st.text(st.sampled_from("aab "), max_size=16)
 tables = st.dictionaries(
     st.text(st.sampled_from("ab "), min_size=1, max_size=9), st.integers(1, 3), min_size=1, max_size=9
 )
-    st.text(st.sampled_from("ab "), min_size=1, max_size=9), st.integers(1, 3), min_size=1, max_size=9
-)
 
 
 @settings(max_examples=100)
