@@ -28,7 +28,7 @@ STREAM_CACHE_BYTES = 256 * 1024
 class Encoder(Protocol):
     """Encodes UTF-8 text to ids, and decodes ids to bytes. Thread-safe; each call runs on the calling thread alone.
 
-    The contract of every method: text is valid UTF-8 (the caller has seen to it). Special tokens are found as
+    The contract of every method: text that is not UTF-8 raises `InvalidTextError`. Special tokens are found as
     `SpecialTokens.matches` finds them; what lies between two of them is split into pre-tokens on its own; text that a
     custom pattern does not match yields nothing. A pre-token is merged as DESIGN's rule 10 says: lowest rank first,
     leftmost first, until nothing applies; with ``whole_tokens`` one that is an ordinary token is taken whole before

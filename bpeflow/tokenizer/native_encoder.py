@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow.counting.table import NATIVE_PATTERNS, chosen_instructions
-from bpeflow.errors import InvalidTextError
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.native import Signature, check_status, load_library
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token
 from bpeflow.tokenizer.special import SpecialTokens
+from bpeflow.tokenizer.text import not_utf8
 
 #: BPEFLOW_NO_PATTERN of the header: what is encoded are pre-tokens.
 _NO_PATTERN = 0xFFFF
@@ -210,11 +210,14 @@ class NativeEncoder:
         """The pre-tokens of a custom pattern, and special tokens, which the native code knows again."""
         pieces: list[bytes] = []
         end = 0
-        for match in specials.matches(text):
-            pieces += map(str.encode, self._pretokenizer.pretokens(text[end : match.start()].decode()))
-            pieces.append(match.group())
-            end = match.end()
-        pieces += map(str.encode, self._pretokenizer.pretokens(text[end:].decode()))
+        try:
+            for match in specials.matches(text):
+                pieces += map(str.encode, self._pretokenizer.pretokens(text[end : match.start()].decode()))
+                pieces.append(match.group())
+                end = match.end()
+            pieces += map(str.encode, self._pretokenizer.pretokens(text[end:].decode()))
+        except UnicodeDecodeError:
+            raise not_utf8(text) from None
         return pieces
 
     def _take(self) -> _Session:
@@ -329,10 +332,7 @@ def _finish(
 
 def _raise(status: int, function: Any, text: bytes) -> None:
     if status == _NOT_UTF8:
-        try:
-            text.decode()
-        except UnicodeDecodeError as error:
-            raise InvalidTextError(f"the text is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise not_utf8(text)
     check_status(status, function, ())
 
 

@@ -13,6 +13,7 @@ from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token
 from bpeflow.tokenizer.special import SpecialTokens
+from bpeflow.tokenizer.text import not_utf8
 
 _CACHED_LENGTH = 32
 """Longer pre-tokens are not cached: hardly any comes twice."""
@@ -48,11 +49,14 @@ class PythonEncoder:
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
         ids: list[int] = []
         end = 0
-        for match in specials.matches(text):
-            self._encode_ordinary(text[end : match.start()], ids)
-            ids.append(specials.ids[match.group()])
-            end = match.end()
-        self._encode_ordinary(text[end:], ids)
+        try:
+            for match in specials.matches(text):
+                self._encode_ordinary(text[end : match.start()], ids)
+                ids.append(specials.ids[match.group()])
+                end = match.end()
+            self._encode_ordinary(text[end:], ids)
+        except UnicodeDecodeError:
+            raise not_utf8(text) from None
         return ids
 
     def encode_to_array(

@@ -129,7 +129,7 @@ def refuse(text: bytes, refused: SpecialTokens, start: int = 0) -> None:
     """Raise `SpecialTokenError` where `text`, which begins at character `start` of the whole, has one of `refused`."""
     match = refused.first(text)
     if match is not None:
-        position = start + len(text[: match.start()].decode())
+        position = start + len(text[: match.start()].decode(errors="replace"))
         raise SpecialTokenError(
             f"the text has the special token {match.group().decode()!r} at character {position}, which "
             "disallowed_special refuses; name it in allowed_special to take it for itself, or leave it out of "

@@ -22,12 +22,15 @@ def to_utf8(text: str, start: int = 0) -> bytes:
         ) from None
 
 
-def checked_utf8(text: str | bytes) -> bytes:
-    """The UTF-8 form of a text, or bytes that are UTF-8 already. Raises as `to_utf8`, and for bytes that are not."""
-    if not isinstance(text, bytes):
-        return to_utf8(text)
+def utf8_of(text: str | bytes) -> bytes:
+    """The UTF-8 form of a text; bytes as they are, which encoders look at. Raises as `to_utf8`."""
+    return text if isinstance(text, bytes) else to_utf8(text)
+
+
+def not_utf8(text: bytes) -> InvalidTextError:
+    """Say where bytes are not UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        raise InvalidTextError(f"the bytes are not UTF-8: {error.reason} at byte {error.start}") from None
-    return text
+        return InvalidTextError(f"the text is not UTF-8: {error.reason} at byte {error.start}")
+    return InvalidTextError("the text is not UTF-8")

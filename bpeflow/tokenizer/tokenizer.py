@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bpeflow import formats
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, InvalidTextError
 from bpeflow.formats import gpt2
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
@@ -21,7 +21,7 @@ from bpeflow.tokenizer.offsets import Offsets, token_offsets
 from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
 from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
 from bpeflow.tokenizer.stream import StreamDecoder, TextCutter, encode_stream
-from bpeflow.tokenizer.text import checked_utf8, to_utf8
+from bpeflow.tokenizer.text import not_utf8, to_utf8, utf8_of
 from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
 from bpeflow.vocab import Merge, Vocab
 
@@ -215,7 +215,7 @@ class Tokenizer:
         dtype: DTypeLike | None = None,
         threads: int | None = None,
     ) -> NDArray[Any]:
-        """The ids of a text as an array. Raises as `encode` does.
+        """The ids of a text as an array. Raises as `encode` does, and `InvalidTextError` for bytes that are not UTF-8.
 
         Args:
             text: a `str`, or UTF-8 bytes.
@@ -225,11 +225,14 @@ class Tokenizer:
             threads: take part where the text is large; as many as there are cores unless told. (A text with a custom
                 pattern, which may not be cut, is for one.)
         """
-        data = checked_utf8(text)
+        data = utf8_of(text)
         specials = self._specials(data, allowed_special, disallowed_special)
         checked = self._checked_dtype(dtype)
         parts = cut_text(data, self._pretokenizer, specials)
-        encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
+        try:
+            encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
+        except InvalidTextError:
+            raise not_utf8(data) from None  # which tells the place in the whole
         return encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
 
     def encode_batch(
@@ -299,8 +302,8 @@ class Tokenizer:
     def count_tokens(
         self, text: str | bytes, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> int:
-        """How many ids `encode` gives. Raises as `encode` does."""
-        data = checked_utf8(text)
+        """How many ids `encode` gives for a `str`, or for UTF-8 bytes. Raises as `encode` does."""
+        data = utf8_of(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
 
     def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:

@@ -210,10 +210,17 @@ def test_a_lone_surrogate_is_named(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(tokenizer.encode(mended)) == "a😀 \ufffd"  # the remedy works
 
 
-def test_bytes_that_are_not_utf8_are_refused(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("pattern", ["gpt2", r"\w+|\W"])
+def test_bytes_that_are_not_utf8_are_refused(encoder: str, pattern: str) -> None:
+    tokenizer = small(encoder, pattern)
     for call in (tokenizer.encode_to_array, tokenizer.count_tokens):
-        with pytest.raises(InvalidTextError, match="not UTF-8: invalid start byte at byte 2"):
-            call(b"ab\xff")
+        with pytest.raises(InvalidTextError, match="not UTF-8: invalid start byte at byte 10"):
+            call(b"ab ab <a> \xff <a>")
+    with (
+        patch("bpeflow.tokenizer.parallel.PART_BYTES", 3),
+        pytest.raises(InvalidTextError, match="unexpected end of data at byte 12"),
+    ):
+        tokenizer.encode_to_array(b"ab ab <a> ab\xc3", threads=2)
 
 
 @pytest.mark.parametrize(
