@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,7 @@ def pieces(engine: Engine, pattern: str, text: str) -> list[str] | None:
         except Exception:
             return None
         return [piece for piece, _ in splitter.pre_tokenize_str(text) if piece]
-    tiktoken = importlib.import_module("tiktoken")
+    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     parts = {text[i:j].encode() for i in range(len(text)) for j in range(i + 1, len(text) + 1)}
     ranks = {part: rank for rank, part in enumerate(sorted(parts | {bytes([byte]) for byte in range(256)}))}
     try:
