@@ -53,13 +53,24 @@ def export(saved: SavedTokenizer) -> tuple[Any, Any]:
         return open_tiktoken(ranks), open_huggingface(json_path)
 
 
+def tiktoken_encoder(path: Path) -> Encode:
+    """How tiktoken encodes, special tokens being taken for themselves."""
+    theirs = open_tiktoken(path)
+    return lambda text: list(theirs.encode(text, allowed_special="all"))
+
+
+def huggingface_encoder(path: Path) -> Encode:
+    """How HuggingFace tokenizers encodes."""
+    theirs = open_huggingface(path)
+    return lambda text: list(theirs.encode(text, add_special_tokens=False).ids)
+
+
 def encoders(saved: SavedTokenizer) -> dict[str, Encode]:
-    """The encoders of both, by name, special tokens being taken for themselves."""
-    theirs, huggingface = export(saved)
-    return {
-        "tiktoken": lambda text: theirs.encode(text, allowed_special="all"),
-        "tokenizers": lambda text: huggingface.encode(text, add_special_tokens=False).ids,
-    }
+    """The encoders of both, by name."""
+    with TemporaryDirectory() as folder:
+        ranks, _ = formats.save(saved, Path(folder), "tiktoken")
+        [json_path] = formats.save(saved, Path(folder), "huggingface")
+        return {"tiktoken": tiktoken_encoder(ranks), "tokenizers": huggingface_encoder(json_path)}
 
 
 @cache

@@ -20,7 +20,7 @@ class Format:
     Attributes:
         name: what ``--to`` and ``output.formats`` call it.
         file: the file in a folder by which the format is known; it is what `load` gets, unless the path is a file.
-        suffix: how names of such files end.
+        suffix: how names of such files end; empty where they have no name but `file`.
         others: further files that `save` writes into the folder.
         load: reads the file.
         save: writes the file, and returns the paths of all that it wrote.
@@ -38,13 +38,16 @@ class Format:
         """All that `save` writes into a folder."""
         return (self.file, *self.others)
 
+    def has_name_of(self, path: Path) -> bool:
+        """Whether a file is of this format, as far as its name tells."""
+        return path.name == self.file or bool(self.suffix and path.name.endswith(self.suffix))
 
-#: In the order in which a folder is searched for them.
+
 FORMATS = (
     Format(
         "gpt2",
         gpt2.VOCAB_FILE,
-        gpt2.VOCAB_FILE,
+        "",
         (gpt2.MERGES_FILE, folder.TOKENIZER_FILE),
         lambda path: folder.load(path.parent),
         lambda saved, path: folder.save(saved, path.parent),
@@ -59,6 +62,13 @@ FORMATS = (
         tiktoken.save,
     ),
     Format("cs336", cs336.VOCAB_FILE, cs336.SUFFIX, (cs336.MERGES_FILE,), cs336.load, cs336.save),
+)
+
+#: In this order a folder is searched: `folder.TOKENIZER_FILE` tells everything, GPT-2's two files alone the least.
+_SEARCHED = (
+    (folder.TOKENIZER_FILE, FORMATS[0]),
+    *((known.file, known) for known in FORMATS[1:]),
+    (gpt2.VOCAB_FILE, FORMATS[0]),
 )
 
 #: Files of tokenizers that are not byte-level BPE.
@@ -87,8 +97,7 @@ def save(saved: SavedTokenizer, path: Path, name: str) -> list[Path]:
     format_ = next((known for known in FORMATS if known.name == name), None)
     if format_ is None:
         raise ConfigError(f"unknown format {name!r}; there are {', '.join(known.name for known in FORMATS)}")
-    is_file = path.name.endswith(format_.suffix) and not path.is_dir()
-    file = path if is_file else path / format_.file
+    file = path if format_.has_name_of(path) and not path.is_dir() else path / format_.file
     file.parent.mkdir(parents=True, exist_ok=True)
     return format_.save(saved, file)
 
@@ -99,8 +108,8 @@ def find_format(path: Path) -> tuple[Format, Path]:
     Raises `FormatError` where there is none.
     """
     if path.is_dir():
-        for known in FORMATS:
-            if (path / known.file).is_file():
+        for name, known in _SEARCHED:
+            if (path / name).is_file():
                 return known, path / known.file
         ranks = sorted(path.glob(f"*{tiktoken.SUFFIX}"))
         if len(ranks) == 1:
@@ -115,11 +124,11 @@ def find_format(path: Path) -> tuple[Format, Path]:
     if path.name in _OTHERS:
         raise FormatError(f"{path}: {_OTHERS[path.name]}; bpeflow reads byte-level BPE only")
     for known in FORMATS:
-        if path.name.endswith(known.suffix):
+        if known.has_name_of(path):
             return known, path
     if tiktoken.looks_like_ranks(path):
         return next(known for known in FORMATS if known.name == "tiktoken"), path
     if path.suffix == ".model":
         raise FormatError(f"{path}: a SentencePiece model; bpeflow reads byte-level BPE only")
-    known_files = ", ".join(known.file if known.suffix == known.file else f"*{known.suffix}" for known in FORMATS)
+    known_files = ", ".join(f"*{known.suffix}" if known.suffix else known.file for known in FORMATS)
     raise FormatError(f"{path}: no format has this name; known are {known_files}, or a folder with one")

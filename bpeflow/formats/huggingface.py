@@ -210,7 +210,6 @@ def _read_split(split: object, path: Path) -> str:
         return name
     check_pattern(regex, path)
     refuse_differences(regex, "Oniguruma", path)
-    log.warning("%s: the pattern is none of the named ones, and is left to the regex module: %s", path, shown(regex))
     return check_pattern(_KEEP_THE_REST.format(f"(?:{regex})"), path) if isolated else regex
 
 

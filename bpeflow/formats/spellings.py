@@ -2,11 +2,12 @@
 
 tiktoken has fancy-regex (Rust), HuggingFace tokenizers has Oniguruma with Ruby's syntax. The named patterns are proved
 to be read alike, each in the spelling that is written here. What is known to be read otherwise in a custom pattern is
-refused; for the rest of it the reader of the log is told which engine will read it.
+refused; for the rest of it the log tells which engine will read it.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ _NAMES = {
 
 _LONGEST_PATTERN = 100_000
 _ITEM = re.compile(r"\\.|\{\d*,?\d*\}\+|\(\?[a-zA-Z0-9-]*[:)]|\[\^?\]?|&&|--|~~|\|\||.", re.DOTALL)
+
+log = logging.getLogger(__name__)
 
 
 def named(regex: str) -> str:
@@ -64,12 +67,27 @@ def check_pattern(pattern: str, path: Path) -> str:
 
 
 def refuse_differences(regex: str, engine: Engine, path: Path) -> None:
-    """Raise `FormatError` for the first thing in `regex` that `engine` reads otherwise than the `regex` module."""
+    """Raise `FormatError` for the first thing in `regex` that `engine` reads otherwise than the `regex` module.
+
+    Warn of what remains: characters that one version of Unicode has and another has not, and in Oniguruma ``\\w``,
+    which leaves out ``²`` and ``½``, and ``(?i:ss)``, which matches ``ß``.
+    """
     for item, place in _differences(regex, engine):
         raise FormatError(
             f"{path}: pattern {shown(regex)}, character {place}: {engine} and the regex module read {item}; "
             "write it in a way that has one meaning"
         )
+    if load_pretokenizer(regex).compiled.match(""):
+        raise FormatError(
+            f"{path}: pattern {shown(regex)} matches nothing at all, too, after which engines go on differently; let "
+            "each alternative match at least one character"
+        )
+    log.warning(
+        "%s: a custom pattern, which %s there and the regex module here may read differently for rare characters: %s",
+        path,
+        engine,
+        shown(regex),
+    )
 
 
 def _differences(regex: str, engine: Engine) -> Iterator[tuple[str, int]]:
@@ -85,7 +103,7 @@ def _differences(regex: str, engine: Engine) -> Iterator[tuple[str, int]]:
             depth = 0
         elif depth and item in ("&&", "--", "~~", "||"):
             yield f"{item!r} within a class differently (an operator, or characters)", place
-        elif item in (r"\h", r"\H", r"\Z", r"\R", r"\X", r"\K", r"\G", r"\N", r"\<", r"\>", r"\m", r"\M", r"\L"):
+        elif item in (r"\h", r"\H", r"\Z", r"\R", r"\X", r"\G", r"\N", r"\<", r"\>", r"\m", r"\M", r"\L"):
             yield f"{item!r} differently", place
         elif not depth and item in ("^", "$"):
             yield f"{item!r} differently (the text's end, or a line's); (?![\\s\\S]) is the end of the text", place

@@ -122,6 +122,25 @@ def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
     assert formats.load(tmp_path / "tokenizer.model") == saved
 
 
+def test_the_file_that_tells_most_is_read_first(tmp_path: Path) -> None:
+    """Published folders have vocab.json and merges.txt beside a tokenizer.json that tells pattern and normalizer."""
+    saved = SavedTokenizer(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    formats.save(SavedTokenizer(saved.vocab, "o200k"), tmp_path, "gpt2")
+    formats.save(saved, tmp_path, "huggingface")
+    assert formats.load(tmp_path).pattern == "o200k"
+    (tmp_path / "bpeflow.json").unlink()
+    assert formats.load(tmp_path).pattern == "llama3"
+    (tmp_path / "tokenizer.json").unlink()
+    assert formats.load(tmp_path).pattern == "gpt2"
+
+
+def test_a_json_file_is_what_is_in_it_and_not_what_stands_beside_it(tmp_path: Path) -> None:
+    formats.save(SavedTokenizer(Vocab.build([], ["<s>"])), tmp_path, "gpt2")
+    (tmp_path / "vocab.json").rename(tmp_path / "my-vocab.json")
+    with pytest.raises(FormatError, match=r'my-vocab\.json: no "model" in it, .* give their folder'):
+        formats.load(tmp_path / "my-vocab.json")
+
+
 def test_a_folder_with_one_file_of_ranks_is_read(tmp_path: Path) -> None:
     saved = SavedTokenizer(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
     formats.save(saved, tmp_path / "mine.tiktoken", "tiktoken")

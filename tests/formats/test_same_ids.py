@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from peers import CHARACTERS, SPECIAL_TOKENS, Encode, encoders, read_ranks, train
+from peers import (
+    CHARACTERS,
+    SPECIAL_TOKENS,
+    Encode,
+    encoders,
+    huggingface_encoder,
+    read_ranks,
+    tiktoken_encoder,
+    train,
+)
 from real_data import real_data, real_text, real_text_start
 
+import bpeflow
 from bpeflow import formats
+from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import NAMED_PATTERNS
 from bpeflow.tokenizer import Tokenizer
+from bpeflow.vocab import Vocab
 
 CORPORA = ["c4_2MB", "code_20MB", "docs_30MB", "multilingual_20MB", "tinystories_3MB", "wiki_150MB", "wikitext2_2MB"]
 PATTERNS = sorted(NAMED_PATTERNS)
@@ -104,6 +119,52 @@ def test_three_tools_agree_on_whole_corpora(pattern: str, corpus: str) -> None:
 @given(text=texts_with_specials)
 def test_three_tools_agree_on_any_text(pattern: str, text: str) -> None:
     hold_against_peers(pattern, text)
+
+
+letters = st.text(st.sampled_from("aab "), max_size=16)
+tables = st.dictionaries(
+    st.text(st.sampled_from("ab "), min_size=1, max_size=9), st.integers(1, 3), min_size=1, max_size=9
+)
+
+
+@settings(max_examples=100)
+@given(
+    table=tables, texts=st.lists(letters, max_size=4), first=st.booleans(),
+    specials=st.lists(st.sampled_from(["<s>", "aa", "ba", "b"]), max_size=2, unique=True),
+    tie_break=st.sampled_from(["greatest_bytes", "smallest_ids", "huggingface"]),
+)  # fmt: skip
+def test_all_agree_on_any_vocabulary_that_is_learned(
+    table: dict[str, int], texts: list[str], first: bool, specials: list[str], tie_break: str
+) -> None:
+    """Where a format cannot hold one, it says so."""
+    assume(tie_break == "huggingface" or "b" not in specials)
+    learned = bpeflow.learn_merges(table, 256 + len(specials) + 12, specials, tie_break=tie_break)
+    vocab = Vocab.build(learned.pairs, specials, special_tokens_first=first, reuse_tokens=tie_break == "huggingface")
+    hold_all_against_ours(SavedTokenizer(vocab), texts)
+
+
+@settings(max_examples=150)
+@given(data=st.data(), texts=st.lists(letters, max_size=4), whole_tokens=st.booleans())
+def test_all_agree_on_any_list_of_merges(data: st.DataObject, texts: list[str], whole_tokens: bool) -> None:
+    """As lists are that nobody learned: in any order, with several merges that make one string."""
+    tokens, merges = [b"a", b"b", b" "], []
+    for _ in range(data.draw(st.integers(0, 8))):
+        merge = data.draw(st.tuples(st.sampled_from(tokens), st.sampled_from(tokens)).filter(lambda m: m not in merges))
+        merges.append(merge)
+        tokens.append(merge[0] + merge[1])
+    vocab = Vocab.build(merges, ["<s>"], reuse_tokens=True)
+    order = data.draw(st.permutations(merges) | st.just(merges))
+    hold_all_against_ours(SavedTokenizer(replace(vocab, merges=tuple(order)), "gpt2", whole_tokens), texts)
+
+
+def hold_all_against_ours(saved: SavedTokenizer, texts: list[str]) -> None:
+    tokenizer = Tokenizer.from_saved(saved)
+    with TemporaryDirectory() as folder:
+        for name, encoder in (("tiktoken", tiktoken_encoder), ("huggingface", huggingface_encoder)):
+            with suppress(FormatError):
+                encode = encoder(formats.save(saved, Path(folder), name)[0])
+                for text in texts:
+                    assert (name, encode(text)) == (name, tokenizer.encode(text))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -1,0 +1,100 @@
+"""What other engines read differently: each refusal has its reason, and what is not refused is read alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import CHARACTERS
+
+from bpeflow.errors import FormatError
+from bpeflow.formats.spellings import Engine, named, refuse_differences, spelled
+from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer
+
+ENGINES: tuple[Engine, ...] = ("fancy-regex", "Oniguruma")
+
+#: A pattern, a text, and the engines that split it otherwise than the regex module, or do not know the pattern.
+DIFFERENT = [
+    (r"\p{N}{1,3}+", "12345", ["Oniguruma"]),
+    (r"\w+$", "ab\n", ["fancy-regex"]),
+    (r"\w+$", "ab\ncd", ["Oniguruma"]),
+    (r"^\w", "ab\ncd", ["Oniguruma"]),
+    (r"\w+\Z", "ab\n", ["fancy-regex", "Oniguruma"]),
+    (r"[a[b]]", "a[b]]", ["fancy-regex", "Oniguruma"]),
+    (r"[[:alpha:]]", "é", ["fancy-regex"]),
+    (r"[a&&b]", "a&b", ["fancy-regex", "Oniguruma"]),
+    (r"[a-z--b]", "ab-", ["fancy-regex"]),
+    (r"[ab~~b]", "ab~", ["fancy-regex"]),
+    (r"\h+", "ab \t", ["fancy-regex", "Oniguruma"]),
+    (r"(?m:^a.b)", "a\nb", ["Oniguruma"]),
+    (r"(?s)a.b", "a\nb", ["Oniguruma"]),
+    (r"\N", "a\nb", ["fancy-regex"]),
+]
+
+#: What stands in patterns that people write.
+ALIKE = [
+    *[pattern.regex.replace("{1,3}+", "{1,3}") for pattern in NAMED_PATTERNS.values() if "$" not in pattern.regex],
+    r"[^\s]+|\s+",
+    r"\d{1,3}|\D",
+    r" ?\p{L}++|\s++|a\Kb|[\s\S]",
+    r"(?i:re|s)|\p{Lu}\p{Ll}*|[\s\S]",
+    r"(?=[aZ])\S+|.",
+    r"(?<=\s)\S|\p{M}|[^\p{L}\]$^]+?",
+    r"(?>\r\n|\r)|\p{P}+(?!\S)|\$|[\s\S](?![\s\S])",
+]
+
+
+def pieces(engine: Engine, pattern: str, text: str) -> list[str] | None:
+    """How an engine splits a text; None where it does not know the pattern."""
+    if engine == "Oniguruma":
+        tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+        try:
+            splitter = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "removed", invert=True)
+        except Exception:
+            return None
+        return [piece for piece, _ in splitter.pre_tokenize_str(text) if piece]
+    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
+    parts = {text[i:j].encode() for i in range(len(text)) for j in range(i + 1, len(text) + 1)}
+    ranks = {part: rank for rank, part in enumerate(sorted(parts | {bytes([byte]) for byte in range(256)}))}
+    try:
+        encoding = tiktoken.Encoding("x", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    except ValueError:
+        return None
+    return [encoding.decode([token_id]) for token_id in encoding.encode_ordinary(text)]
+
+
+@pytest.mark.parametrize(("pattern", "text", "engines"), DIFFERENT)
+def test_what_is_refused_is_read_differently(pattern: str, text: str, engines: list[Engine]) -> None:
+    for engine in engines:
+        assert pieces(engine, pattern, text) != load_pretokenizer(pattern).pretokens(text)
+        with pytest.raises(FormatError, match=rf"x: pattern .* {engine} and the regex module read"):
+            refuse_differences(pattern, engine, Path("x"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("pattern", [r"\s*|\S", r"a?", r"(?:)"])
+def test_what_matches_nothing_at_all_is_refused(pattern: str, engine: Engine) -> None:
+    """The regex module looks for more at the same place, Oniguruma goes on, tiktoken panics."""
+    assert load_pretokenizer(r"\s*|\S").pretokens("0") == ["0"]
+    assert pieces("Oniguruma", r"\s*|\S", "0") == []
+    with pytest.raises(FormatError, match="matches nothing at all, too"):
+        refuse_differences(pattern, engine, Path("x"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("pattern", ALIKE)
+@given(text=st.text(st.sampled_from(CHARACTERS.replace("²", "").replace("\u200d", "")), max_size=20))
+def test_what_is_not_refused_is_read_alike(pattern: str, engine: Engine, text: str) -> None:
+    refuse_differences(pattern, engine, Path("x"))
+    assert pieces(engine, pattern, text) == load_pretokenizer(pattern).pretokens(text)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", NAMED_PATTERNS)
+@given(text=st.text(st.sampled_from(CHARACTERS), max_size=20))
+def test_named_patterns_are_read_alike_as_they_are_spelled(name: str, engine: Engine, text: str) -> None:
+    regex = spelled(name, engine, Path("x"))
+    assert named(regex) == name
+    assert pieces(engine, regex, text) == load_pretokenizer(name).pretokens(text)
