@@ -15,7 +15,7 @@ from bpeflow.pretokenize import Pretokenizer
 from bpeflow.tokenizer.special import SpecialTokens, refuse
 from bpeflow.tokenizer.text import to_utf8
 
-BLOCK_CHARACTERS = 16 * 1024
+BLOCK_CHARACTERS = 8 * 1024
 """Gathered, and encoded at a time. More: fewer calls; less: less memory, of which a stream has 1 MB for the text, its
 UTF-8 form, the ids, and the cache."""
 

@@ -285,7 +285,7 @@ class Tokenizer:
     ) -> Iterator[int]:
         """The ids of a text that comes in pieces, such as the lines of an open file; lazily, in bounded memory.
 
-        They are those of the joined pieces, however they were cut. It reads some 16,000 characters ahead, and holds
+        They are those of the joined pieces, however they were cut. It reads some 8,000 characters ahead, and holds
         less than 1 MB beside the piece that it was given, except where a text has no place for a cut in more than that:
         a word of such a length, or, since nothing is known of a custom pattern, what lies between two special tokens.
         Raises as `encode` does, what concerns the text when the stream gets there.
