@@ -67,6 +67,16 @@ def test_tokens_of_the_same_bytes_are_warned_about(tmp_path: Path, caplog: pytes
     assert again.tokens[258:260] == (b"abc", b"bc")
 
 
+def test_ids_that_stand_for_nothing_are_left_out_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """cl100k_base has a gap of sixteen before its last special token."""
+    vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"", b"", b"<s>"), {"<s>": 258}, ())
+    with caplog.at_level(logging.WARNING):
+        assert gpt2.load(*gpt2.save(vocab, tmp_path)) == vocab
+    assert not caplog.records
+
+
 def test_a_special_token_in_the_form_of_another_token_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

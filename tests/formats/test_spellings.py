@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from peers import CHARACTERS
 
@@ -93,6 +93,7 @@ def test_what_is_not_refused_is_read_alike(pattern: str, engine: Engine, text: s
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
+@example(text="12345 a\n\n")
 @given(text=st.text(st.sampled_from(CHARACTERS), max_size=20))
 def test_named_patterns_are_read_alike_as_they_are_spelled(name: str, engine: Engine, text: str) -> None:
     regex = spelled(name, engine, Path("x"))
