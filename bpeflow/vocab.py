@@ -197,11 +197,11 @@ class _Builder:
 
     def add(self, token: bytes, merged_form: bytes | None = None) -> int:
         key = token if merged_form is None else merged_form
-        if self._reuse_tokens and key in self._ids:
-            return self._ids[key]
+        if self._reuse_tokens and key:
+            known = self._ids.setdefault(key, len(self.tokens))
+            if known < len(self.tokens):
+                return known
         self.tokens.append(token)
-        if key:
-            self._ids.setdefault(key, len(self.tokens) - 1)
         return len(self.tokens) - 1
 
     def add_special(self, token: str) -> int:

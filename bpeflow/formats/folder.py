@@ -78,15 +78,14 @@ def load(folder: Path) -> SavedTokenizer:
 def _hidden_tokens(vocab: Vocab) -> dict[str, str]:
     """The tokens that `gpt2.save` has to leave out: those whose printable form a lower id or a special token has."""
     specials = set(vocab.special_tokens.values())
-    seen = set(vocab.special_tokens)
+    seen = {from_printable(token) for token in vocab.special_tokens}
     hidden = {}
     for token_id, token in enumerate(vocab.tokens):
-        form = to_printable(token)
         if token_id in specials or not token:
             continue
-        if form in seen:
-            hidden[str(token_id)] = form
-        seen.add(form)
+        if token in seen:
+            hidden[str(token_id)] = to_printable(token)
+        seen.add(token)
     return hidden
 
 

@@ -57,6 +57,10 @@ with spaces. White space and line ends serve those.
 from __future__ import annotations
 
 import re
+from mmap import mmap
+
+#: Text in UTF-8. An `mmap` is a file that looks as if it were in memory.
+Utf8 = bytes | bytearray | memoryview | mmap
 
 LOOK_BEHIND = 3
 """A cut at p is judged by at most so many bytes before p …"""
@@ -123,7 +127,7 @@ _STRETCH = 512
 """Searched before a run is looked for. Larger: longer until a run is passed over; smaller: more steps of Python."""
 
 
-def find_cut(cut: re.Pattern[bytes], window: bytes, start: int) -> int | None:
+def find_cut(cut: re.Pattern[bytes], window: Utf8, start: int) -> int | None:
     """The first position ``>= start`` of ``window`` where a match of ``cut`` starts, or None.
 
     The search itself is slow where each byte is one that it has to look at, and passes over long runs of those: of
@@ -147,7 +151,7 @@ _LAST_STRETCH = 16
 """Searched first for the last cut. Larger: more cuts to pass over until the last; smaller: more steps without one."""
 
 
-def find_last_cut(cut: re.Pattern[bytes], window: bytes) -> int | None:
+def find_last_cut(cut: re.Pattern[bytes], window: Utf8) -> int | None:
     """The last position of ``window`` where a match of ``cut`` starts, or None: `find_cut`, from the end.
 
     Searches stretches that double, so that a window without a cut takes no more than twice the time of `find_cut`.

@@ -60,7 +60,7 @@ class Pretokenizer:
         tokens: list[str] = self.compiled.findall(text)
         return [token for token in tokens if token] if self.custom else tokens
 
-    def find_cut(self, window: bytes, start: int) -> int | None:
+    def find_cut(self, window: cuts.Utf8, start: int) -> int | None:
         """The first position ``>= start`` at which a document that contains ``window`` may be cut.
 
         Positions count bytes from the beginning of ``window``. A position is judged by `cuts.LOOK_BEHIND` bytes before
@@ -75,7 +75,7 @@ class Pretokenizer:
             return None
         return cuts.find_cut(self._cut, window, start)
 
-    def find_last_cut(self, window: bytes) -> int | None:
+    def find_last_cut(self, window: cuts.Utf8) -> int | None:
         """The last position at which a document that contains ``window`` may be cut; otherwise as `find_cut`.
 
         >>> load_pretokenizer("gpt2").find_last_cut(b"one two three")

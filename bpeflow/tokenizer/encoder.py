@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bpeflow.errors import ConfigError, NativeUnavailable, UnknownTokenError
 from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.tokenizer.special import SpecialTokens
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: Best first. `auto` takes the first that can be had.
 ENCODERS = ("native", "python")
 
-DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
+DEFAULT_CACHE_BYTES = 128 * 1024 * 1024
 """For the pre-tokens of each thread. More: fewer are merged again in a large corpus; less: more of it stays in the
 processor's caches, and in bounds."""
 
@@ -43,7 +44,7 @@ class Encoder(Protocol):
         """Encode one text; made for short ones."""
 
     def encode_to_array(
-        self, text: bytes | memoryview, specials: SpecialTokens, dtype: np.dtype[Any]
+        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
         """Encode one text to an array that belongs to the caller."""
 
@@ -52,7 +53,7 @@ class Encoder(Protocol):
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
         """Encode texts: all their ids, one text after the other, and where in the array each text's end."""
 
-    def count_tokens(self, text: bytes | memoryview, specials: SpecialTokens) -> int:
+    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         """How many ids `encode` would give."""
 
     def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:

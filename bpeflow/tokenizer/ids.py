@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,24 @@ def checked_ids(ids: Ids, tokens: int) -> NDArray[Any]:
         return np.frombuffer(array("I", ids), np.uint32)
     except (TypeError, OverflowError):
         raise _bad_id(ids, tokens) from None
+
+
+def joined(parts: Iterable[NDArray[Any]], most: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Put parts, one at least, together as they come; there are at most so many ids in all.
+
+    The array has room for that many from the start, which costs nothing: only what is written to becomes memory.
+    """
+    remaining = iter(parts)
+    first = next(remaining)
+    second = next(remaining, None)
+    if second is None:
+        return first
+    ids, end = np.empty(most, dtype), 0
+    for part in itertools.chain((first, second), remaining):
+        ids[end : end + len(part)] = part
+        end += len(part)
+    ids.resize(end, refcheck=False)
+    return ids
 
 
 def _checked_array(ids: NDArray[Any], tokens: int) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from bpeflow.counting.table import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.native import Signature, check_status, load_library
 from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token
 from bpeflow.tokenizer.special import SpecialTokens
 from bpeflow.tokenizer.text import not_utf8
@@ -138,7 +139,7 @@ class NativeEncoder:
             self._free.append(session)
 
     def encode_to_array(
-        self, text: bytes | memoryview, specials: SpecialTokens, dtype: np.dtype[Any]
+        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
         ids = np.empty(len(text), dtype)
         if self._pattern == _NO_PATTERN:
@@ -158,7 +159,7 @@ class NativeEncoder:
         of_texts = np.fromiter(accumulate(map(len, pretokens)), np.int64, len(texts))
         return ids, np.concatenate([[0], ends])[of_texts]
 
-    def count_tokens(self, text: bytes | memoryview, specials: SpecialTokens) -> int:
+    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         if self._pattern == _NO_PATTERN:
             return len(self.encode_to_array(text, specials, np.dtype(np.uint32)))
         return self._encode(text, specials, None)
@@ -176,9 +177,7 @@ class NativeEncoder:
             self._library.bpeflow_model_decode(*given, text, len(text))
         return text
 
-    def _encode(
-        self, text: bytes | memoryview, specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]] | None
-    ) -> int:
+    def _encode(self, text: Utf8, specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]] | None) -> int:
         """Encode one text into `ids`, which is cut to size, or count its ids. Returns how many there are."""
         session, native = self._take(), self._native(specials)
         try:
@@ -318,7 +317,7 @@ def _finish(
     status: int,
     function: Any,
     encoding: _Encoding,
-    text: bytes | memoryview,
+    text: Utf8,
     ids: NDArray[np.unsignedinteger[Any]] | None,
 ) -> int:
     """Cut `ids`, which had room for as many as there are bytes, to size; the rest was never touched."""
@@ -336,7 +335,7 @@ def _raise(status: int, function: Any, text: bytes) -> None:
     check_status(status, function, ())
 
 
-def _address(text: bytes | memoryview) -> bytes | int:
+def _address(text: Utf8) -> bytes | int:
     """What ctypes takes for the address of a text."""
     if isinstance(text, bytes):
         return text

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token
 from bpeflow.tokenizer.special import SpecialTokens
 from bpeflow.tokenizer.text import not_utf8
@@ -60,7 +61,7 @@ class PythonEncoder:
         return ids
 
     def encode_to_array(
-        self, text: bytes | memoryview, specials: SpecialTokens, dtype: np.dtype[Any]
+        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
         return np.array(self.encode(bytes(text), specials), dtype)
 
@@ -71,7 +72,7 @@ class PythonEncoder:
         ends = np.cumsum([len(ids) for ids in encoded], dtype=np.int64)
         return np.array([token_id for ids in encoded for token_id in ids], dtype), ends
 
-    def count_tokens(self, text: bytes | memoryview, specials: SpecialTokens) -> int:
+    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         return len(self.encode(bytes(text), specials))
 
     def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
+from bpeflow.pretokenize.cuts import Utf8
 
 #: Special tokens by name, or all that the tokenizer has.
 SpecialChoice = Literal["all"] | Collection[str]
@@ -50,7 +51,7 @@ class SpecialTokens:
         """What a token may begin with and go on after: every proper, non-empty prefix of every token."""
         return frozenset(token[:end] for token in self.ids for end in range(1, len(token)))
 
-    def matches(self, text: bytes, start: int = 0) -> Iterator[re.Match[bytes]]:
+    def matches(self, text: Utf8, start: int = 0) -> Iterator[re.Match[bytes]]:
         """The special tokens of `text` from `start` on: left to right without overlap, the longest where several begin.
 
         >>> specials = SpecialTokens.of({"<a>": 300, "<a><a>": 301})
@@ -59,11 +60,11 @@ class SpecialTokens:
         """
         return self._pattern.finditer(text, start) if self.ids else iter(())
 
-    def first(self, text: bytes, start: int = 0) -> re.Match[bytes] | None:
+    def first(self, text: Utf8, start: int = 0) -> re.Match[bytes] | None:
         """The first special token of `text` from `start` on."""
         return self._pattern.search(text, start) if self.ids else None
 
-    def lie_across(self, text: bytes, position: int) -> bool:
+    def lie_across(self, text: Utf8, position: int) -> bool:
         """Whether any special token's bytes stand on both sides of a position, be they taken or part of others."""
         starts = range(max(position - self.longest + 1, 0), position)
         matches = (self._pattern.match(text, start) for start in starts)
@@ -125,13 +126,13 @@ class SpecialTokenControl:
         return made
 
 
-def refuse(text: bytes, refused: SpecialTokens, start: int = 0) -> None:
+def refuse(text: Utf8, refused: SpecialTokens, start: int = 0) -> None:
     """Raise `SpecialTokenError` where `text`, which begins at character `start` of the whole, has one of `refused`."""
     match = refused.first(text)
     if match is not None:
-        position = start + len(text[: match.start()].decode(errors="replace"))
+        position = start + len(bytes(text[: match.start()]).decode(errors="replace"))
         raise SpecialTokenError(
-            f"the text has the special token {match.group().decode()!r} at character {position}, which "
+            f"the text has the special token {bytes(match.group()).decode()!r} at character {position}, which "
             "disallowed_special refuses; name it in allowed_special to take it for itself, or leave it out of "
             "disallowed_special to take it as ordinary text"
         )

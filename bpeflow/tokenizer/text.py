@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from mmap import mmap
+
 from bpeflow.errors import InputTypeError, InvalidTextError
+from bpeflow.pretokenize.cuts import Utf8
+
+_BYTES = (bytes, bytearray, memoryview, mmap)
 
 
 def to_utf8(text: str, start: int = 0) -> bytes:
@@ -22,15 +27,17 @@ def to_utf8(text: str, start: int = 0) -> bytes:
         ) from None
 
 
-def utf8_of(text: str | bytes) -> bytes:
+def utf8_of(text: str | Utf8) -> Utf8:
     """The UTF-8 form of a text; bytes as they are, which encoders look at. Raises as `to_utf8`."""
-    return text if isinstance(text, bytes) else to_utf8(text)
+    if isinstance(text, memoryview):
+        return text.cast("B")
+    return text if isinstance(text, _BYTES) else to_utf8(text)
 
 
-def not_utf8(text: bytes) -> InvalidTextError:
+def not_utf8(text: Utf8) -> InvalidTextError:
     """Say where bytes are not UTF-8."""
     try:
-        text.decode()
+        bytes(text).decode()
     except UnicodeDecodeError as error:
         return InvalidTextError(f"the text is not UTF-8: {error.reason} at byte {error.start}")
     return InvalidTextError("the text is not UTF-8")

@@ -15,8 +15,9 @@ from bpeflow.errors import ConfigError, InvalidTextError
 from bpeflow.formats import gpt2
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, new_encoder
-from bpeflow.tokenizer.ids import Ids, checked_ids
+from bpeflow.tokenizer.ids import Ids, checked_ids, joined
 from bpeflow.tokenizer.offsets import Offsets, token_offsets
 from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
 from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
@@ -208,7 +209,7 @@ class Tokenizer:
 
     def encode_to_array(
         self,
-        text: str | bytes,
+        text: str | Utf8,
         *,
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
@@ -218,7 +219,7 @@ class Tokenizer:
         """The ids of a text as an array. Raises as `encode` does, and `InvalidTextError` for bytes that are not UTF-8.
 
         Args:
-            text: a `str`, or UTF-8 bytes.
+            text: a `str`, or UTF-8 bytes, a file that `mmap` has mapped for instance.
             allowed_special: see the class.
             disallowed_special: see the class.
             dtype: uint16 or uint32; without it the tokenizer's `dtype`. `ConfigError` for one too small.
@@ -229,11 +230,11 @@ class Tokenizer:
         specials = self._specials(data, allowed_special, disallowed_special)
         checked = self._checked_dtype(dtype)
         parts = cut_text(data, self._pretokenizer, specials)
+        encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
         try:
-            encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
+            return joined(encoded, len(data), checked)
         except InvalidTextError:
             raise not_utf8(data) from None  # which tells the place in the whole
-        return encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
 
     def encode_batch(
         self,
@@ -249,7 +250,7 @@ class Tokenizer:
         refused = self._control.refused(allowed_special, disallowed_special)
         for data in batch if refused else ():
             refuse(data, refused)
-        groups = list(group_texts(batch))
+        groups = group_texts(batch)
         encoded = in_threads(groups, lambda group: self._encoder.encode_batch(group, specials, self._dtype), threads)
         return [ids for group in encoded for ids in _divide(*group)]
 
@@ -300,7 +301,7 @@ class Tokenizer:
         )
 
     def count_tokens(
-        self, text: str | bytes, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+        self, text: str | Utf8, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
     ) -> int:
         """How many ids `encode` gives for a `str`, or for UTF-8 bytes. Raises as `encode` does."""
         data = utf8_of(text)
@@ -335,7 +336,7 @@ class Tokenizer:
         """The text of a stream of ids, each piece as soon as it is complete."""
         return self.stream_decoder(errors).decode(ids)
 
-    def _specials(self, data: bytes, allowed: SpecialChoice, disallowed: SpecialChoice) -> SpecialTokens:
+    def _specials(self, data: Utf8, allowed: SpecialChoice, disallowed: SpecialChoice) -> SpecialTokens:
         if not disallowed:
             return self._every_special if allowed == "all" else self._control.allowed(allowed)
         refuse(data, self._control.refused(allowed, disallowed))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import mmap
 import statistics
 import sys
 import time
@@ -50,10 +51,11 @@ class Bpeflow:
         self.short = self._tokenizer.encode
 
     def files(self) -> Ids:
-        return _joined([self._encode(path.read_bytes()) for path in self._files])
+        return _joined([self._encode(path) for path in self._files])
 
-    def _encode(self, text: bytes) -> Ids:
-        return self._tokenizer.encode_to_array(text, threads=self._threads)
+    def _encode(self, path: Path) -> Ids:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return self._tokenizer.encode_to_array(text, threads=self._threads)
 
     def lines(self, lines: list[str]) -> list[list[int]]:
         return self._tokenizer.encode_batch(lines, threads=self._threads)
@@ -165,7 +167,7 @@ def _pieces(folder: Path, pattern: str, files: list[Path]) -> list[str]:
     pretokenizer = load_pretokenizer(_by_name(pattern))
     specials = SpecialTokens.of(folders.load(folder).vocab.special_tokens)
     texts = [path.read_bytes() for path in files]
-    return [piece.decode() for text in texts for piece in cut_text(text, pretokenizer, specials)]
+    return [bytes(piece).decode() for text in texts for piece in cut_text(text, pretokenizer, specials)]
 
 
 def _by_name(pattern: str) -> str:
