@@ -16,8 +16,8 @@ from rich.progress import (
 from rich.text import Text
 
 from bpeflow.flow import Sample
+from bpeflow.observer import Observer
 from bpeflow.terminal import format_size
-from bpeflow.training import Observer
 
 
 class TerminalObserver(Observer):
@@ -45,6 +45,12 @@ class TerminalObserver(Observer):
     def counting(self, counted_bytes: int, total_bytes: int) -> None:
         self._update("counting", counted_bytes, total_bytes)
 
+    def encoding(self, encoded_bytes: int, total_bytes: int) -> None:
+        self._update("encoding", encoded_bytes, total_bytes)
+
+    def decoding(self, decoded_bytes: int, total_bytes: int) -> None:
+        self._update("decoding", decoded_bytes, total_bytes)
+
     def merging(self, learned: int, wanted: int) -> None:
         self._update("merging", learned, wanted)
 
@@ -58,12 +64,12 @@ class TerminalObserver(Observer):
 
 
 class _AmountColumn(ProgressColumn):
-    """Megabytes and their rate for counting, merges for merging."""
+    """Merges for merging, megabytes and their rate for all else."""
 
     _merges = MofNCompleteColumn()
 
     def render(self, task: Task) -> Text:
-        if task.description != "counting":
+        if task.description == "merging":
             return self._merges.render(task)
         rate = f"  {format_size(task.speed)}/s" if task.speed else ""
         return Text(f"{format_size(task.completed)} of {format_size(task.total or 0)}{rate}")

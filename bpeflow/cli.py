@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
+from bpeflow.flags import names, new_parser, number, numbers
+from bpeflow.token_cli import decode_command, encode_command, evaluate_command
 
 #: Exit statuses: what the user gave is wrong; the run failed; Ctrl-C (128 + SIGINT, as shells have it).
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -31,6 +33,8 @@ Other commands; each has a --help of its own:
   python -m bpeflow merge --counts runs/owt    learn merges again from saved counts, without counting
   python -m bpeflow compare --counts runs/owt  the backends side by side on saved counts
   python -m bpeflow counts SRC DST             turn counts into JSON, TSV or back
+  python -m bpeflow encode, decode, evaluate   corpora to token files, and back; tokenizers compared on corpora
+  python -m bpeflow convert SRC DST --to NAME  write a tokenizer in another format
   python -m bpeflow backends                   which backends are here, and why others are not
 
 Every setting of a config can be given as --set key=value; configs/owt.yaml explains them all.
@@ -56,6 +60,14 @@ with backslash escapes). The endings of the names say which.
 
   python -m bpeflow counts runs/owt/counts.npz counts.json
 """
+_CONVERT = """\
+Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json),
+tiktoken (base64 ranks, and a JSON file beside them) or cs336 (two pickles). SRC is a run folder, or a file or a folder
+of any of these formats; DST is a folder, or the file.
+
+  python -m bpeflow convert runs/owt tokenizer.json --to huggingface
+  python -m bpeflow convert cl100k_base.tiktoken mine --to gpt2
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,6 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "merge": _merge_command,
         "compare": _compare_command,
         "counts": _counts_command,
+        "encode": encode_command,
+        "decode": decode_command,
+        "evaluate": evaluate_command,
+        "convert": _convert_command,
         "backends": _backends_command,
     }
     command = commands.get(argv[0]) if argv else None
@@ -85,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train_command(argv: Sequence[str]) -> int:
-    parser = _parser("python -m bpeflow", _TRAIN, _TRAIN_END)
+    parser = new_parser("python -m bpeflow", _TRAIN, _TRAIN_END)
     parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is")
     _add_settings(parser, _run_flags, _count_flags, _merge_flags)
     if not argv:
@@ -98,7 +114,7 @@ def _train_command(argv: Sequence[str]) -> int:
 
 
 def _merge_command(argv: Sequence[str]) -> int:
-    parser = _parser("python -m bpeflow merge", _MERGE)
+    parser = new_parser("python -m bpeflow merge", _MERGE)
     _counts_flag(parser)
     _add_settings(parser, _run_flags, _merge_flags)
     options = parser.parse_args(argv)
@@ -108,15 +124,15 @@ def _merge_command(argv: Sequence[str]) -> int:
 
 
 def _compare_command(argv: Sequence[str]) -> int:
-    parser = _parser("python -m bpeflow compare", _COMPARE)
+    parser = new_parser("python -m bpeflow compare", _COMPARE)
     _counts_flag(parser)
     parser.add_argument(
-        "--backends", metavar="NAMES", type=_names, default=[], help="such as python,c,omp (default: all)"
+        "--backends", metavar="NAMES", type=names, default=[], help="such as python,c,omp (default: all)"
     )
     parser.add_argument(
-        "--threads", metavar="NUMBERS", type=_numbers, default=[], help="of omp, such as 1,2,4 (default: one per core)"
+        "--threads", metavar="NUMBERS", type=numbers, default=[], help="of omp, such as 1,2,4 (default: one per core)"
     )
-    parser.add_argument("--rounds", metavar="N", type=_number, default=1, help="how often; medians are shown")
+    parser.add_argument("--rounds", metavar="N", type=number, default=1, help="how often; medians are shown")
     parser.add_argument("--json", metavar="FILE", type=Path, help="where to write all figures to")
     _add_settings(parser, _settings_flags, _vocab_flags)
     options = parser.parse_args(argv)
@@ -129,7 +145,7 @@ def _compare_command(argv: Sequence[str]) -> int:
 
 
 def _counts_command(argv: Sequence[str]) -> int:
-    parser = _parser("python -m bpeflow counts", _COUNTS)
+    parser = new_parser("python -m bpeflow counts", _COUNTS)
     parser.add_argument("source", metavar="SRC", type=Path, help="counts to read")
     parser.add_argument("target", metavar="DST", type=Path, help="counts to write")
     options = parser.parse_args(argv)
@@ -138,8 +154,21 @@ def _counts_command(argv: Sequence[str]) -> int:
     return commands.convert_counts(options.source, options.target)
 
 
+def _convert_command(argv: Sequence[str]) -> int:
+    parser = new_parser("python -m bpeflow convert", _CONVERT)
+    parser.add_argument("source", metavar="SRC", type=Path, help="the tokenizer to read")
+    parser.add_argument("target", metavar="DST", type=Path, help="what to write: a folder, or a file")
+    parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface, tiktoken or cs336")
+    options = parser.parse_args(argv)
+    from bpeflow import commands
+
+    return commands.convert_tokenizer(options.source, options.target, options.to)
+
+
 def _backends_command(argv: Sequence[str]) -> int:
-    _parser("python -m bpeflow backends", "Say which merge backends are here, and why others are not.").parse_args(argv)
+    new_parser("python -m bpeflow backends", "Say which merge backends are here, and why others are not.").parse_args(
+        argv
+    )
     from bpeflow import commands
 
     return commands.list_backends()
@@ -154,17 +183,6 @@ class _Version(argparse.Action):
 
 
 # ---- flags ----
-
-
-def _parser(prog: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        prog=prog,
-        description=description,
-        epilog=epilog,
-        usage=f"{prog} [options]",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=100),
-        allow_abbrev=False,
-    )
 
 
 def _add_settings(parser: argparse.ArgumentParser, *groups: Callable[[argparse.ArgumentParser], object]) -> None:
@@ -239,20 +257,6 @@ def _assignment(text: str) -> tuple[str, Any]:
         return key, yaml.safe_load(value)
     except yaml.YAMLError as error:
         raise argparse.ArgumentTypeError(f"{key}: {' '.join(str(error).split())}") from error
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
-
-
-def _numbers(text: str) -> list[int]:
-    return [_number(name) for name in _names(text)]
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 4096:
-        raise argparse.ArgumentTypeError(f"need a number from 1 to 4096, found {text!r}")
-    return int(text)
 
 
 def _underscored(argument: str) -> str:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from bpeflow import training
+from bpeflow import formats, training
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
+from bpeflow.cores import available_cores
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.pipeline import available_cores
 from bpeflow.counting.table import chosen_instructions, why_regex
 from bpeflow.errors import ConfigError
 from bpeflow.init_from import read_initial_merges
+from bpeflow.observer import Observer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.report.run import check_counts, describe_run, read_run, write_run
-from bpeflow.terminal import PlainObserver, print_summary, set_up_logging
-from bpeflow.training import COUNTS_FILE, Observer, TrainResult
-
-#: Characters to a line of a table that goes to a file or a pipe.
-_WIDE = 160
+from bpeflow.terminal import observing, print_summary, set_up_logging, summary_console, table_console
+from bpeflow.training import COUNTS_FILE, TrainResult
 
 
 def train(config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
@@ -68,9 +65,7 @@ def compare_backends(
         measured = {"counts": str(path), "distinct_pretokens": len(counts), "merges": len(learned)}
         contestants = {"contenders": [contender.to_dict() for contender in entrants]}
         write_run(json_path, {**describe_run(settings), **measured, **contestants})
-    terminal = Console()
-    console = terminal if terminal.is_terminal else Console(width=_WIDE)
-    console.print(make_table(counts, learned, entrants))
+    table_console().print(make_table(counts, learned, entrants))
     return 0
 
 
@@ -103,6 +98,15 @@ def convert_counts(source: Path, target: Path) -> int:
     return 0
 
 
+def convert_tokenizer(source: Path, target: Path, name: str) -> int:
+    """Write a tokenizer in another format."""
+    set_up_logging(Console(stderr=True), quiet=False)
+    saved = formats.load(source)
+    for path in formats.save(saved, target, name):
+        print(path)  # noqa: T201
+    return 0
+
+
 def list_backends() -> int:
     """Say what is here."""
     from rich.markup import escape
@@ -123,14 +127,7 @@ def list_backends() -> int:
 def _run(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> int:
     if settings.out_dir is None:
         raise ConfigError("say where to write the results: --out_dir FOLDER, or out_dir in the config")
-    console = Console(stderr=True, quiet=quiet)
-    set_up_logging(console, quiet)
-    with ExitStack() as stack:
-        observer: Observer = PlainObserver(console)
-        if console.is_terminal and not quiet:
-            from bpeflow.bars import TerminalObserver
-
-            observer = stack.enter_context(TerminalObserver(console))
+    with observing(quiet) as observer:
         result = work(observer)
-    print_summary(Console(quiet=quiet, highlight=False, emoji=False, soft_wrap=True), result, str(settings.out_dir))
+    print_summary(summary_console(quiet), result, str(settings.out_dir))
     return 0

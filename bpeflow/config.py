@@ -25,7 +25,7 @@ StartMethod = Literal["forkserver", "spawn", "fork"]
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
-_SECTIONS = frozenset({"monitor", "queue"})
+_SECTIONS = frozenset({"monitor", "output", "queue"})
 
 #: Stands in `input` and `exclude` for the folder of Python's own standard library: real text that every machine has.
 STDLIB_PLACEHOLDER = "{stdlib}"
@@ -83,6 +83,14 @@ class MonitorSettings(_Frozen):
 
     enabled: bool = Field(default=False, description="print queue depths and rates, and write monitor.jsonl")
     interval: float = Field(default=10.0, gt=0, le=86_400, description="seconds between two samples")
+
+
+class OutputSettings(_Frozen):
+    """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``."""
+
+    formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(_as_tuple)] = Field(
+        default=(), description="further formats: huggingface, tiktoken, cs336"
+    )
 
 
 class TokenSettings(_Frozen):
@@ -178,6 +186,7 @@ class Settings(CountSettings, MergeSettings):
     )
     out_dir: Folder | None = Field(default=None, description="the run folder, where everything is written")
     skip_merge: bool = Field(default=False, description="stop after the counts")
+    output: OutputSettings = OutputSettings()
     monitor: MonitorSettings = MonitorSettings()
 
     @model_validator(mode="after")

@@ -18,11 +18,15 @@ __all__ = [
     "CountOverflowError",
     "FlowError",
     "FormatError",
+    "InputTypeError",
+    "InvalidTextError",
     "InvalidUtf8Error",
     "NativeError",
     "NativeUnavailable",
     "PatternError",
     "ScratchError",
+    "SpecialTokenError",
+    "UnknownTokenError",
     "WorkerDied",
 ]
 
@@ -57,6 +61,22 @@ class ScratchError(BpeflowError):
 
 class FormatError(BpeflowError):
     """A file that is not what its format says, or content that a format cannot hold."""
+
+
+class InputTypeError(BpeflowError, TypeError):
+    """An argument of a wrong type, such as bytes where text belongs."""
+
+
+class InvalidTextError(BpeflowError, ValueError):
+    """Text that has no UTF-8 form, such as a `str` with a lone surrogate, or bytes that are not UTF-8."""
+
+
+class SpecialTokenError(BpeflowError, ValueError):
+    """A special token in a text that the call refuses, or a name that is no special token."""
+
+
+class UnknownTokenError(BpeflowError, ValueError):
+    """An id that is not in the vocabulary, with its place."""
 
 
 class BackendUnavailable(BpeflowError):  # noqa: N818  # a state of affairs, more than an error

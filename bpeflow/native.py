@@ -19,7 +19,7 @@ from typing import Any
 from bpeflow.errors import BpeflowError, CountOverflowError, FormatError, NativeError, NativeUnavailable
 
 #: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this package was written for.
-ABI = 3
+ABI = 4
 
 #: A folder to look for the libraries in before the package's own: how sanitizer builds are tested.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"

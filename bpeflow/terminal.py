@@ -4,15 +4,53 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
 from bpeflow.flow import Sample
-from bpeflow.training import Observer, TrainResult
+from bpeflow.observer import Observer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bpeflow.tokenizer.dataset import DecodedFile, EncodedCorpus
+    from bpeflow.training import TrainResult
 
 #: Seconds between two plain lines of progress: often enough to see that it lives, seldom enough for a log file.
 PLAIN_INTERVAL = 10.0
+
+
+#: Characters to a line of a table that goes to a file or a pipe.
+_WIDE = 160
+
+
+@contextmanager
+def observing(quiet: bool) -> Iterator[Observer]:
+    """Set up messages, and who shows the progress: bars on a terminal, else lines."""
+    console = Console(stderr=True, quiet=quiet)
+    set_up_logging(console, quiet)
+    if not console.is_terminal or quiet:
+        yield PlainObserver(console)
+        return
+    from bpeflow.bars import TerminalObserver
+
+    with TerminalObserver(console) as observer:
+        yield observer
+
+
+def summary_console(quiet: bool) -> Console:
+    """Where the summary of a run is printed."""
+    return Console(quiet=quiet, highlight=False, emoji=False, soft_wrap=True)
+
+
+def table_console() -> Console:
+    """Where tables are printed."""
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=_WIDE)
 
 
 def set_up_logging(console: Console, quiet: bool) -> None:
@@ -37,10 +75,13 @@ class PlainObserver(Observer):
         self._printed: dict[str, float] = {}
 
     def counting(self, counted_bytes: int, total_bytes: int) -> None:
-        if (elapsed := self._due("counting", counted_bytes >= total_bytes)) is not None:
-            rate = f", {format_size(counted_bytes / elapsed)}/s" if elapsed > 0.05 else ""
-            left = _time_left(elapsed, counted_bytes, total_bytes)
-            self._say(f"counting: {format_size(counted_bytes)} of {format_size(total_bytes)}{rate}{left}")
+        self._say_bytes("counting", counted_bytes, total_bytes)
+
+    def encoding(self, encoded_bytes: int, total_bytes: int) -> None:
+        self._say_bytes("encoding", encoded_bytes, total_bytes)
+
+    def decoding(self, decoded_bytes: int, total_bytes: int) -> None:
+        self._say_bytes("decoding", decoded_bytes, total_bytes)
 
     def merging(self, learned: int, wanted: int) -> None:
         if (elapsed := self._due("merging", learned >= wanted)) is not None:
@@ -48,6 +89,12 @@ class PlainObserver(Observer):
 
     def monitored(self, sample: Sample) -> None:
         self._say(sample.line())
+
+    def _say_bytes(self, what: str, done: int, total: int) -> None:
+        if (elapsed := self._due(what, done >= total)) is not None:
+            rate = f", {format_size(done / elapsed)}/s" if elapsed > 0.05 else ""
+            left = _time_left(elapsed, done, total)
+            self._say(f"{what}: {format_size(done)} of {format_size(total)}{rate}{left}")
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -92,6 +139,27 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
             + escape(repr(_shortened(longest["text"])))
         )
     say(f"[bold]written[/]  {escape(out_dir)}: {', '.join([*statistics['files'], 'run.json'])}")
+
+
+def print_encoded(console: Console, corpus: EncodedCorpus) -> None:
+    """Say in a few lines what came of encoding a corpus."""
+    rate = format_size(corpus.bytes / max(corpus.seconds, 1e-9))
+    skipped = f", {corpus.skipped_documents:,} skipped" if corpus.skipped_documents else ""
+    console.print(
+        f"[bold]encoded[/]  {format_size(corpus.bytes)} in {corpus.seconds:.1f} s, {rate}/s, "
+        f"{_number(corpus.tokens, 'token')} ({corpus.dtype}) of {_number(corpus.documents, 'document')}{skipped}"
+    )
+    console.print(f"[bold]written[/]  {escape(', '.join(map(str, corpus.written)))}")
+
+
+def print_decoded(console: Console, decoded: DecodedFile, path: Path) -> None:
+    """Say in a few lines what came of decoding a token file."""
+    rate = format_size(decoded.bytes / max(decoded.seconds, 1e-9))
+    console.print(
+        f"[bold]decoded[/]  {_number(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to "
+        f"{format_size(decoded.bytes)}, {rate}/s"
+    )
+    console.print(f"[bold]written[/]  {escape(str(path))}")
 
 
 def _workers(stages: dict[str, object]) -> str:

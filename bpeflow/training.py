@@ -9,41 +9,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+from bpeflow import formats
 from bpeflow.backends.choice import choose_backend
 from bpeflow.config import Settings, load_settings, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import Sample
-from bpeflow.formats import gpt2
+from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.init_from import read_initial_merges
 from bpeflow.merging import LearnedMerges, learn_by_settings
+from bpeflow.observer import Observer
 from bpeflow.report import run
 from bpeflow.vocab import Merge, Vocab
 
 COUNTS_FILE = "counts.npz"
 MONITOR_FILE = "monitor.jsonl"
-VOCAB_FILES = (gpt2.VOCAB_FILE, gpt2.MERGES_FILE, f"vocab_*/{gpt2.VOCAB_FILE}", f"vocab_*/{gpt2.MERGES_FILE}")
+_TOKENIZER_FILES = tuple(name for known in formats.FORMATS for name in known.files)
+VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FILES))
 #: All that a run leaves; the report first.
 RUN_FILES = (run.RUN_FILE, COUNTS_FILE, MONITOR_FILE, *VOCAB_FILES)
 
 log = logging.getLogger(__name__)
-
-
-class Observer:
-    """Is told how far a run has come. This one listens to nothing; the command line has those that speak."""
-
-    def counting(self, counted_bytes: int, total_bytes: int) -> None:
-        """Counting goes on: so many bytes of so many."""
-
-    def merging(self, learned: int, wanted: int) -> None:
-        """Learning goes on: so many merges of so many."""
-
-    def monitored(self, sample: Sample) -> None:
-        """The queue monitor has taken a sample."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +75,7 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
     choose_backend(settings.backend)  # to fail now, not after hours of counting
     corpus = CorpusCounter(settings, settings.out_dir)
     _check_init_from(settings)
+    _check_formats(settings)
     initial_merges = read_initial_merges(settings, corpus.pretokenizer.regex)
     with _Output(settings.out_dir) as output:
         with output.monitor(settings.monitor.enabled, observer) as on_sample:
@@ -111,6 +103,7 @@ def train_from_counts(
     """
     started = perf_counter()
     choose_backend(settings.backend)
+    _check_formats(settings)
     initial_merges = read_initial_merges(settings, (carried_over or {}).get("corpus", {}).get("pattern"))
     with _Output(settings.out_dir) as output:
         report = {**run.describe_run(settings), **(carried_over or {})}
@@ -154,6 +147,23 @@ def _check_init_from(settings: Settings) -> None:
         )
 
 
+def _check_formats(settings: Settings) -> None:
+    """Write a tokenizer without merges in each further format: what one cannot hold is refused before the work."""
+    vocab = Vocab.build(
+        (),
+        settings.special_tokens,
+        special_tokens_first=settings.special_tokens_first,
+        reuse_tokens=settings.tie_break == "huggingface",
+    )
+    for name in settings.output.formats:
+        with TemporaryDirectory() as folder:
+            try:
+                formats.save(SavedTokenizer(vocab, settings.pattern), Path(folder), name)
+            except FormatError as error:
+                reason = str(error).partition(": ")[2]  # without the file, which nobody knows
+                raise ConfigError(f"output.formats: {name}: {reason}") from None
+
+
 def _merge_and_finish(
     counts: PretokenCounts,
     settings: Settings,
@@ -190,8 +200,18 @@ def _write_vocabs(learned: LearnedMerges, settings: Settings, output: _Output) -
             reuse_tokens=learned.reuse_tokens,
             max_tokens=size,
         )
-        output.write_vocab(vocab, "" if size == settings.sizes[-1] else f"vocab_{size}")
+        saved = SavedTokenizer(vocab, settings.pattern)
+        output.write_tokenizer(saved, "" if size == settings.sizes[-1] else f"vocab_{size}", settings.output.formats)
     return vocab
+
+
+def _save_if_it_fits(saved: SavedTokenizer, folder: Path, name: str) -> list[Path]:
+    """Write another format, or say why it cannot hold the tokenizer: what hours have taught is not lost for that."""
+    try:
+        return formats.save(saved, folder, name)
+    except FormatError as error:
+        log.warning("output.formats: %s is not written: %s", name, error)
+        return []
 
 
 class _Output:
@@ -244,10 +264,13 @@ class _Output:
             report |= run.describe_end(perf_counter() - started, dict.fromkeys(files), self.folder)
             run.write_run(self.folder / run.RUN_FILE, report)
 
-    def write_vocab(self, vocab: Vocab, subfolder: str) -> None:
-        if self.folder is not None:
-            (self.folder / subfolder).mkdir(exist_ok=True)
-            self._written += gpt2.save(vocab, self.folder / subfolder)
+    def write_tokenizer(self, saved: SavedTokenizer, subfolder: str, others: Sequence[str]) -> None:
+        """Write a tokenizer in our own form, and in other formats; warn of one that cannot hold it."""
+        if self.folder is None:
+            return
+        self._written += formats.save(saved, self.folder / subfolder, "gpt2")
+        for name in others:
+            self._written += _save_if_it_fits(saved, self.folder / subfolder, name)
 
     @contextmanager
     def monitor(self, enabled: bool, observer: Observer) -> Iterator[Callable[[Sample], None] | None]:

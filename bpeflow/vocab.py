@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from bpeflow.errors import FormatError
 from bpeflow.printable import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
@@ -74,12 +81,73 @@ class Vocab:
 
     @cached_property
     def byte_ids(self) -> tuple[int, ...]:
-        """The id of each of the 256 bytes: its own token's, or that of the special token it shares an id with."""
-        specials = {token_id: mergeable_bytes(token) for token, token_id in self.special_tokens.items()}
-        shared = {form: token_id for token_id, form in specials.items()}
+        """The id of each of the 256 bytes: its own token's, or that of the special token it shares an id with.
+
+        Raises `FormatError` for a byte without one.
+        """
+        missing = [byte for byte in range(256) if bytes([byte]) not in self._ids]
+        if missing:
+            raise FormatError(
+                f"the vocabulary has no token for {len(missing)} of the 256 bytes, the first of them 0x{missing[0]:02x}"
+            )
+        return tuple(self._ids[bytes([byte])] for byte in range(256))
+
+    @cached_property
+    def merge_ids(self) -> NDArray[np.uint32]:
+        """The merges as ids: an array of shape (merges, 3), whose columns are left, right, and what they make.
+
+        Where a merge and a special token have the same bytes and an id each, the merge has its own; where they have
+        one id in common, as in HuggingFace's mode, it is that. Merges that make the same string yield the same id.
+        Raises `FormatError`, with rank and bytes, where a merge's part or result has no id.
+        """
+        ids = self._ids
+        try:
+            rows = [(ids[left], ids[right], ids[left + right]) for left, right in self.merges]
+        except KeyError:
+            raise self._unfit_merge() from None
+        return np.array(rows, np.uint32).reshape(-1, 3)
+
+    @cached_property
+    def ordinary_tokens(self) -> tuple[bytes, ...]:
+        """The bytes of each id as ordinary text can yield it; ``b""`` where it cannot.
+
+        It cannot yield a special token, unless that shares its id with a byte or a merge; nor the higher one of two ids
+        with the same bytes. Raises `FormatError` as `merge_ids` does.
+        """
+        specials = set(self.special_tokens.values())
+        reachable = [left + right for left, right in self.merges]
+        reachable += [token for token, token_id in self._ids.items() if len(token) == 1 or token_id not in specials]
+        ordinary = [b""] * len(self.tokens)
+        try:
+            for token in reachable:
+                ordinary[self._ids[token]] = token
+        except KeyError:
+            raise self._unfit_merge() from None
+        return tuple(ordinary)
+
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        """The id of each string: the lowest of its own; else that of a special token that shares its id with it.
+
+        A special token shares it with what HuggingFace takes it for while merging, else with its own bytes.
+        """
+        specials = {token_id: token for token, token_id in self.special_tokens.items()}
+        same_bytes = {token.encode(): token_id for token_id, token in specials.items()}
+        shared = {mergeable_bytes(token): token_id for token_id, token in specials.items()}
         own = {token: token_id for token_id, token in reversed([*enumerate(self.tokens)]) if token_id not in specials}
-        ids = shared | own
-        return tuple(ids[bytes([byte])] for byte in range(256))
+        ids = same_bytes | shared | own
+        ids.pop(b"", None)
+        return ids
+
+    def _unfit_merge(self) -> FormatError:
+        rank, (left, right) = next(
+            (r, m) for r, m in enumerate(self.merges) if not {*m, m[0] + m[1]} <= self._ids.keys()
+        )
+        missing = next(part for part in (left, right, left + right) if part not in self._ids)
+        return FormatError(
+            f"merge {rank}, {left!r} + {right!r}, does not fit the vocabulary, which has no token {missing!r}; "
+            "are both of the same tokenizer?"
+        )
 
     @property
     def longest_token(self) -> bytes:

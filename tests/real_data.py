@@ -23,3 +23,9 @@ def real_data(name: str) -> Path:
 def real_text(name: str) -> bytes:
     """Return the text of a corpus, for instance ``c4_2MB``."""
     return lzma.decompress(real_data(f"corpora/{name}.txt.xz").read_bytes())
+
+
+def real_text_start(name: str, size: int) -> str:
+    """Return the first characters of a corpus, `size` bytes of them or a few less."""
+    with lzma.open(real_data(f"corpora/{name}.txt.xz")) as file:
+        return file.read(size).decode("utf-8", "ignore")

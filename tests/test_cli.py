@@ -56,10 +56,10 @@ def settings_of(folder: Path) -> dict[str, object]:
 
 def test_a_config_trains(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--config", str(config)]) == 0
-    assert names(tmp_path / "run") == ["counts.npz", "merges.txt", "run.json", "vocab.json"]
+    assert names(tmp_path / "run") == ["bpeflow.json", "counts.npz", "merges.txt", "run.json", "vocab.json"]
     out, err = capsys.readouterr()
     assert "280 tokens; the longest has" in out
-    assert "vocab.json, merges.txt, run.json" in out
+    assert "vocab.json, merges.txt, bpeflow.json, run.json" in out
     assert "counting: 1.7 kB of 1.7 kB" in err
     assert "merging: 23 of 23 merges" in err
     assert "\x1b" not in out + err  # plain lines where there is no terminal
@@ -100,11 +100,11 @@ def test_counts_are_merged_again_without_counting(
     assert names(run) == ["counts.npz", "run.json"]
     corpus.unlink()
     assert main(["merge", "--counts", str(run)]) == 0
-    assert names(run) == ["counts.npz", "merges.txt", "run.json", "vocab.json"]
+    assert names(run) == ["bpeflow.json", "counts.npz", "merges.txt", "run.json", "vocab.json"]
     assert "280 tokens" in capsys.readouterr().out
     assert json.loads((run / "run.json").read_text(encoding="utf-8"))["corpus"]["documents"] == 40
     assert main(["merge", "--counts", str(run), "--vocab_size", "262", "--out_dir", str(other)]) == 0
-    assert names(other) == ["merges.txt", "run.json", "vocab.json"]
+    assert names(other) == ["bpeflow.json", "merges.txt", "run.json", "vocab.json"]
     ids = json.loads((other / "vocab.json").read_text(encoding="utf-8"))
     assert (len(ids), ids["<pad>"]) == (262, 257)
 
@@ -371,7 +371,7 @@ def test_merge_keeps_what_is_known_of_the_counts(config: Path, tmp_path: Path, c
     assert (after["corpus"], after["counting"]) == (before["corpus"], before["counting"])
     assert after["settings"]["input"] == [str(corpus)]
     assert after["counts"] == str(out / "counts.npz")
-    assert after["files"] == ["counts.npz", "vocab.json", "merges.txt"]
+    assert after["files"] == ["counts.npz", "vocab.json", "merges.txt", "bpeflow.json"]
     assert after["merging"]["vocab_size"] == 270
 
 

@@ -77,7 +77,13 @@ def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
     result = bpeflow.train(
         {"input": str(corpus), "vocab_size": 280, "out_dir": out, "num_counter": 2, "small_input": 0}
     )
-    assert sorted(path.name for path in out.iterdir()) == ["counts.npz", "merges.txt", "run.json", "vocab.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "bpeflow.json",
+        "counts.npz",
+        "merges.txt",
+        "run.json",
+        "vocab.json",
+    ]
     assert gpt2.load(out / "vocab.json", out / "merges.txt") == result.vocab
     assert bpeflow.PretokenCounts.load(out / "counts.npz") == result.counts
     report = json.loads((out / "run.json").read_text(encoding="utf-8"))
@@ -96,7 +102,7 @@ def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
     assert report["merging"]["backend"]["positions"] > 0
     assert report["merging"]["longest_token"]["bytes"] == len(result.vocab.longest_token)
     assert report["peak_memory_bytes"] > 1e6
-    assert report["files"] == ["counts.npz", "vocab.json", "merges.txt"]
+    assert report["files"] == ["counts.npz", "vocab.json", "merges.txt", "bpeflow.json"]
 
 
 def test_several_sizes_come_from_one_run(corpus: Path, tmp_path: Path) -> None:

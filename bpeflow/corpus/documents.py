@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.plan import Chunk
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 
@@ -83,27 +83,38 @@ def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8
     """
     texts: list[bytes] = []
     documents = skipped = 0
-    errors = "replace" if invalid_utf8 == "replace" else "strict"
     for document in delimiters.documents(data):
-        complete = document.closed or chunk.ends_file
-        if invalid_utf8 == "skip" and not complete:
-            raise ValueError(f"{chunk} ends inside a document, which can then not be skipped whole")
-        documents += complete
-        kept = []
-        try:
-            for start, end in document.pieces:
-                if start < end:
-                    kept.append(_valid_utf8(data[start:end], errors))
-        except UnicodeDecodeError as error:
-            if invalid_utf8 == "error":
-                raise InvalidUtf8Error(
-                    f"{chunk.path} is not UTF-8 at byte {chunk.offset + start + error.start} ({error.reason}); use "
-                    "invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
-                ) from None
+        documents += document.closed or chunk.ends_file
+        kept = decode_document(data, document, chunk, invalid_utf8)
+        if kept is None:
             skipped += 1
         else:
-            texts += kept
+            texts += filter(None, kept)
     return ChunkTexts(texts, DocumentStatistics(documents, skipped, len(data)))
+
+
+def decode_document(
+    data: bytes, document: Document, chunk: Chunk, invalid_utf8: InvalidUtf8Policy
+) -> list[bytes] | None:
+    """The text of each piece of ``document`` of the ``data`` of ``chunk``; None if it is to be skipped.
+
+    Raises as `decode_chunk` does.
+    """
+    if invalid_utf8 == "skip" and not (document.closed or chunk.ends_file):
+        raise ValueError(f"{chunk} ends inside a document, which can then not be skipped whole")
+    texts = []
+    errors = "replace" if invalid_utf8 == "replace" else "strict"
+    try:
+        for start, end in document.pieces:
+            texts.append(_valid_utf8(data[start:end], errors))
+    except UnicodeDecodeError as error:
+        if invalid_utf8 == "skip":
+            return None
+        raise InvalidUtf8Error(
+            f"{chunk.path} is not UTF-8 at byte {chunk.offset + start + error.start} ({error.reason}); use "
+            "invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
+        ) from None
+    return texts
 
 
 def _valid_utf8(piece: bytes, errors: str) -> bytes:

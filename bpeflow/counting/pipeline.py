@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from bpeflow.config import CountSettings, make_settings
+from bpeflow.cores import available_cores
 from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, find_files
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.counts import PretokenCounts
@@ -218,11 +219,6 @@ def count(
     """
     values = {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     return CorpusCounter(make_settings(CountSettings, values)).count(observer).counts
-
-
-def available_cores() -> int:
-    """The cores that this process may use, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _tell_progress(observer: CountObserver, total_bytes: int, sample: Sample) -> None:

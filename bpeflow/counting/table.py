@@ -31,7 +31,7 @@ Scanner = Literal["auto", "native", "regex"]
 INSTRUCTIONS_VARIABLE = "BPEFLOW_INSTRUCTIONS"
 
 #: The numbers of the named patterns: enum bpeflow_pattern of the header.
-_NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
+NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
 
 #: What a distinct pre-token takes in a dictionary, as text and number, and while it is sorted and packed: about.
 _REGEX_ENTRY = 400
@@ -213,7 +213,7 @@ class NativeTable:
     def __init__(self, pattern: str = "gpt2", instructions: str | None = None) -> None:
         """`instructions`: one of `native_instructions`, or by default `chosen_instructions`."""
         self._library = _library()
-        self._pattern = _NATIVE_PATTERNS[pattern]
+        self._pattern = NATIVE_PATTERNS[pattern]
         self._handle = c_void_p()
         self._library.bpeflow_table_new((instructions or chosen_instructions()).encode(), byref(self._handle))
         weakref.finalize(self, self._library.bpeflow_table_free, c_void_p(self._handle.value))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bpeflow.atomic import atomic_path
 from bpeflow.errors import FormatError
+from bpeflow.formats.reading import MOST_GAPS
 from bpeflow.printable import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow.vocab import Merge, Vocab, hidden_byte
 
@@ -37,7 +38,7 @@ def save(vocab: Vocab, folder: Path) -> list[Path]:
     ids: dict[str, int] = {token: token_id for token_id, token in specials.items()}
     for token_id, token in enumerate(vocab.tokens):
         text = to_printable(token)
-        if token_id in specials or ids.setdefault(text, token_id) == token_id:
+        if not token or token_id in specials or ids.setdefault(text, token_id) == token_id:
             continue
         if text in _BYTES and text in vocab.special_tokens:
             raise FormatError(f"{folder / VOCAB_FILE}: {hidden_byte(text)}")
@@ -58,12 +59,14 @@ def save(vocab: Vocab, folder: Path) -> list[Path]:
     return [vocab_path, merges_path]
 
 
-def load(vocab_path: Path, merges_path: Path, special_tokens: Sequence[str] = ()) -> Vocab:
+def load(
+    vocab_path: Path, merges_path: Path, special_tokens: Sequence[str] = (), *, find_special_tokens: bool = True
+) -> Vocab:
     """Read both files.
 
     An entry that is neither a byte nor what a merge yields is a special token; name in `special_tokens` those that are
-    a byte's or that a merge yields too. An id that `save` left out stands for no bytes. Raises `FormatError`, with file
-    and place, for anything that does not fit.
+    a byte's or that a merge yields too. Without `find_special_tokens` those that are named are all. An id that `save`
+    left out stands for no bytes. Raises `FormatError`, with file and place, for anything that does not fit.
     """
     ids = _read_ids(vocab_path)
     merges = _read_merges(merges_path)
@@ -71,9 +74,12 @@ def load(vocab_path: Path, merges_path: Path, special_tokens: Sequence[str] = ()
     for text in itertools.chain(_BYTES, special_tokens, merged):
         if text not in ids:
             raise FormatError(f"{vocab_path}: no id for {text!r}, which is a byte, a special token or in {merges_path}")
-    if max(ids.values()) >= len(ids) + len(merges):
+    if max(ids.values()) >= len(ids) + MOST_GAPS:
         raise FormatError(f"{vocab_path}: ids up to {max(ids.values())}, but only {len(ids)} tokens")
-    specials = {t: i for t, i in ids.items() if t in special_tokens or not (t in merged or t in _BYTES)}
+    named = frozenset(special_tokens)
+    specials = {
+        t: i for t, i in ids.items() if t in named or (find_special_tokens and not (t in merged or t in _BYTES))
+    }
     tokens = [b""] * (max(ids.values()) + 1)
     for text, token_id in ids.items():
         token = text.encode() if text in specials else from_printable(text)

@@ -75,6 +75,14 @@ class Pretokenizer:
             return None
         return cuts.find_cut(self._cut, window, start)
 
+    def find_last_cut(self, window: bytes) -> int | None:
+        """The last position at which a document that contains ``window`` may be cut; otherwise as `find_cut`.
+
+        >>> load_pretokenizer("gpt2").find_last_cut(b"one two three")
+        7
+        """
+        return None if self._cut is None else cuts.find_last_cut(self._cut, window)
+
     def __reduce__(self) -> tuple[Callable[[str], Pretokenizer], tuple[str]]:
         return load_pretokenizer, (self.regex if self.custom else self.name,)
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from bpeflow.atomic import atomic_path
 from bpeflow.config import Settings
+from bpeflow.cores import available_cores
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts, available_cores
+from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
 from bpeflow.counting.table import chosen_instructions, native_unicode_version
 from bpeflow.errors import FormatError
 from bpeflow.flow import WorkerReport, peak_memory

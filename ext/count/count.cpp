@@ -44,7 +44,7 @@ struct Document {
     // Finds the document that starts at `start` in a text that ends at `end`.
     void find(const Delimiters &delimiters, Bytes start, Bytes text_end) {
         pieces.clear();
-        for (Delimiters::Match match{start, start, false};;) {
+        for (Delimiters::Match match{start, start, false, 0};;) {
             const Bytes piece = match.end;
             match = delimiters.find(piece, text_end);
             pieces.emplace_back(piece, match.start);

@@ -104,7 +104,7 @@ class Table {
         waiting_ = 0;
     }
 
-    const SlotArray &slots() const { return slots_; } // the empty ones too
+    const SlotArray<Slot> &slots() const { return slots_; } // the empty ones too
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
 
@@ -139,7 +139,7 @@ class Table {
     }
 
     void grow() {
-        SlotArray old(slots_.size() * 2);
+        SlotArray<Slot> old(slots_.size() * 2);
         old.swap(slots_);
         mask_ = slots_.size() - 1;
         for (const Slot &slot : old)
@@ -147,7 +147,7 @@ class Table {
         for (std::size_t i = 0; i < waiting_; i++) homes_[i] = hash_of(batch_[i]) & mask_;
     }
 
-    SlotArray slots_; // a power of two of them, probed one after another; at most 60 % are used
+    SlotArray<Slot> slots_; // a power of two of them, probed one after another; at most 60 % are used
     std::size_t mask_;
     std::size_t used_ = 0;
     std::uint64_t bytes_ = 0; // of the keys

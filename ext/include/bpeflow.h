@@ -1,7 +1,8 @@
 /* The C interface of bpeflow's native libraries: all that crosses the border to Python.
  *
- * There are three shared libraries: `libbpeflow_count` counts pre-tokens (C++17); `libbpeflow_c` (C11) and
- * `libbpeflow_omp` (C++17 with OpenMP) learn merges, through the same functions. Each also has bpeflow_abi.
+ * There are four shared libraries: `libbpeflow_count` counts pre-tokens (C++17); `libbpeflow_c` (C11) and
+ * `libbpeflow_omp` (C++17 with OpenMP) learn merges, through the same functions; `libbpeflow_encode` (C++17) encodes
+ * and decodes. Each also has bpeflow_abi.
  *
  * Rules. Inputs are borrowed for the call and copied where they are needed longer. Outputs go to buffers that the
  * caller owns. State that lives longer is a handle, freed with its `_free` function (NULL does no harm). Functions
@@ -24,7 +25,7 @@ extern "C" {
 #endif
 
 /* Counted up whenever anything below changes; Python refuses a library that says another number. */
-#define BPEFLOW_ABI 3
+#define BPEFLOW_ABI 4
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -36,6 +37,9 @@ enum bpeflow_status {
     BPEFLOW_BAD_ARGUMENT = 4, /* arguments that break a rule stated here */
     BPEFLOW_IO = 5,           /* a file cannot be opened, read or written; errno says why */
     BPEFLOW_DAMAGED = 6,      /* a run that is none: cut short, out of order, not of the size it should have */
+    BPEFLOW_NOT_UTF8 = 7,     /* text that must be valid UTF-8 and is not */
+    BPEFLOW_NO_ROOM = 8,      /* more ids or bytes than the caller's buffer holds */
+    BPEFLOW_UNKNOWN_ID = 9,   /* an id that stands for nothing */
 };
 
 /* ---- counting pre-tokens --------------------------------------------------------------------------------------- */
@@ -213,6 +217,83 @@ BPEFLOW_API int bpeflow_learner_step(bpeflow_learner *learner, uint64_t max_merg
 BPEFLOW_API int bpeflow_learner_statistics(const bpeflow_learner *learner, bpeflow_merge_statistics *statistics);
 
 BPEFLOW_API void bpeflow_learner_free(bpeflow_learner *learner);
+
+/* ---- encoding and decoding ------------------------------------------------------------------------------------- */
+
+/* A vocabulary, made ready. It never changes, and any number of threads may use it at once. */
+typedef struct bpeflow_model bpeflow_model;
+
+typedef struct {
+    const uint8_t *token_data;       /* what each token stands for, special ones too */
+    const int64_t *token_offsets;    /* [tokens + 1], from 0; an id that stands for nothing is empty */
+    const uint8_t *ordinary_data;    /* what pre-token each token may be as a whole */
+    const int64_t *ordinary_offsets; /* [tokens + 1], from 0; a token that text cannot yield, as a special one, is
+                                        empty */
+    uint32_t tokens;                 /* below 2^32 - 1 */
+    const uint32_t *byte_ids;        /* [256], each below `tokens` */
+    const uint32_t *merges;          /* [3 * merge_count]: left, right, what they make; the lowest rank first. Of a pair
+                                     that comes twice the first counts */
+    uint64_t merge_count;            /* below 2^32 - 1 */
+    uint32_t whole_tokens;           /* boolean: a pre-token that is an ordinary token becomes that, whatever merging
+                                     would make of it; the lowest of several ids */
+} bpeflow_vocabulary;
+
+/* On success *model is a handle; otherwise it is NULL. */
+BPEFLOW_API int bpeflow_model_new(const bpeflow_vocabulary *vocabulary, bpeflow_model **model);
+
+BPEFLOW_API void bpeflow_model_free(bpeflow_model *model);
+
+/* Special tokens that a text may have: taken out of it before it is cut into pre-tokens, the longest first where several
+ * begin at the same place. It never changes, and any number of threads may use it at once. */
+typedef struct bpeflow_specials bpeflow_specials;
+
+/* `data` has their bytes, one after another; lengths[count], each at least 1; ids[count]. On success *specials is a
+ * handle; otherwise it is NULL. */
+BPEFLOW_API int bpeflow_specials_new(const uint8_t *data, const uint32_t *lengths, const uint32_t *ids, uint32_t count,
+                                     bpeflow_specials **specials);
+
+BPEFLOW_API void bpeflow_specials_free(bpeflow_specials *specials);
+
+/* What one thread encodes with: buffers, and a cache of pre-tokens and their ids, which it keeps from call to call. */
+typedef struct bpeflow_encoder bpeflow_encoder;
+
+/* Borrows the model, which must be freed after it. `instructions` as for bpeflow_table_new. The cache grows as it is
+ * needed, and takes up to `cache_bytes`. On success *encoder is a handle; otherwise it is NULL. */
+BPEFLOW_API int bpeflow_encoder_new(const bpeflow_model *model, const char *instructions, uint64_t cache_bytes,
+                                    bpeflow_encoder **encoder);
+
+/* In place of a pattern: a piece without special tokens, or what is between them, is one pre-token, any bytes. */
+enum { BPEFLOW_NO_PATTERN = 0xFFFF };
+
+typedef struct {
+    uint32_t pattern;                 /* enum bpeflow_pattern, or BPEFLOW_NO_PATTERN */
+    uint32_t id_size;                 /* in bytes: 2 (all ids are below 65,536) or 4 */
+    const bpeflow_specials *specials; /* NULL: special tokens are ordinary text */
+    void *ids;                        /* [capacity]; NULL: the ids are only counted */
+    uint64_t capacity;                /* no text has more ids than bytes */
+    uint64_t written;                 /* result: how many ids there are */
+} bpeflow_encoding;
+
+/* Encodes a text of `length` bytes: valid UTF-8, or else BPEFLOW_NOT_UTF8, where there is a pattern. */
+BPEFLOW_API int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const uint8_t *text,
+                                       uint64_t length);
+
+/* Encodes `pieces` texts, one after another in `data`: piece i ends at ends[i] (ascending) and its ids at id_ends[i].
+ * `id_ends` may be NULL. */
+BPEFLOW_API int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const uint8_t *data,
+                                              const uint64_t *ends, uint64_t pieces, uint64_t *id_ends);
+
+BPEFLOW_API void bpeflow_encoder_free(bpeflow_encoder *encoder);
+
+/* How many bytes `count` ids, each of id_size 2 or 4 bytes, stand for. BPEFLOW_UNKNOWN_ID: *bad is the index of the
+ * first that stands for nothing. */
+BPEFLOW_API int bpeflow_model_decoded_size(const bpeflow_model *model, const void *ids, uint32_t id_size,
+                                           uint64_t count, uint64_t *size, uint64_t *bad);
+
+/* Writes these bytes to data[size], where `size` is what the function above has told: BPEFLOW_NO_ROOM if they are more
+ * or fewer. */
+BPEFLOW_API int bpeflow_model_decode(const bpeflow_model *model, const void *ids, uint32_t id_size, uint64_t count,
+                                     uint8_t *data, uint64_t size);
 
 #ifdef __cplusplus
 }

@@ -18,12 +18,13 @@ class Delimiters {
     struct Match {
         const std::uint8_t *start, *end; // both the end of the text where there is none
         bool separator;
+        std::uint32_t index; // which one it is, as they were given
     };
 
     explicit Delimiters(const bpeflow_delimiters &given) {
         const std::uint8_t *bytes = given.data;
         for (std::uint32_t i = 0; i < given.count; bytes += given.lengths[i++])
-            all_.push_back({bytes, given.lengths[i], i == given.separator});
+            all_.push_back({bytes, given.lengths[i], i == given.separator, i});
         std::stable_sort(all_.begin(), all_.end(), [](const One &a, const One &b) { return a.length > b.length; });
         for (const One &one : all_) {
             starts_[*one.bytes] = true;
@@ -40,9 +41,9 @@ class Delimiters {
             for (const One &one : all_)
                 if (static_cast<std::size_t>(end - place) >= one.length &&
                     std::memcmp(place, one.bytes, one.length) == 0)
-                    return {place, place + one.length, one.separator};
+                    return {place, place + one.length, one.separator, one.index};
         }
-        return {end, end, false};
+        return {end, end, false, 0};
     }
 
   private:
@@ -50,6 +51,7 @@ class Delimiters {
         const std::uint8_t *bytes;
         std::size_t length;
         bool separator;
+        std::uint32_t index;
     };
 
     // The first place at which a delimiter may begin, by its first byte.

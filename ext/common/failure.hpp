@@ -1,4 +1,4 @@
-// What the counting library throws; the border makes statuses of it.
+// What the C++ libraries throw; the border makes statuses of it.
 #pragma once
 
 #include "bpeflow.h"

@@ -1,4 +1,4 @@
-// What the functions of libbpeflow_count have in common at the border to C.
+// What the functions of the C++ libraries have in common at the border to C.
 #pragma once
 
 #include "bpeflow.h"

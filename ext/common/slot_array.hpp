@@ -1,7 +1,5 @@
-// The memory of a counting table.
+// The memory of a hash table.
 #pragma once
-
-#include "key.hpp"
 
 #include <cstddef>
 #include <new>
@@ -16,7 +14,7 @@ namespace bpeflow {
 // A look-up goes anywhere in the table, so with pages of 4 KB nearly each one misses the processor's table of pages as
 // well. Large pages are asked for before any is touched, where there is one to fill: 12-25 % faster at 0.6 M distinct
 // pre-tokens. Elsewhere (arenas, texts, which are read in order) they gain nothing.
-class SlotArray {
+template <typename Slot> class SlotArray {
   public:
     explicit SlotArray(std::size_t size) : size_(size) {
         void *pages = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -39,6 +37,7 @@ class SlotArray {
     std::size_t size() const { return size_; }
     std::size_t bytes() const { return size_ * sizeof(Slot); }
     Slot &operator[](std::size_t i) { return slots_[i]; }
+    const Slot &operator[](std::size_t i) const { return slots_[i]; }
     const Slot *begin() const { return slots_; }
     const Slot *end() const { return slots_ + size_; }
 

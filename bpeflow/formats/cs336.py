@@ -1,0 +1,219 @@
+"""Stanford CS336's form: two pickles, of ``dict[int, bytes]`` and of ``list[tuple[bytes, bytes]]``.
+
+Pickles can run code when they are loaded. These are read without an unpickler: the few operations that such two values
+need are carried out here, and any other is an error. Source of their meaning: CPython's ``pickletools``.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import pickle
+import pickletools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bpeflow.atomic import atomic_path
+from bpeflow.errors import FormatError
+from bpeflow.formats.ranks import first_difference
+from bpeflow.formats.reading import check_bytes, place_tokens, read_bytes, shown
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.vocab import Vocab
+
+VOCAB_FILE = "vocab.pkl"
+MERGES_FILE = "merges.pkl"
+SUFFIX = ".pkl"
+_PROTOCOL = 4  # since Python 3.4
+
+log = logging.getLogger(__name__)
+
+
+def load(path: Path) -> SavedTokenizer:
+    """Read ``vocab.pkl`` and, beside it, ``merges.pkl``; `path` is the former, under any name with "vocab" in it.
+
+    A token that is neither a byte nor what a merge yields is a special token, and so is the lower of two ids with the
+    same bytes. The pattern is GPT-2's, as the course has it. Raises `FormatError`, with file and place, for pickles of
+    anything else.
+    """
+    merges_path = _merges_path(path)
+    by_id = _read_pickle(path)
+    pairs = _read_pickle(merges_path)
+    if not isinstance(by_id, dict) or not all(type(i) is int and type(t) is bytes for i, t in by_id.items()):
+        raise FormatError(f"{path}: need a dict of int: bytes, found {_kind(by_id)}")
+    if not isinstance(pairs, list):
+        raise FormatError(f"{merges_path}: need a list of pairs of bytes, found {_kind(pairs)}")
+    for rank, pair in enumerate(pairs):
+        if type(pair) is not tuple or len(pair) != 2 or not all(type(side) is bytes and side for side in pair):
+            raise FormatError(f"{merges_path}: merge {rank}: need a pair of bytes, found {shown(pair)}")
+    tokens = place_tokens(path, by_id.items())
+    check_bytes(path, tokens)
+    vocab = Vocab(tokens, _special_tokens(tokens, pairs, path), tuple(pairs))
+    try:
+        _ = vocab.merge_ids
+    except FormatError as error:
+        raise FormatError(f"{merges_path}: {error}") from None
+    return SavedTokenizer(vocab)
+
+
+def save(saved: SavedTokenizer, path: Path) -> list[Path]:
+    """Write both pickles and return their paths; `path` is that of the vocabulary.
+
+    Raises `FormatError` for what the two cannot hold: a special token that shares its id, and whole tokens. Warns of a
+    pattern, which CS336 leaves to the code that loads them.
+    """
+    vocab, merges_path = saved.vocab, _merges_path(path)
+    ranks = {token: token_id for token_id, token in enumerate(vocab.ordinary_tokens) if token}
+    if saved.whole_tokens and (difference := first_difference(ranks, vocab.merges, whole_tokens=False)):
+        raise FormatError(
+            f"{path}: CS336's form cannot tell that pre-tokens which are tokens are taken whole: {difference}. "
+            "Use another format"
+        )
+    if (found := _special_tokens(vocab.tokens, vocab.merges, path)) != vocab.special_tokens:
+        text = min(set(found.items()) ^ set(vocab.special_tokens.items()))[0]
+        raise FormatError(
+            f"{path}: whether {text!r} is a special token cannot be told in it: it is known by being neither a "
+            "byte nor what a merge yields; use another format"
+        )
+    if saved.pattern != "gpt2":
+        log.warning("%s: CS336's form does not tell the pattern, %s: give it when it is loaded", path, saved.pattern)
+    content = {token_id: token for token_id, token in enumerate(vocab.tokens) if token}
+    for file, value in ((path, content), (merges_path, list(vocab.merges))):
+        with atomic_path(file) as temporary:
+            temporary.write_bytes(pickle.dumps(value, protocol=_PROTOCOL))
+    return [path, merges_path]
+
+
+def _merges_path(path: Path) -> Path:
+    if "vocab" not in path.name:
+        raise FormatError(
+            f"{path}: need a name with 'vocab' in it; the merges are in a file with 'merges' in its place"
+        )
+    return path.with_name(path.name.replace("vocab", "merges"))
+
+
+def _special_tokens(tokens: tuple[bytes, ...], merges: Any, path: Path) -> dict[str, int]:
+    ordinary = {bytes([byte]) for byte in range(256)} | {left + right for left, right in merges}
+    own = {token: token_id for token_id, token in enumerate(tokens)}  # the higher of two ids
+    specials = {}
+    for token_id, token in enumerate(tokens):
+        if not token or (token in ordinary and own[token] == token_id):
+            continue
+        try:
+            text = token.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{path}: {shown(token)} is no merge's result, and no text that were special") from error
+        if text in specials:
+            raise FormatError(f"{path}: {shown(token)} has more ids than one of a special token and one of a merge")
+        specials[text] = token_id
+    return specials
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {shown(value)}"
+
+
+# ---- reading pickles ----
+
+
+def _read_pickle(path: Path) -> Any:
+    """Carry out the operations of a pickle of dict, list, tuple, bytes and int.
+
+    Raises `FormatError`, with the position, for any other operation, and for what is cut off or out of order.
+    """
+    content = read_bytes(path)
+    machine = _Machine()
+    position = 0
+    try:
+        for operation, argument, at in pickletools.genops(io.BytesIO(content)):
+            position = at or 0
+            carry_out = _OPERATIONS.get(operation.name)
+            if carry_out is None:
+                raise FormatError(
+                    f"{path}, byte {position}: a pickle of something else than dict, list, tuple, bytes and int (it "
+                    f"has {operation.name} {shown(argument) if argument is not None else ''}), or of a protocol below "
+                    "3: write it with pickle.dump(..., protocol=4)"
+                )
+            carry_out(machine, argument)
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise FormatError(f"{path}, byte {position}: not a whole pickle: {shown(str(error))}") from error
+    if len(machine.stack) != 1:
+        raise FormatError(f"{path}: not a whole pickle: {len(machine.stack)} values at its end")
+    return machine.stack[0]
+
+
+class _Machine:
+    """The pickle machine: a stack of values, where its marks are, and a memo."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def pop_to_mark(self) -> list[Any]:
+        mark = self.marks.pop()
+        values = self.stack[mark:]
+        del self.stack[mark:]
+        return values
+
+    def pop(self, count: int) -> list[Any]:
+        if len(self.stack) < count:
+            raise ValueError("values are missing")
+        values = self.stack[-count:]
+        del self.stack[-count:]
+        return values
+
+    def append(self, values: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not list:
+            raise TypeError("what is appended to is no list")
+        target.extend(values)
+
+    def set_items(self, values: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not dict or len(values) % 2:
+            raise TypeError("what is given items is no dict")
+        keys = values[::2]
+        if not all(type(key) is int for key in keys):
+            raise TypeError("a key that is no int")
+        before = len(target)
+        target.update(zip(keys, values[1::2], strict=True))
+        if len(target) != before + len(keys):
+            raise ValueError("an id that is given twice")
+
+
+def _nothing(machine: _Machine, argument: Any) -> None:
+    """For operations that only frame what follows, and for the last."""
+
+
+def _push(machine: _Machine, argument: Any) -> None:
+    machine.stack.append(argument)
+
+
+def _memoize(machine: _Machine, argument: Any) -> None:
+    machine.memo[len(machine.memo) if argument is None else argument] = machine.stack[-1]
+
+
+def _recall(machine: _Machine, argument: Any) -> None:
+    machine.stack.append(machine.memo[argument])
+
+
+_OPERATIONS: dict[str, Callable[[_Machine, Any], None]] = {
+    **dict.fromkeys(("PROTO", "FRAME", "STOP"), _nothing),
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1"), _push),
+    **dict.fromkeys(("SHORT_BINBYTES", "BINBYTES", "BINBYTES8"), _push),
+    **dict.fromkeys(("MEMOIZE", "BINPUT", "LONG_BINPUT"), _memoize),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), _recall),
+    "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
+    "EMPTY_DICT": lambda machine, _: machine.stack.append({}),
+    "EMPTY_LIST": lambda machine, _: machine.stack.append([]),
+    "EMPTY_TUPLE": lambda machine, _: machine.stack.append(()),
+    "TUPLE1": lambda machine, _: machine.stack.append(tuple(machine.pop(1))),
+    "TUPLE2": lambda machine, _: machine.stack.append(tuple(machine.pop(2))),
+    "TUPLE3": lambda machine, _: machine.stack.append(tuple(machine.pop(3))),
+    "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.pop_to_mark())),
+    "APPEND": lambda machine, _: machine.append(machine.pop(1)),
+    "APPENDS": lambda machine, _: machine.append(machine.pop_to_mark()),
+    "SETITEM": lambda machine, _: machine.set_items(machine.pop(2)),
+    "SETITEMS": lambda machine, _: machine.set_items(machine.pop_to_mark()),
+}

@@ -1,0 +1,340 @@
+"""HuggingFace's ``tokenizer.json``, of byte-level BPE: what tokenizers and transformers' PreTrainedTokenizerFast load.
+
+Everything in such a file that decides ids is read, or is an error that names it. Left out, with a warning, is what
+works around a tokenizer: truncation, padding, and post-processors, which add tokens before and after each text. Source:
+HuggingFace tokenizers 0.23, the ``Serialize`` and ``Deserialize`` of its types.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from bpeflow.atomic import atomic_path
+from bpeflow.errors import FormatError
+from bpeflow.formats.reading import check_bytes, is_text, place_tokens, read_json, shown
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.formats.spellings import check_pattern, named, refuse_differences, spelled
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.printable import from_printable, to_printable
+from bpeflow.vocab import Merge, Vocab
+
+FILE = "tokenizer.json"
+
+#: Settings of the BPE model, with the values that change nothing of byte-level BPE. (`unk_token` and `fuse_unk` are for
+#: characters without a token; here every byte has one.)
+_NEUTRAL = {
+    "dropout": (None, 0, 0.0),
+    "continuing_subword_prefix": (None, ""),
+    "end_of_word_suffix": (None, ""),
+    "byte_fallback": (None, False),
+}
+#: For text that a custom pattern does not match: a `Split` that isolates makes pieces of it, ours leaves it out.
+_KEEP_THE_REST = "{0}|(?:(?!{0})[\\s\\S])+"
+
+#: Characters of an added token, where some are normalized and others are not.
+_LONGEST_MIXED = 1_000
+
+log = logging.getLogger(__name__)
+
+
+def load(path: Path) -> SavedTokenizer:
+    """Read a ``tokenizer.json``.
+
+    Raises `FormatError`, with file and place, for another kind of model (WordPiece, Unigram …), for a part that bpeflow
+    does not have (a normalizer, another pre-tokenizer, options that change what is merged), and for damage.
+    """
+    content = read_json(path)
+    model = _model(content, path)
+    pattern = _read_pre_tokenizer(content.get("pre_tokenizer"), path)
+    if content.get("normalizer") is not None:
+        _refuse(path, "normalizer", content["normalizer"], "bpeflow never changes text before it is split")
+    decoder = content.get("decoder")
+    if decoder is not None and _type(decoder) != "ByteLevel":
+        _refuse(path, "decoder", decoder, "bytes are decoded by ByteLevel")
+    specials = _read_added_tokens(content.get("added_tokens"), path)
+    vocab = _read_vocab(model, specials, path)
+    _warn_of_what_is_left_out(content, path)
+    return SavedTokenizer(vocab, pattern, _flag(model, "ignore_merges", "model.ignore_merges", path))
+
+
+def save(saved: SavedTokenizer, path: Path) -> list[Path]:
+    """Write a ``tokenizer.json`` and return its path.
+
+    Raises `FormatError`, before anything is written, for two ids that the file would write alike, and for a pattern
+    that HuggingFace's engine reads differently. Warns of special tokens that its decoder does not give back.
+    """
+    ids = _printable_ids(saved.vocab, path)
+    pre_tokenizer = _pre_tokenizer(saved.pattern, path)
+    content = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": token_id, "content": text, "single_word": False, "lstrip": False, "rstrip": False}
+            | {"normalized": False, "special": True}
+            for text, token_id in sorted(saved.vocab.special_tokens.items(), key=lambda item: item[1])
+        ],
+        "normalizer": None,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": None,
+        "decoder": _byte_level(use_regex=True),
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": saved.whole_tokens,
+            "vocab": dict(sorted(ids.items(), key=lambda item: item[1])),
+            "merges": [[to_printable(left), to_printable(right)] for left, right in saved.vocab.merges],
+        },
+    }
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return [path]
+
+
+# ---- writing ----
+
+
+def _printable_ids(vocab: Vocab, path: Path) -> dict[str, int]:
+    """The id of each token's printable form, and of each special token as it stands."""
+    ids = dict(vocab.special_tokens)
+    specials = set(ids.values())
+    ordinary = vocab.ordinary_tokens
+    for text, token_id in vocab.special_tokens.items():
+        if from_printable(text) not in (None, text.encode()):
+            log.warning(
+                "%s: special token %r is encoded by HuggingFace's tokenizers as here, but its ByteLevel decoder takes "
+                "it for the printable form of %r",
+                path,
+                text,
+                from_printable(text),
+            )
+        shared = ordinary[token_id]
+        if shared and to_printable(shared) != text:
+            raise FormatError(f"{path}: special token {text!r} and {shared!r} share id {token_id}; choose another text")
+    for token_id, token in enumerate(vocab.tokens):
+        form = to_printable(token)
+        if token_id in specials or not token or ids.setdefault(form, token_id) == token_id:
+            continue
+        if form in vocab.special_tokens:
+            raise FormatError(
+                f"{path}: special token {form!r} (id {ids[form]}) is also what merging yields (id {token_id}), and "
+                "tokenizer.json has one id for both: choose another special token, or train with tie_break: "
+                "huggingface, where they share an id"
+            )
+        raise FormatError(f"{path}: {token!r} has the ids {ids[form]} and {token_id}; tokenizer.json has room for one")
+    return ids
+
+
+def _pre_tokenizer(pattern: str, path: Path) -> dict[str, Any]:
+    if pattern == "gpt2":
+        return _byte_level(use_regex=True)
+    # What a named pattern matches is everything; of a custom one, text that it does not match is left out.
+    behavior = ("Isolated", False) if pattern in NAMED_PATTERNS else ("Removed", True)
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": spelled(pattern, "Oniguruma", path)},
+        "behavior": behavior[0],
+        "invert": behavior[1],
+    }
+    return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
+
+
+def _byte_level(use_regex: bool) -> dict[str, Any]:
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
+
+
+# ---- reading ----
+
+
+def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    model = content.get("model")
+    if not isinstance(model, dict):
+        hint = "; for vocab.json and merges.txt give their folder" if "a" in content else ""
+        raise FormatError(f'{path}: no "model" in it, so it is no tokenizer.json{hint}')
+    kind = model.get("type", "BPE" if "merges" in model else None)  # older files of BPE do not say
+    if kind != "BPE":
+        raise FormatError(f"{path}: a {shown(kind)} model; bpeflow reads byte-level BPE only")
+    if model.get("byte_fallback"):
+        raise FormatError(
+            f"{path}: a SentencePiece BPE model (model.byte_fallback), which merges characters; bpeflow reads "
+            "byte-level BPE only"
+        )
+    for option, neutral in _NEUTRAL.items():
+        if option in model and model[option] not in neutral:
+            _refuse(path, f"model.{option}", model[option], "it changes what is merged")
+    return model
+
+
+def _read_pre_tokenizer(value: object, path: Path) -> str:
+    """The pattern of `ByteLevel` alone, or of a `Split` and a `ByteLevel` that splits no further."""
+    steps = [value]
+    if isinstance(value, dict) and value.get("type") == "Sequence":
+        steps = value.get("pretokenizers", [])
+    *splits, last = steps if isinstance(steps, list) and steps else [None]
+    if not isinstance(last, dict) or last.get("type") != "ByteLevel":
+        _refuse(path, "pre_tokenizer", value, "bpeflow needs ByteLevel, alone or after a Split")
+    if _flag(last, "add_prefix_space", "pre_tokenizer.add_prefix_space", path, default=True):
+        _refuse(path, "pre_tokenizer.add_prefix_space", True, "bpeflow puts no space before a text")
+    splits_itself = _flag(last, "use_regex", "pre_tokenizer.use_regex", path, default=True)
+    if not splits:
+        return "gpt2" if splits_itself else r"[\s\S]+"
+    if len(splits) > 1 or splits_itself:
+        _refuse(path, "pre_tokenizer", value, "bpeflow splits once, by one pattern")
+    return _read_split(splits[0], path)
+
+
+def _read_split(split: object, path: Path) -> str:
+    where = "pre_tokenizer.Split"
+    if not isinstance(split, dict) or split.get("type") != "Split":
+        _refuse(path, "pre_tokenizer", split, "bpeflow splits by a regular expression")
+    pattern = split.get("pattern")
+    regex = pattern.get("Regex") if isinstance(pattern, dict) else None
+    if not regex or not is_text(regex):
+        _refuse(path, f"{where}.pattern", pattern, "bpeflow splits by a regular expression")
+    behavior = split.get("behavior")
+    inverted = _flag(split, "invert", f"{where}.invert", path)
+    isolated = behavior == "Isolated"
+    if not isolated and not (behavior == "Removed" and inverted):
+        _refuse(path, f"{where}.behavior", behavior, "bpeflow takes the matches as pre-tokens")
+    name = named(regex)
+    if name in NAMED_PATTERNS and (name != "cl100k" or regex == spelled(name, "Oniguruma", path)):
+        return name
+    check_pattern(regex, path)
+    refuse_differences(regex, "Oniguruma", path)
+    log.warning("%s: the pattern is none of the named ones, and is left to the regex module: %s", path, shown(regex))
+    return check_pattern(_KEEP_THE_REST.format(f"(?:{regex})"), path) if isolated else regex
+
+
+def _read_added_tokens(value: object, path: Path) -> dict[str, int]:
+    ids: dict[str, int] = {}
+    normalized: dict[str, bool] = {}
+    if not isinstance(value, list | None):
+        raise FormatError(f"{path}: added_tokens: need a list, found {shown(value)}")
+    for index, entry in enumerate(value or ()):
+        where = f"added_tokens[{index}]"
+        text, token_id = (entry.get("content"), entry.get("id")) if isinstance(entry, dict) else (None, None)
+        if not is_text(text) or not text or type(token_id) is not int:
+            raise FormatError(f"{path}: {where}: need an object with content and id, found {shown(entry)}")
+        for option in ("lstrip", "rstrip", "single_word"):
+            if _flag(entry, option, f"{where}.{option}", path):
+                _refuse(path, f"{where}.{option}", text, "bpeflow takes special tokens out wherever they stand, alone")
+        if text in ids:
+            raise FormatError(f"{path}: {where}: {shown(text)} is added already")
+        ids[text] = token_id
+        normalized[text] = _flag(entry, "normalized", f"{where}.normalized", path)
+    late = [text for text, flag in normalized.items() if flag]
+    _check_overlaps(late, [text for text, flag in normalized.items() if not flag], path)
+    return ids
+
+
+def _check_overlaps(late: Collection[str], early: Collection[str], path: Path) -> None:
+    """Refuse tokens that are looked for late (``normalized``) where one taken out before could take a part of them.
+
+    Here there is one rule for all: the one that begins first counts, and of several the longest.
+    """
+    if not late or not early:
+        return
+    if long := [text for text in (*late, *early) if len(text) > _LONGEST_MIXED]:
+        _refuse(path, "added_tokens", long[0], "it is too long to be searched for overlaps with the other tokens")
+    starts = {text[:end] for text in early for end in range(1, len(text) + 1)}
+    ends = {text[start:] for text in early for start in range(len(text))}
+    joined = "\0".join(early)
+    for text in late:
+        if (
+            text in joined
+            or any(text[:size] in ends or text[-size:] in starts for size in range(1, len(text) + 1))
+            or any(other in text for other in early)
+        ):
+            _refuse(path, "added_tokens", text, "it is normalized, and overlaps with a token that is not")
+
+
+def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Path) -> Vocab:
+    ids = model.get("vocab")
+    if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
+        raise FormatError(f"{path}: model.vocab must be an object of token: id")
+    for text, token_id in specials.items():
+        if ids.get(text, token_id) != token_id:
+            raise FormatError(f"{path}: added token {shown(text)} has id {token_id}, but {ids[text]} in model.vocab")
+    tokens: dict[str, bytes] = {}
+    for text in ids:
+        token = text.encode() if text in specials else from_printable(text)
+        if not token:
+            raise FormatError(
+                f"{path}: model.vocab: {shown(text)} is neither in printable form, as byte-level tokens are, nor added"
+            )
+        tokens[text] = token
+    added = {text: text.encode() for text in specials if text not in ids}
+    merges = _read_merges(model.get("merges"), ids, path)
+    check_bytes(path, (from_printable(text) or b"" for text in ids))
+    placed = place_tokens(
+        path, [(i, tokens[text]) for text, i in ids.items()] + [(specials[t], b) for t, b in added.items()]
+    )
+    return Vocab(placed, dict(specials), tuple(merges))
+
+
+def _read_merges(value: object, ids: Mapping[str, int], path: Path) -> list[Merge]:
+    """Read merges: ``"a b"``, or ``["a", "b"]`` since tokenizers 0.20."""
+    if not isinstance(value, list):
+        raise FormatError(f"{path}: model.merges must be a list, found {shown(value)}")
+    merges: dict[Merge, int] = {}
+    for rank, entry in enumerate(value):
+        sides = entry.split(" ") if isinstance(entry, str) else entry
+        if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, str) for side in sides):
+            raise FormatError(f"{path}: model.merges[{rank}]: need two tokens, found {shown(entry)}")
+        left, right = sides
+        for token in (left, right, left + right):
+            if token not in ids:
+                raise FormatError(f"{path}: model.merges[{rank}]: {shown(token)} is not in model.vocab")
+        pair = (from_printable(left), from_printable(right))
+        if not pair[0] or not pair[1]:
+            raise FormatError(f"{path}: model.merges[{rank}]: {shown(entry)} is not in printable form")
+        merge = (pair[0], pair[1])
+        if merge in merges:
+            raise FormatError(f"{path}: model.merges[{rank}]: {shown(entry)} is merge {merges[merge]} already")
+        merges[merge] = rank
+    return list(merges)
+
+
+def _warn_of_what_is_left_out(content: Mapping[str, Any], path: Path) -> None:
+    processor = content.get("post_processor")
+    if processor is not None and _type(processor) != "ByteLevel":  # which moves offsets only
+        log.warning(
+            "%s: its post-processor, %s, is left out: ids are those of encode(..., add_special_tokens=False)",
+            path,
+            shown(_describe(processor)),
+        )
+    for key in ("truncation", "padding"):
+        if content.get(key) is not None:
+            log.warning("%s: its %s is left out: texts are encoded whole and alone", path, key)
+
+
+def _flag(values: Mapping[str, Any], key: str, where: str, path: Path, default: bool = False) -> bool:
+    value = values.get(key, default)
+    if type(value) is not bool:
+        raise FormatError(f"{path}: {where}: need true or false, found {shown(value)}")
+    return value
+
+
+def _type(part: object) -> object:
+    return part.get("type") if isinstance(part, dict) else part
+
+
+def _refuse(path: Path, where: str, what: object, reason: str) -> NoReturn:
+    raise FormatError(f"{path}: {where}: {shown(_describe(what))} is not supported: {reason}")
+
+
+def _describe(part: object) -> object:
+    """Name a part by its type, a sequence by those of its steps."""
+    if isinstance(part, dict) and part.get("type") == "Sequence":
+        steps = next((value for value in part.values() if isinstance(value, list)), [])
+        return f"Sequence of {', '.join(str(_type(step)) for step in steps)}"
+    return _type(part) if isinstance(part, dict) and "type" in part else part

@@ -1,0 +1,261 @@
+"""Tokenizers measured on corpora, every one on every one: how few tokens they make of a text, and how fast.
+
+The figures are those that Stanford CS336 asks for in its experiments with tokenizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from bpeflow.corpus import ChunkBuffer, CorpusFile, Delimiters
+from bpeflow.counting.reader import ChunkReader
+from bpeflow.errors import ConfigError
+from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.terminal import format_size
+from bpeflow.tokenizer.chunk_encoder import ChunkEncoder, NumberedChunk
+from bpeflow.tokenizer.dataset import Progress, choose_separator, find_in_order
+from bpeflow.tokenizer.hash import tokenizer_hash
+from bpeflow.tokenizer.tokenizer import Tokenizer
+
+#: The size of the corpus whose encoding time is foretold, in bytes.
+FORETOLD_BYTES = 82_000_000_000
+
+#: Text that is encoded at a time, in bytes.
+_CHUNK_SIZE = 4_000_000
+
+#: How many of a vocabulary's longest tokens are told, and how many of them fit into a table.
+_LONGEST, _LONGEST_SHOWN = 10, 3
+
+_SECONDS = (("days", 86_400.0), ("hours", 3_600.0), ("min", 60.0))
+
+
+@dataclass(frozen=True)
+class CorpusText:
+    """What a corpus consists of, separators left out: bytes, and words, which stand between white space (Unicode's)."""
+
+    bytes: int
+    words: int
+    documents: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A tokenizer on a corpus.
+
+    Attributes:
+        tokenizer: its name.
+        corpus: its name: the input as it was given.
+        text: what was encoded.
+        tokens: how many ids the text became.
+        single_byte_tokens: how many of them stand for one byte: what no merge helped with.
+        used_tokens: how many entries of the vocabulary occur.
+        seconds: what encoding took on one thread, reading left out.
+    """
+
+    tokenizer: str
+    corpus: str
+    text: CorpusText
+    tokens: int
+    single_byte_tokens: int
+    used_tokens: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures, the derived ones too; None where there is nothing to divide by."""
+        rate = _ratio(self.text.bytes, self.seconds)
+        return {
+            **asdict(self),
+            "bytes_per_token": _ratio(self.text.bytes, self.tokens),
+            "tokens_per_word": _ratio(self.tokens, self.text.words),
+            "single_byte_share": _ratio(self.single_byte_tokens, self.tokens),
+            "bytes_per_second": rate,
+            "seconds_for_82_gb": _ratio(FORETOLD_BYTES, rate),
+        }
+
+
+def evaluate_all(
+    tokenizers: Mapping[str, Tokenizer],
+    inputs: Sequence[str],
+    separator: str | None = None,
+    progress: Progress | None = None,
+) -> list[Evaluation]:
+    """Encode every corpus with every tokenizer, in one thread; by corpora, in the given orders.
+
+    Args:
+        tokenizers: by name.
+        inputs: a file, a folder or a glob each: a corpus each. What is not UTF-8 in them is replaced by U+FFFD.
+        separator: what ends documents, and is neither counted nor encoded; by default each tokenizer's first special
+            token; ``""`` for none.
+        progress: is told how many bytes of how many are encoded.
+
+    Raises:
+        ConfigError: there is nothing to evaluate.
+        CorpusError: input that is missing or unreadable.
+    """
+    if not tokenizers or not inputs:
+        raise ConfigError("there is nothing to evaluate: name tokenizers and input")
+    corpora = {str(entry): find_in_order([entry]) for entry in inputs}
+    done, total = 0, len(tokenizers) * sum(file.size for files in corpora.values() for file in files)
+    evaluations = []
+    for corpus, files in corpora.items():
+        texts: dict[Delimiters, CorpusText] = {}
+        for name, tokenizer in tokenizers.items():
+            delimiters = Delimiters(choose_separator(tokenizer, separator), tuple(tokenizer.special_tokens))
+            if delimiters not in texts:
+                texts[delimiters] = read_text(files, delimiters)
+            measure = _Measure(tokenizer, delimiters)
+            for size in measure.encode(files):
+                done += size
+                if progress is not None:
+                    progress(done, total)
+            evaluations.append(measure.evaluation(name, corpus, texts[delimiters]))
+    return evaluations
+
+
+def read_text(files: Sequence[CorpusFile], delimiters: Delimiters) -> CorpusText:
+    """Count what a corpus consists of."""
+    size = words = documents = 0
+    buffer = ChunkBuffer()
+    in_word = False  # whether the text so far ends in a word, which then may go on in the next chunk
+    for chunk in ChunkReader(files, _CHUNK_SIZE, delimiters, load_pretokenizer("gpt2"), "replace")():
+        data = bytes(buffer.read(chunk))
+        for document in delimiters.documents(data):
+            encoded = data[document.pieces[0][0] : document.pieces[-1][1]]
+            text = encoded.decode(errors="replace")
+            size += len(encoded)
+            words += len(text.split())
+            words -= in_word and not text[:1].isspace() and text != ""
+            in_word = not text[-1:].isspace() if text else in_word
+            if document.closed or chunk.ends_file:
+                documents += 1
+                in_word = False
+    return CorpusText(size, words, documents)
+
+
+class _Measure:
+    """Encodes with one tokenizer, and adds up."""
+
+    def __init__(self, tokenizer: Tokenizer, delimiters: Delimiters) -> None:
+        self._tokenizer = tokenizer
+        self._encoder = ChunkEncoder(tokenizer, delimiters, None, "replace")
+        self._occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+        self._seconds = 0.0
+
+    def encode(self, files: Sequence[CorpusFile]) -> Iterator[int]:
+        """Encode a corpus chunk by chunk; yields the bytes of each."""
+        buffer = ChunkBuffer()
+        encoder = self._encoder
+        pretokenizer = load_pretokenizer(self._tokenizer.pattern)
+        chunks = ChunkReader(files, _CHUNK_SIZE, encoder.delimiters, pretokenizer, encoder.invalid_utf8)()
+        for number, chunk in enumerate(chunks):
+            data = buffer.read(chunk)
+            started = perf_counter()
+            encoded = encoder.encode_text(data, NumberedChunk(number, chunk))
+            self._seconds += perf_counter() - started
+            self._occurrences += np.bincount(encoded.ids, minlength=len(self._occurrences))
+            yield chunk.length
+
+    def evaluation(self, name: str, corpus: str, text: CorpusText) -> Evaluation:
+        vocab = self._tokenizer.vocab
+        specials = set(vocab.special_tokens.values())
+        single = [i for i, token in enumerate(vocab.tokens) if len(token) == 1 and i not in specials]
+        return Evaluation(
+            tokenizer=name,
+            corpus=corpus,
+            text=text,
+            tokens=int(self._occurrences.sum()),
+            single_byte_tokens=int(self._occurrences[single].sum()),
+            used_tokens=int(np.count_nonzero(self._occurrences)),
+            seconds=self._seconds,
+        )
+
+
+def longest_tokens(tokenizer: Tokenizer, count: int) -> list[tuple[int, bytes]]:
+    """The longest tokens of a vocabulary with their ids, special tokens left out; of one length by id."""
+    specials = set(tokenizer.special_tokens.values())
+    tokens = [(i, token) for i, token in enumerate(tokenizer.vocab.tokens) if i not in specials]
+    return sorted(tokens, key=lambda entry: -len(entry[1]))[:count]
+
+
+def describe(evaluations: Sequence[Evaluation], tokenizers: Mapping[str, Tokenizer]) -> dict[str, Any]:
+    """All figures, for JSON."""
+    from importlib.metadata import version  # slow to import
+
+    return {
+        "bpeflow": version("bpeflow"),
+        "tokenizers": [
+            {
+                "name": name,
+                "sha256": tokenizer_hash(tokenizer.to_saved()),
+                "vocab_size": tokenizer.vocab_size,
+                "pattern": tokenizer.pattern,
+                "encoder": tokenizer.encoder,
+                "longest_tokens": [
+                    {"id": i, "bytes": len(token), "text": token.decode(errors="replace"), "hex": token.hex()}
+                    for i, token in longest_tokens(tokenizer, _LONGEST)
+                ],
+            }
+            for name, tokenizer in tokenizers.items()
+        ],
+        "evaluations": [evaluation.to_dict() for evaluation in evaluations],
+    }
+
+
+def make_tables(evaluations: Sequence[Evaluation], tokenizers: Mapping[str, Tokenizer]) -> list[Table]:
+    """Show the figures, and the longest tokens."""
+    figures = Table(box=None, header_style="bold")
+    figures.add_column("corpus", overflow="fold")
+    figures.add_column("tokenizer", overflow="fold")
+    for heading in ("text", "tokens", "bytes/token", "tokens/word", "single bytes", "used", "one thread", "82 GB take"):
+        figures.add_column(heading, justify="right")
+    for evaluation in evaluations:
+        figures.add_row(*_row(evaluation, tokenizers[evaluation.tokenizer].vocab_size))
+    longest = Table("tokenizer", "entries", "longest tokens", box=None, header_style="bold")
+    for name, tokenizer in tokenizers.items():
+        shown = [_shown(token) for _, token in longest_tokens(tokenizer, _LONGEST_SHOWN)]
+        longest.add_row(escape(name), f"{tokenizer.vocab_size:,}", escape(", ".join(shown)))
+    return [figures, longest]
+
+
+def _row(evaluation: Evaluation, vocab_size: int) -> list[str]:
+    figures = evaluation.to_dict()
+
+    def show(name: str, form: str) -> str:
+        return "–" if figures[name] is None else form.format(figures[name])
+
+    rate, foretold = figures["bytes_per_second"], figures["seconds_for_82_gb"]
+    return [
+        escape(evaluation.corpus),
+        escape(evaluation.tokenizer),
+        format_size(evaluation.text.bytes),
+        f"{evaluation.tokens:,}",
+        show("bytes_per_token", "{:.3f}"),
+        show("tokens_per_word", "{:.3f}"),
+        show("single_byte_share", "{:.2%}"),
+        f"{evaluation.used_tokens / vocab_size:.1%}",
+        f"{format_size(rate)}/s" if rate else "–",
+        _duration(foretold) if foretold else "–",
+    ]
+
+
+def _duration(seconds: float) -> str:
+    for unit, scale in _SECONDS:
+        if seconds >= scale:
+            return f"{seconds / scale:,.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def _shown(token: bytes, limit: int = 40) -> str:
+    text = token.decode(errors="backslashreplace")
+    return f"{(text if len(text) <= limit else text[:limit] + '…')!r} ({len(token)} bytes)"
+
+
+def _ratio(numerator: float, denominator: float | None) -> float | None:
+    return numerator / denominator if denominator else None

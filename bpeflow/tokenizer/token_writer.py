@@ -1,0 +1,130 @@
+"""Writing a token file with its sidecar and index: all of them or none."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow.atomic import atomic_path
+from bpeflow.errors import FormatError
+from bpeflow.tokenizer.token_file import (
+    DTYPES,
+    FORMAT,
+    OFFSET_DTYPE,
+    VERSION,
+    DtypeName,
+    Ids,
+    index_path,
+    read_sidecar,
+    sidecar_path,
+)  # fmt: skip
+
+
+class TokenWriter:
+    """Appends to a token file; made by `new_token_file`.
+
+    Attributes:
+        tokens: how many were written.
+        documents: how many documents have ended.
+        facts: what else the sidecar shall hold; may be added to until the end.
+    """
+
+    def __init__(
+        self, path: Path, dtype: DtypeName, facts: Mapping[str, Any], ids: FileIO, offsets: FileIO | None
+    ) -> None:
+        self.tokens = 0
+        self.documents = 0
+        self.facts = dict(facts)
+        self._path = path
+        self._dtype = dtype
+        self._ids = ids
+        self._offsets = offsets
+        self._write_offsets(np.zeros(1, np.int64))
+
+    def write(self, ids: Ids, ends: NDArray[np.int64]) -> None:
+        """Append ids; ``ends``: how many of these ids stand before the end of each document that ends among them.
+
+        Raises `OSError`, which names the file.
+        """
+        _write_array(self._ids, ids.astype(DTYPES[self._dtype], copy=False), self._path)
+        self._write_offsets(ends + self.tokens)
+        self.tokens += len(ids)
+        self.documents += len(ends)
+
+    def sidecar(self) -> str:
+        """The sidecar of what has been written, as JSON."""
+        known = {
+            "format": FORMAT,
+            "version": VERSION,
+            "dtype": self._dtype,
+            "byte_order": "little",
+            "tokens": self.tokens,
+            "documents": self.documents,
+            "index": self._offsets is not None,
+        }
+        return json.dumps({**known, **self.facts}, indent=2, ensure_ascii=False) + "\n"
+
+    def _write_offsets(self, offsets: NDArray[np.int64]) -> None:
+        if self._offsets is not None:
+            _write_array(self._offsets, offsets.astype(OFFSET_DTYPE), index_path(self._path))
+
+
+@contextmanager
+def new_token_file(
+    path: Path, dtype: DtypeName, facts: Mapping[str, Any], index: bool = False
+) -> Iterator[TokenWriter]:
+    """Write a token file with sidecar and, if wanted, index: all of them, or nothing at all if the block raises.
+
+    They get their names when the block has ended well, the ids last: where the ids are, all is. (An index that an
+    earlier file of this name had and this one has not is removed.) ``facts``: what the sidecar shall hold besides what
+    it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises `FormatError` and `OSError` as
+    `bpeflow.atomic.atomic_path` does.
+    """
+    stale = None if index else _index_of_earlier(path)
+    with ExitStack() as stack:  # which ends in the opposite order
+        ids_file = stack.enter_context(atomic_path(path))
+        sidecar_file = stack.enter_context(atomic_path(sidecar_path(path)))
+        index_file = stack.enter_context(atomic_path(index_path(path))) if index else None
+        with ExitStack() as streams:
+            ids = streams.enter_context(FileIO(os.fspath(ids_file), "w"))
+            offsets = streams.enter_context(FileIO(os.fspath(index_file), "w")) if index_file else None
+            writer = TokenWriter(path, dtype, facts, ids, offsets)
+            yield writer
+            with _naming(path):
+                os.fsync(ids.fileno())  # now, so that a disk that is full after all leaves no sidecar either
+        # In a file's name, what is not UTF-8 becomes \udcXX, which JSON reads as such.
+        sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
+    if stale is not None:
+        stale.unlink(missing_ok=True)
+
+
+def _index_of_earlier(path: Path) -> Path | None:
+    """The index that belongs to the token file that stands there already, if there is one."""
+    try:
+        return index_path(path) if read_sidecar(path).index else None
+    except (FormatError, OSError):
+        return None
+
+
+def _write_array(stream: FileIO, array: NDArray[Any], path: Path) -> None:
+    left = np.ascontiguousarray(array).view(np.uint8).data
+    with _naming(path):
+        while left:
+            left = left[stream.write(left) :]
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in errors of input and output, which know of a number only."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error

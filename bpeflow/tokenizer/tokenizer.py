@@ -1,0 +1,362 @@
+"""`Tokenizer`: text to ids and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from bpeflow import formats
+from bpeflow.errors import ConfigError
+from bpeflow.formats import folder, gpt2
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, new_encoder
+from bpeflow.tokenizer.ids import Ids, checked_ids
+from bpeflow.tokenizer.offsets import Offsets, token_offsets
+from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
+from bpeflow.tokenizer.special import SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
+from bpeflow.tokenizer.stream import StreamDecoder, TextCutter, encode_stream
+from bpeflow.tokenizer.text import checked_utf8, to_utf8
+from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
+from bpeflow.vocab import Merge, Vocab
+
+if TYPE_CHECKING:
+    from bpeflow.tokenizer.dataset import EncodedCorpus
+
+
+class Tokenizer:
+    """Encodes text with a vocabulary and its merges, and decodes ids. Immutable, thread-safe, and pickles.
+
+    >>> vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"he", 257: b"llo", 258: b"ll"}
+    >>> tokenizer = Tokenizer(vocab, [(b"h", b"e"), (b"l", b"l"), (b"ll", b"o")], ["<|endoftext|>"])
+    >>> tokenizer.encode("hello<|endoftext|>")
+    [256, 257, 259]
+    >>> tokenizer.decode([256, 257, 259])
+    'hello<|endoftext|>'
+
+    Everywhere, special tokens in the text are taken for themselves, as Stanford CS336 asks, unless a call says
+    otherwise with tiktoken's parameters: ``allowed_special`` names those that are (all others are ordinary text), and
+    ``disallowed_special`` those whose occurrence is an error, ``"all"`` being all that are not allowed. For text that
+    others wrote: ``allowed_special=()``.
+    """
+
+    def __init__(
+        self,
+        vocab: Mapping[int, bytes] | Vocab,
+        merges: Iterable[Merge],
+        special_tokens: Iterable[str] | None = None,
+        pattern: str = "gpt2",
+        *,
+        whole_tokens: bool = False,
+        encoder: str = "auto",
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        """Make a tokenizer of what a training gives.
+
+        Args:
+            vocab: the bytes of each id.
+            merges: pairs of bytes, by rank.
+            special_tokens: strings that are never split. Those missing from `vocab` are appended to it, in their order.
+                Where they overlap in a text, the longest that begins first counts.
+            pattern: how text is split into pre-tokens: a name of `bpeflow.pretokenize.NAMED_PATTERNS`, or a regular
+                expression. Text that the latter does not match yields no ids.
+            whole_tokens: take a pre-token that is a token whole, even where merging would yield something else.
+            encoder: ``"native"``, ``"python"``, or ``"auto"``: the native one where there is one.
+            cache_bytes: memory for pre-tokens that were met before, for each thread.
+
+        Raises:
+            FormatError: ids that are negative or far too large, a byte without a token, merges that do not fit.
+            PatternError: an invalid pattern. ConfigError: an empty special token, an unknown encoder.
+            NativeUnavailable: ``encoder="native"`` where there is none.
+        """
+        whole = add_special_tokens(vocab_of(vocab, merges), special_tokens or ())
+        self._start(SavedTokenizer(whole, pattern, whole_tokens), encoder, cache_bytes)
+
+    def _start(self, saved: SavedTokenizer, encoder: str, cache_bytes: int) -> None:
+        self._saved = saved
+        self._settings = (encoder, cache_bytes)
+        self._control = SpecialTokenControl(saved.vocab.special_tokens)
+        self._encoder = new_encoder(saved, encoder, cache_bytes)
+        self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
+        self._pretokenizer = load_pretokenizer(saved.pattern)
+        self._every_special = self._control.every
+        self._dtype = np.dtype(np.uint16 if len(saved.vocab) <= 1 << 16 else np.uint32)
+
+    @classmethod
+    def from_saved(
+        cls, saved: SavedTokenizer, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> Tokenizer:
+        """Make a tokenizer of what a file format holds. Raises as the constructor does."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._start(saved, encoder, cache_bytes)
+        return tokenizer
+
+    @classmethod
+    def from_files(
+        cls,
+        vocab_path: str | Path,
+        merges_path: str | Path,
+        special_tokens: Iterable[str] | None = None,
+        pattern: str = "gpt2",
+        **options: Any,
+    ) -> Tokenizer:
+        """Read GPT-2's form, ``vocab.json`` and ``merges.txt``. `options`: those of the constructor.
+
+        What ``vocab.json`` has beside bytes and merges is a special token, and so are `special_tokens`. Raises
+        `FormatError` for files that do not fit.
+        """
+        vocab = gpt2.load(Path(vocab_path), Path(merges_path))
+        return cls(vocab, vocab.merges, special_tokens, pattern, **options)
+
+    @classmethod
+    def load(cls, path: str | Path, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Tokenizer:
+        """Read a tokenizer: a run folder, one that `save` wrote, or a folder or file of any of `bpeflow.formats`.
+
+        Raises `FormatError` for files that are missing or damaged.
+        """
+        return cls.from_saved(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
+
+    @classmethod
+    def train(cls, corpus: str | Path | Iterable[str | Path], vocab_size: int, **settings: Any) -> Tokenizer:
+        """Train a tokenizer on a text file, a folder, a glob, or several of these.
+
+        `settings`: any other of `bpeflow.config.Settings`; with `out_dir` all that the run leaves is written there, and
+        `load` reads it. Raises as `bpeflow.train` does.
+        """
+        from bpeflow.config import Settings, make_settings
+        from bpeflow.training import train
+
+        paths = corpus if isinstance(corpus, (str, Path)) else list(corpus)
+        checked = make_settings(Settings, {**settings, "input": paths, "vocab_size": vocab_size})
+        vocab = train(checked).vocab
+        if vocab is None:
+            raise ConfigError(
+                "skip_merge leaves no vocabulary to make a tokenizer of; leave it out, or call bpeflow.train"
+            )
+        return cls.from_saved(SavedTokenizer(vocab, checked.pattern))
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write ``vocab.json``, ``merges.txt`` and ``bpeflow.json`` into the folder `path`, and return their paths."""
+        return folder.save(self._saved, Path(path))
+
+    def to_saved(self) -> SavedTokenizer:
+        """What a file format can hold of this tokenizer: vocabulary, pattern, and how whole tokens are taken."""
+        return self._saved
+
+    @property
+    def vocab(self) -> Vocab:
+        """The vocabulary, with the special tokens that were appended."""
+        return self._saved.vocab
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        """The merges, by rank."""
+        return self._saved.vocab.merges
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """The id of each special token."""
+        return dict(self._saved.vocab.special_tokens)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids: one more than the greatest."""
+        return len(self._saved.vocab)
+
+    @property
+    def pattern(self) -> str:
+        """The pattern's name, or the regular expression."""
+        return self._saved.pattern
+
+    @property
+    def encoder(self) -> str:
+        """The name of the encoder at work: ``"native"`` or ``"python"``."""
+        return self._encoder.name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smaller of uint16 and uint32 that holds every id."""
+        return self._dtype
+
+    def encode(
+        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> list[int]:
+        """The ids of a text.
+
+        Raises `InputTypeError` for anything but a `str`, `InvalidTextError` for a lone surrogate, and
+        `SpecialTokenError` for what `disallowed_special` refuses.
+        """
+        data = to_utf8(text)
+        return self._encoder.encode(data, self._specials(data, allowed_special, disallowed_special))
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """The ids of a text in which special tokens are ordinary text. Raises as `encode` does."""
+        return self.encode(text, allowed_special=())
+
+    def encode_to_array(
+        self,
+        text: str | bytes,
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        dtype: DTypeLike | None = None,
+        threads: int | None = None,
+    ) -> NDArray[Any]:
+        """The ids of a text as an array. Raises as `encode` does.
+
+        Args:
+            text: a `str`, or UTF-8 bytes.
+            allowed_special: see the class.
+            disallowed_special: see the class.
+            dtype: uint16 or uint32; without it the tokenizer's `dtype`. `ConfigError` for one too small.
+            threads: take part where the text is large; as many as there are cores unless told. (A text with a custom
+                pattern, which may not be cut, is for one.)
+        """
+        data = checked_utf8(text)
+        specials = self._specials(data, allowed_special, disallowed_special)
+        checked = self._checked_dtype(dtype)
+        parts = cut_text(data, self._pretokenizer, specials)
+        encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, checked), threads)
+        return encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
+
+    def encode_batch(
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        threads: int | None = None,
+    ) -> list[list[int]]:
+        """The ids of each text, encoded in so many threads (None: one for each core). Raises as `encode` does."""
+        batch = [to_utf8(text) for text in texts]
+        specials = self._control.allowed(allowed_special)
+        refused = self._control.refused(allowed_special, disallowed_special)
+        for data in batch if refused else ():
+            refuse(data, refused)
+        groups = list(group_texts(batch))
+        encoded = in_threads(groups, lambda group: self._encoder.encode_batch(group, specials, self._dtype), threads)
+        return [ids for group in encoded for ids in _divide(*group)]
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        byte_offsets: bool = False,
+    ) -> tuple[list[int], Offsets]:
+        """The ids of a text, and for each the (start, end) of the characters that its bytes belong to.
+
+        A token can begin or end inside a character, which then belongs to the one before or behind it, too. With
+        `byte_offsets` they are places in the UTF-8 form, exactly. Raises as `encode` does.
+
+        >>> vocab = {byte: bytes([byte]) for byte in range(256)}
+        >>> Tokenizer(vocab, []).encode_with_offsets("aé")
+        ([97, 195, 169], [(0, 1), (1, 2), (1, 2)])
+        """
+        data = to_utf8(text)
+        specials = self._specials(data, allowed_special, disallowed_special)
+        ids = self._encoder.encode(data, specials)
+        lengths = [len(self.vocab.tokens[token_id]) for token_id in ids]
+        return ids, token_offsets(data, lengths, specials, self._pretokenizer, byte_offsets)
+
+    def encode_iterable(
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+    ) -> Iterator[int]:
+        """The ids of a text that comes in pieces, such as the lines of an open file; lazily, in bounded memory.
+
+        They are those of the joined pieces, however they were cut. It reads some 16,000 characters ahead, and holds
+        less than 1 MB beside the piece that it was given, except where a text has no place for a cut in more than that:
+        a word of such a length, or, since nothing is known of a custom pattern, what lies between two special tokens.
+        Raises as `encode` does, what concerns the text when the stream gets there.
+        """
+        specials = self._control.allowed(allowed_special)
+        refused = self._control.refused(allowed_special, disallowed_special)
+        return encode_stream(
+            texts,
+            lambda data: self._stream_encoder.encode_to_array(data, specials, self._dtype),
+            TextCutter(self._pretokenizer, specials),
+            refused,
+        )
+
+    def count_tokens(
+        self, text: str | bytes, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> int:
+        """How many ids `encode` gives. Raises as `encode` does."""
+        data = checked_utf8(text)
+        return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
+
+    def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:
+        """Encode a corpus of any size to the token file `dst`; see `bpeflow.tokenizer.dataset.encode_file`."""
+        from bpeflow.tokenizer import dataset
+
+        return dataset.encode_file(self, src, dst, **options)
+
+    def decode(self, ids: Ids, errors: str = "replace") -> str:
+        """The text of ids. `errors`: what `bytes.decode` takes, for bytes that are not UTF-8.
+
+        Raises `UnknownTokenError`, with the id and its place, and `InputTypeError` for what is no id at all.
+        """
+        return self.decode_bytes(ids).decode("utf-8", errors)
+
+    def decode_bytes(self, ids: Ids) -> bytes:
+        """The bytes of ids, exactly: ``decode_bytes(encode(text)) == text.encode()``. Raises as `decode` does."""
+        return self._encoder.decode(checked_ids(ids, self.vocab_size))
+
+    def decode_batch(self, batch: Iterable[Ids], errors: str = "replace") -> list[str]:
+        """The text of each sequence of ids. Raises as `decode` does."""
+        return [self.decode(ids, errors) for ids in batch]
+
+    def stream_decoder(self, errors: str = "replace") -> StreamDecoder:
+        """A decoder for ids that come in pieces, which holds incomplete characters back."""
+        return StreamDecoder(self.decode_bytes, errors)
+
+    def decode_stream(self, ids: Iterable[int], errors: str = "replace") -> Iterator[str]:
+        """The text of a stream of ids, each piece as soon as it is complete."""
+        return self.stream_decoder(errors).decode(ids)
+
+    def _specials(self, data: bytes, allowed: SpecialChoice, disallowed: SpecialChoice) -> SpecialTokens:
+        if not disallowed:
+            return self._every_special if allowed == "all" else self._control.allowed(allowed)
+        refuse(data, self._control.refused(allowed, disallowed))
+        return self._control.allowed(allowed)
+
+    def _checked_dtype(self, dtype: DTypeLike | None) -> np.dtype[Any]:
+        if dtype is None:
+            return self._dtype
+        wanted = np.dtype(dtype)
+        if wanted not in (np.uint16, np.uint32):
+            raise ConfigError(f"dtype is {wanted}; ids are uint16 or uint32")
+        if wanted.itemsize < self._dtype.itemsize:
+            raise ConfigError(
+                f"dtype {wanted} does not hold the ids of a vocabulary of {self.vocab_size:,}; use uint32"
+            )
+        return wanted
+
+    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[SavedTokenizer, str, int]]:
+        saved = replace(self._saved, vocab=replace(self._saved.vocab))  # without what the vocabulary has worked out
+        return _unpickle, (saved, *self._settings)
+
+    def __repr__(self) -> str:
+        specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
+        return f"Tokenizer({self.vocab_size:,} tokens{specials}, pattern={self.pattern!r}, encoder={self.encoder!r})"
+
+
+def _divide(ids: NDArray[Any], ends: NDArray[np.int64]) -> Iterator[list[int]]:
+    numbers, start = ids.tolist(), 0
+    for end in ends.tolist():
+        yield numbers[start:end]
+        start = end
+
+
+def _unpickle(saved: SavedTokenizer, encoder: str, cache_bytes: int) -> Tokenizer:
+    return Tokenizer.from_saved(saved, encoder=encoder, cache_bytes=cache_bytes)

@@ -1,0 +1,97 @@
+// Encoding and decoding: the functions of libbpeflow_encode. encoder.hpp tells how it works; scan/scan.hpp cuts texts.
+
+#include "border.hpp"
+#include "bpeflow.h"
+#include "encoder.hpp"
+#include "instructions.hpp"
+#include "model.hpp"
+#include "specials.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace bpeflow {
+namespace {
+
+// Calls `work` with ids of their own type.
+template <typename Work> int with_ids(const void *ids, std::uint32_t id_size, std::uint64_t count, const Work &work) {
+    if (!ids && count > 0) return BPEFLOW_BAD_ARGUMENT;
+    if (id_size == 2) return work(static_cast<const std::uint16_t *>(ids));
+    if (id_size == 4) return work(static_cast<const std::uint32_t *>(ids));
+    return BPEFLOW_BAD_ARGUMENT;
+}
+
+} // namespace
+} // namespace bpeflow
+
+std::uint32_t bpeflow_abi() {
+    return BPEFLOW_ABI;
+}
+
+int bpeflow_model_new(const bpeflow_vocabulary *vocabulary, bpeflow_model **model) {
+    if (!model) return BPEFLOW_BAD_ARGUMENT;
+    *model = nullptr;
+    if (!vocabulary) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *model = new bpeflow_model(*vocabulary); });
+}
+
+void bpeflow_model_free(bpeflow_model *model) {
+    delete model;
+}
+
+int bpeflow_specials_new(const std::uint8_t *data, const std::uint32_t *lengths, const std::uint32_t *ids,
+                         std::uint32_t count, bpeflow_specials **specials) {
+    if (!specials) return BPEFLOW_BAD_ARGUMENT;
+    *specials = nullptr;
+    if (count > 0 && (!data || !lengths || !ids)) return BPEFLOW_BAD_ARGUMENT;
+    if (std::any_of(lengths, lengths + count, [](std::uint32_t length) { return length == 0; }))
+        return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *specials = new bpeflow_specials(data, lengths, ids, count); });
+}
+
+void bpeflow_specials_free(bpeflow_specials *specials) {
+    delete specials;
+}
+
+int bpeflow_encoder_new(const bpeflow_model *model, const char *instructions, std::uint64_t cache_bytes,
+                        bpeflow_encoder **encoder) {
+    if (!encoder) return BPEFLOW_BAD_ARGUMENT;
+    *encoder = nullptr;
+    const bpeflow::Classify classify = bpeflow::find_classify(instructions);
+    if (!model || !classify) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *encoder = new bpeflow_encoder(*model, classify, cache_bytes); });
+}
+
+int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *text,
+                           std::uint64_t length) {
+    return bpeflow_encoder_encode_pieces(encoder, encoding, text, &length, 1, nullptr);
+}
+
+int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *data,
+                                  const std::uint64_t *ends, std::uint64_t pieces, std::uint64_t *id_ends) {
+    if (!encoder || !encoding || (!ends && pieces > 0)) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { encoder->encode(*encoding, data, ends, pieces, id_ends); });
+}
+
+void bpeflow_encoder_free(bpeflow_encoder *encoder) {
+    delete encoder;
+}
+
+int bpeflow_model_decoded_size(const bpeflow_model *model, const void *ids, std::uint32_t id_size, std::uint64_t count,
+                               std::uint64_t *size, std::uint64_t *bad) {
+    if (!model || !size || !bad) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::with_ids(ids, id_size, count, [&](const auto *given) {
+        std::uint64_t sum = 0;
+        *bad = model->tokens.add_lengths(given, count, sum);
+        *size = sum;
+        return *bad == count ? BPEFLOW_OK : BPEFLOW_UNKNOWN_ID;
+    });
+}
+
+int bpeflow_model_decode(const bpeflow_model *model, const void *ids, std::uint32_t id_size, std::uint64_t count,
+                         std::uint8_t *data, std::uint64_t size) {
+    if (!model || (!data && size > 0)) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::with_ids(ids, id_size, count, [&](const auto *given) {
+        return model->tokens.decode(given, count, data, size) ? BPEFLOW_OK : BPEFLOW_NO_ROOM;
+    });
+}

@@ -1,0 +1,148 @@
+// Encoding: text → special tokens and what is between them → pre-tokens → ids.
+//
+// Pre-tokens are gathered in a batch, as those that are counted are (count/table.hpp tells why): the cache's slots of the
+// whole batch are asked for at once and looked at only then, in the order of the text.
+#pragma once
+
+#include "bpeflow.h"
+#include "cache.hpp"
+#include "failure.hpp"
+#include "ids.hpp"
+#include "masks.hpp"
+#include "merging.hpp"
+#include "model.hpp"
+#include "scan.hpp"
+#include "specials.hpp"
+#include "utf8.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+struct bpeflow_encoder {
+    using Bytes = const std::uint8_t *;
+
+    bpeflow_encoder(const bpeflow_model &model, bpeflow::Classify classify, std::uint64_t cache_bytes)
+        : model_(model), classify_(classify), merging_(model.pairs), cache_(cache_bytes) {}
+
+    // Encodes `pieces` texts, of which piece i ends at data + ends[i]. Ids are written behind each other.
+    void encode(bpeflow_encoding &encoding, Bytes data, const std::uint64_t *ends, std::uint64_t pieces,
+                std::uint64_t *id_ends) {
+        check(encoding, data, ends, pieces);
+        encoding_ = &encoding;
+        encoding.written = 0;
+        waiting_ = 0;
+        text_end_ = pieces > 0 ? data + ends[pieces - 1] : data;
+        Bytes start = data;
+        for (std::uint64_t i = 0; i < pieces; i++) {
+            const Bytes end = data + ends[i];
+            encode_piece(start, end);
+            if (id_ends) {
+                flush();
+                id_ends[i] = encoding.written;
+            }
+            start = end;
+        }
+        flush();
+        merging_.trim();
+    }
+
+  private:
+    // Few waits overlap in a smaller batch; in a larger one the first slots may leave the L1 cache before they are
+    // looked at.
+    static constexpr std::size_t batch_size = 64;
+
+    void check(const bpeflow_encoding &encoding, Bytes data, const std::uint64_t *ends, std::uint64_t pieces) const {
+        const std::uint64_t ids = encoding.id_size == 2 ? std::uint64_t{1} << 16 : std::uint64_t{1} << 32;
+        std::uint64_t end = 0;
+        bool sound = (encoding.id_size == 2 || encoding.id_size == 4) && model_.tokens.count() <= ids &&
+                     (!encoding.specials || encoding.specials->greatest_id() < ids);
+        for (std::uint64_t i = 0; i < pieces; end = ends[i++]) sound &= ends[i] >= end;
+        if (!sound || (!data && end > 0)) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
+    }
+
+    void encode_piece(Bytes start, Bytes end) {
+        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !bpeflow::is_utf8(start, end))
+            throw bpeflow::Failure{BPEFLOW_NOT_UTF8};
+        if (!encoding_->specials) return encode_ordinary(start, end);
+        while (start < end) {
+            const bpeflow::Delimiters::Match match = encoding_->specials->find(start, end);
+            encode_ordinary(start, match.start);
+            if (match.start < match.end) {
+                flush();
+                put(encoding_->specials->id(match));
+            }
+            start = match.end;
+        }
+    }
+
+    void encode_ordinary(Bytes start, Bytes end) {
+        if (start == end) return;
+        const auto length = static_cast<std::size_t>(end - start);
+        if (encoding_->pattern == BPEFLOW_NO_PATTERN) return add(start, length);
+        const bool known = bpeflow::scan(encoding_->pattern, classify_, start, length,
+                                         [this](Bytes token, std::size_t size) { add(token, size); });
+        if (!known) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
+    }
+
+    void add(Bytes token, std::size_t length) {
+        bpeflow::CacheKey &key = batch_[waiting_];
+        key.set(token, length, static_cast<std::size_t>(text_end_ - token));
+        cache_.prefetch(key);
+        if (++waiting_ == batch_size) flush();
+    }
+
+    void flush() {
+        to_ids([this](auto &ids) {
+            for (std::size_t i = 0; i < waiting_; i++) put_ids_of(batch_[i], ids);
+        });
+        waiting_ = 0;
+    }
+
+    void put(std::uint32_t id) {
+        to_ids([id](auto &ids) { ids.put(&id, 1); });
+    }
+
+    // Calls `work` with what takes the ids.
+    template <typename Work> void to_ids(const Work &work) {
+        const auto with = [&](auto ids) {
+            work(ids);
+            encoding_->written = ids.written();
+        };
+        if (!encoding_->ids)
+            with(bpeflow::IdCounter(encoding_->written));
+        else if (encoding_->id_size == 2)
+            with(bpeflow::IdWriter<std::uint16_t>(encoding_->ids, encoding_->written, encoding_->capacity));
+        else
+            with(bpeflow::IdWriter<std::uint32_t>(encoding_->ids, encoding_->written, encoding_->capacity));
+    }
+
+    template <typename Ids> void put_ids_of(const bpeflow::CacheKey &key, Ids &ids) {
+        const bpeflow::Cache::Slot &slot = cache_.find(key);
+        const unsigned count = slot.count();
+        if (count - 1 < bpeflow::Cache::MOST)
+            ids.put_few(slot.ids, count);
+        else if (count == bpeflow::Cache::OUTSIDE)
+            ids.put(cache_.outside_ids(slot), cache_.outside_count(slot));
+        else
+            put_new(key, ids);
+    }
+
+    template <typename Ids> void put_new(const bpeflow::CacheKey &key, Ids &ids) {
+        const std::uint32_t whole = model_.whole_tokens.find(key);
+        const bool found = whole != bpeflow::WholeTokens::NONE;
+        if (!found) merging_.merge(key.bytes, key.length());
+        const std::uint32_t *const made = found ? &whole : merging_.ids();
+        const std::size_t count = found ? 1 : merging_.count();
+        ids.put(made, count);
+        cache_.insert(key, made, count);
+    }
+
+    const bpeflow_model &model_;
+    const bpeflow::Classify classify_;
+    bpeflow::Merging merging_;
+    bpeflow::Cache cache_;
+    bpeflow_encoding *encoding_ = nullptr; // of the call at hand
+    Bytes text_end_ = nullptr;             // what is before may be read
+    bpeflow::CacheKey batch_[batch_size];
+    std::size_t waiting_ = 0;
+};

@@ -1,0 +1,50 @@
+// Where ids go: they are written, or only counted.
+#pragma once
+
+#include "bpeflow.h"
+#include "failure.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace bpeflow {
+
+// Writes ids to an array behind those that are there. Throws Failure{BPEFLOW_NO_ROOM} where it is full.
+template <typename Id> class IdWriter {
+  public:
+    IdWriter(void *ids, std::uint64_t written, std::uint64_t capacity)
+        : first_(static_cast<Id *>(ids)), next_(first_ + written), end_(first_ + capacity) {}
+
+    // The first `count` of four. All are written where there is room, which takes no branch and no loop; what is too
+    // much is written over by the next.
+    void put_few(const std::uint32_t (&ids)[4], std::size_t count) {
+        if (end_ - next_ < 4) return put(ids, count);
+        for (std::size_t i = 0; i < 4; i++) next_[i] = static_cast<Id>(ids[i]);
+        next_ += count;
+    }
+
+    void put(const std::uint32_t *ids, std::size_t count) {
+        if (static_cast<std::size_t>(end_ - next_) < count) throw Failure{BPEFLOW_NO_ROOM};
+        next_ = std::transform(ids, ids + count, next_, [](std::uint32_t id) { return static_cast<Id>(id); });
+    }
+
+    std::uint64_t written() const { return static_cast<std::uint64_t>(next_ - first_); }
+
+  private:
+    Id *first_, *next_, *end_;
+};
+
+class IdCounter {
+  public:
+    explicit IdCounter(std::uint64_t counted) : counted_(counted) {}
+
+    void put_few(const std::uint32_t (&)[4], std::size_t count) { counted_ += count; }
+    void put(const std::uint32_t *, std::size_t count) { counted_ += count; }
+    std::uint64_t written() const { return counted_; }
+
+  private:
+    std::uint64_t counted_;
+};
+
+} // namespace bpeflow

@@ -1,0 +1,154 @@
+"""Every tool gives the same ids: ours, tiktoken and HuggingFace tokenizers, each loading the same tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peers import CHARACTERS, SPECIAL_TOKENS, Encode, encoders, read_ranks, train
+from real_data import real_data, real_text, real_text_start
+
+from bpeflow import formats
+from bpeflow.formats import gpt2
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.pretokenize import NAMED_PATTERNS
+from bpeflow.tokenizer import Tokenizer
+
+CORPORA = ["c4_2MB", "code_20MB", "docs_30MB", "multilingual_20MB", "tinystories_3MB", "wiki_150MB", "wikitext2_2MB"]
+PATTERNS = sorted(NAMED_PATTERNS)
+PUBLISHED = ["gpt2", "r50k_base", "cl100k_base", "o200k_base"]
+MEGABYTE = 1_000_000
+
+texts = st.text(st.sampled_from(CHARACTERS), max_size=40)
+texts_with_specials = st.lists(texts | st.sampled_from([*SPECIAL_TOKENS, "<|pad|", " the", "aaaa"]), max_size=6).map(
+    "".join
+)
+
+
+@cache
+def start(corpus: str) -> str:
+    return real_text_start(corpus, MEGABYTE)
+
+
+def trained(pattern: str) -> SavedTokenizer:
+    """A vocabulary of all kinds of text, with some of each of the characters that are tried."""
+    text = "".join(start(corpus)[:200_000] for corpus in CORPORA) + CHARACTERS * 50
+    return train(text, pattern, 6000)
+
+
+@cache
+def trained_encoders(pattern: str) -> tuple[Tokenizer, dict[str, Encode]]:
+    return Tokenizer.from_saved(trained(pattern)), encoders(trained(pattern))
+
+
+@cache
+def published(name: str) -> tuple[Tokenizer, Any]:
+    """Our tokenizer of published files, and tiktoken's of the same."""
+    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
+    public = pytest.importorskip("tiktoken_ext.openai_public", reason="tiktoken is not installed")
+    folder = real_data("vocabs")
+    if name == "gpt2":
+        paths = (folder / "gpt2.encoder.json", folder / "gpt2.vocab.bpe")
+        load = pytest.importorskip("tiktoken.load").data_gym_to_mergeable_bpe_ranks
+        ranks = load(vocab_bpe_file=str(paths[1]), encoder_json_file=str(paths[0]))
+        saved = SavedTokenizer(gpt2.load(*paths))
+    else:
+        path = folder / f"{name}.tiktoken"
+        ranks, saved = read_ranks(path), formats.load(path)
+    with pytest.MonkeyPatch.context() as patch:  # nothing is fetched from the network
+        patch.setattr(public, "load_tiktoken_bpe", lambda *_, **__: ranks)
+        patch.setattr(public, "data_gym_to_mergeable_bpe_ranks", lambda *_, **__: ranks)
+        theirs = tiktoken.Encoding(**getattr(public, name)())
+    return Tokenizer.from_saved(saved), theirs
+
+
+def assert_same(text: str, ours: list[int], theirs: list[int], decode: Callable[[list[int]], bytes]) -> None:
+    """Show where two encodings part, instead of all of both."""
+    if ours == theirs:
+        return
+    at = next(
+        (i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), min(len(ours), len(theirs))
+    )
+    around = decode(ours[max(0, at - 5) : at + 5]), decode(theirs[max(0, at - 5) : at + 5])
+    pytest.fail(f"token {at}: {ours[at : at + 5]} and {theirs[at : at + 5]}, around: {around}")
+
+
+def hold_against_peers(pattern: str, text: str) -> None:
+    tokenizer, peers = trained_encoders(pattern)
+    ours = tokenizer.encode(text)
+    for theirs in peers.values():
+        assert_same(text, ours, theirs(text), tokenizer.decode_bytes)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_three_tools_agree_on_our_export(pattern: str, corpus: str) -> None:
+    hold_against_peers(pattern, start(corpus))
+
+
+@pytest.mark.large
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_three_tools_agree_on_whole_corpora(pattern: str, corpus: str) -> None:
+    for document in documents(corpus):
+        hold_against_peers(pattern, document)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@given(text=texts_with_specials)
+def test_three_tools_agree_on_any_text(pattern: str, text: str) -> None:
+    hold_against_peers(pattern, text)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_published_vocabularies_give_tiktokens_ids(name: str, corpus: str) -> None:
+    hold_against_tiktoken(name, start(corpus))
+
+
+@pytest.mark.large
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_published_vocabularies_give_tiktokens_ids_on_whole_corpora(name: str, corpus: str) -> None:
+    for document in documents(corpus):
+        hold_against_tiktoken(name, document)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@given(text=texts | st.lists(st.sampled_from(["<|endoftext|>", "<|endofprompt|>", " the", "aaaa", "\n"])).map("".join))
+def test_published_vocabularies_give_tiktokens_ids_for_any_text(name: str, text: str) -> None:
+    hold_against_tiktoken(name, text)
+
+
+def hold_against_tiktoken(name: str, text: str) -> None:
+    tokenizer, theirs = published(name)
+    ids = theirs.encode(text, allowed_special="all")
+    assert_same(text, tokenizer.encode(text), ids, tokenizer.decode_bytes)
+    assert tokenizer.decode_bytes(ids) == text.encode()
+
+
+def documents(corpus: str) -> list[str]:
+    """The whole corpus in pieces of some megabytes, cut where special tokens are."""
+    pieces, size = [""], 0
+    for document in real_text(corpus).decode().split("<|endoftext|>"):
+        if size > 4 * MEGABYTE:
+            pieces.append("")
+            size = 0
+        pieces[-1] += document + "<|endoftext|>"
+        size += len(document)
+    return pieces
+
+
+def test_published_special_tokens_and_patterns_are_known_without_a_file_beside_the_ranks(tmp_path: Path) -> None:
+    for name in PUBLISHED[1:]:
+        ours, theirs = published(name)
+        assert ours.special_tokens == theirs._special_tokens
+        assert NAMED_PATTERNS[ours.pattern].regex == theirs._pat_str
+        assert ours.vocab_size == theirs.n_vocab

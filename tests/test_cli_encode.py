@@ -1,0 +1,308 @@
+"""The commands encode, decode and evaluate: what a person types, what they see, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import bpeflow
+from bpeflow.cli import main
+from bpeflow.tokenizer import Tokenizer
+
+EOT = "<|endoftext|>"
+TEXT = f"low lower lowest newest widest{EOT}the lower the better, they said{EOT}" * 20
+MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"s"), (b"es", b"t"), (b"t", b"h"), (b"th", b"e")]
+
+
+@pytest.fixture(autouse=True)
+def _keep_signals() -> object:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def save_tokenizer(folder: Path, pattern: str = "gpt2", merges: int = len(MERGES)) -> Path:
+    tokens = [*(bytes([byte]) for byte in range(256)), EOT.encode()]
+    tokens += [left + right for left, right in MERGES[:merges]]
+    Tokenizer(dict(enumerate(tokens)), MERGES[:merges], [EOT], pattern).save(folder)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return save_tokenizer(tmp_path / "run")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder / "train.bin"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_corpus_goes_there_and_back(run: Path, corpus: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(out), "--index"]) == 0
+    shown, err = capsys.readouterr()
+    assert names(out.parent) == ["train.bin", "train.bin.idx", "train.bin.json"]
+    tokens = bpeflow.load_tokens(out)
+    assert re.search(rf"encoded  1\.7 kB in \d\.\d s, .*B/s, {len(tokens):,} tokens \(uint16\) of 40 documents", shown)
+    assert f"written  {out}, {out}.json, {out}.idx" in shown
+    assert "encoding: 1.7 kB of 1.7 kB" in err
+    assert tokens.tolist() == Tokenizer.load(run).encode(TEXT)
+    text = out.parent / "text.txt"
+    assert main(["decode", "--tokenizer", str(run), "--input", str(out), "--out", str(text)]) == 0
+    shown, err = capsys.readouterr()
+    assert f"decoded  {len(tokens):,} tokens in" in shown
+    assert "to 1.7 kB" in shown
+    assert "decoding: " in err
+    assert text.read_text(encoding="utf-8") == TEXT
+
+
+def test_every_flag_of_encode_does_something(run: Path, tmp_path: Path, out: Path) -> None:
+    corpus = tmp_path / "odd.txt"
+    corpus.write_bytes(b"low||lowest" + EOT.encode() + b"||\xff")
+    command = ["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(out), "--quiet"]
+    flags = ["--dtype=uint32", "--separator=||", "--end-token", EOT, "--special-tokens-as-text", "--invalid-utf8=skip"]
+    assert main([*command, *flags, "--threads=2", "--chunk-size=1kb"]) == 0
+    tokenizer = Tokenizer.load(run)
+    end = tokenizer.special_tokens[EOT]
+    tokens = bpeflow.load_tokens(out)
+    assert tokens.tolist() == [*tokenizer.encode("low"), end, *tokenizer.encode_ordinary("lowest" + EOT), end]
+    assert tokens.dtype == "uint32"
+    assert main([*command, "--separator=", "--end-token=", "--invalid-utf8=replace"]) == 0
+    assert bpeflow.load_tokens(out).tolist() == tokenizer.encode(f"low||lowest{EOT}||\ufffd")
+
+
+def test_quiet_prints_nothing(run: Path, corpus: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = ["--tokenizer", str(run), "--quiet"]
+    assert main(["encode", *tokenizer, "--input", str(corpus), "--out", str(out)]) == 0
+    assert main(["decode", *tokenizer, "--input", str(out), "--out", str(out.parent / "text.txt")]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--input", "no-such-file.txt"], "no-such-file.txt"),
+        (["--tokenizer", "no-such-run"], "no-such-run"),
+        (["--dtype", "uint8"], "dtype: 'uint8'"),
+        (["--end_token", "<end>"], "end_token: '<end>' is no special token"),
+        (["--invalid_utf8", "ignore"], "invalid_utf8: 'ignore'"),
+        (["--threads", "0"], "need a number from 1"),
+        (["--chunk_size", "8 elephants"], "need a size such as 8mb"),
+        (["--chunk_size", "0"], "chunk_size: must be at least 1 byte"),
+        (["--speed", "11"], "--speed"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_one_clear_line_and_status_2(
+    run: Path, corpus: Path, out: Path, capsys: pytest.CaptureFixture[str], flags: list[str], complaint: str
+) -> None:
+    try:
+        status = main(["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(out), *flags])
+    except SystemExit as exit_:  # from argparse
+        status = exit_.code  # type: ignore[assignment]
+    _, err = capsys.readouterr()
+    assert status == 2
+    assert complaint in err
+    assert len([line for line in err.splitlines() if not line.startswith("usage")]) == 1
+    assert names(out.parent) == []
+
+
+def test_broken_utf8_is_status_2_with_its_place(
+    run: Path, corpus: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.write_bytes(b"abc\xff")
+    assert main(["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(out)]) == 2
+    assert "corpus.txt is not UTF-8 at byte 3" in capsys.readouterr().err
+    assert names(out.parent) == []
+
+
+def test_what_cannot_be_decoded_is_status_2(
+    run: Path, corpus: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = ["--out", str(tmp_path / "text.txt"), "--quiet"]
+    assert main(["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(out), "--quiet"]) == 0
+    other = save_tokenizer(tmp_path / "other", merges=3)
+    assert main(["decode", "--tokenizer", str(other), "--input", str(out), *text]) == 2
+    assert "was made by another tokenizer" in capsys.readouterr().err
+    assert main(["decode", "--tokenizer", str(other), "--input", str(out), *text, "--any_tokenizer"]) == 2
+    assert "unknown id 260 at index" in capsys.readouterr().err
+    out.with_name("train.bin.json").unlink()
+    assert main(["decode", "--tokenizer", str(run), "--input", str(out), *text]) == 2
+    assert "there is no train.bin.json beside it" in capsys.readouterr().err
+    assert not (tmp_path / "text.txt").exists()
+
+
+# ---- how runs end that do not end well ----
+
+
+def _no_room_for_files() -> None:
+    """Stand in for a full disk: the kernel refuses what goes beyond 50,000 bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+
+def bpeflow_command(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bpeflow", *arguments, "--quiet"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.mark.parametrize("documents", [1, 20_000], ids=["the tokens are too many", "the index is too long"])
+def test_a_full_disk_is_one_line_and_leaves_nothing(run: Path, tmp_path: Path, out: Path, documents: int) -> None:
+    corpus = tmp_path / "big.txt"
+    corpus.write_text("0123456789" * 10_000 if documents == 1 else EOT * documents, encoding="utf-8")
+    paths = ["--tokenizer", str(run), "--input", str(corpus), "--out", str(out), "--index"]
+    done = bpeflow_command("encode", *paths, preexec_fn=_no_room_for_files)
+    name = out if documents == 1 else f"{out}.idx"
+    assert (done.returncode, done.stderr) == (1, f"bpeflow: {name}: File too large\n")
+    assert names(out.parent) == []
+
+
+def test_a_full_disk_leaves_no_half_text(run: Path, tmp_path: Path, out: Path) -> None:
+    corpus = tmp_path / "big.txt"
+    corpus.write_text("low lower lowest\n" * 10_000, encoding="utf-8")
+    tokenizer = ["--tokenizer", str(run)]
+    assert bpeflow_command("encode", *tokenizer, "--input", str(corpus), "--out", str(out)).returncode == 0
+    text = tmp_path / "text" / "text.txt"
+    text.parent.mkdir()
+    paths = ["--input", str(out), "--out", str(text)]
+    done = bpeflow_command("decode", *tokenizer, *paths, preexec_fn=_no_room_for_files)
+    assert (done.returncode, done.stderr) == (1, f"bpeflow: {text}: File too large\n")
+    assert names(text.parent) == []
+
+
+def test_a_missing_folder_is_named(run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "none" / "train.bin"
+    assert main(["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(out), "--quiet"]) == 1
+    assert capsys.readouterr().err == f"bpeflow: {out}: No such file or directory\n"
+
+
+SLOW = {
+    "in threads": ("gpt2", ["--threads", "2", "--chunk_size", "60"]),
+    "one after another": (r"\w|\W", ["--threads", "1"]),
+    "in processes": (r"\w|\W", ["--threads", "2"]),
+}
+
+
+@pytest.mark.parametrize("way", SLOW)
+@pytest.mark.parametrize(
+    ("number", "status", "said"), [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "")]
+)
+def test_a_signal_leaves_nothing_but_what_was_there(
+    tmp_path: Path, out: Path, way: str, number: signal.Signals, status: int, said: str
+) -> None:
+    """Ctrl-C in a terminal goes to the whole process group."""
+    pattern, flags = SLOW[way]
+    tokenizer = save_tokenizer(tmp_path / "slow", pattern)
+    if way == "in threads" and Tokenizer.load(tokenizer).encoder != "native":
+        pytest.skip("there is no native encoder, which alone has threads")
+    corpus = tmp_path / "big.txt"
+    corpus.write_text(f"the same few words again and again\n{EOT}" * 300_000, encoding="utf-8")
+    out.write_bytes(b"from an earlier run")
+    paths = ["--tokenizer", str(tokenizer), "--input", str(corpus), "--out", str(out), "--index"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bpeflow", "encode", *paths, *flags, "--quiet"],
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    ids = out.with_name(f".train.bin.{process.pid}.part")
+    while not (ids.exists() and ids.stat().st_size):
+        time.sleep(0.02)
+        assert process.poll() is None
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert bool(children) == (way == "in processes")
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - started < 3
+    assert (process.returncode, err) == (status, said)
+    assert psutil.wait_procs(children, timeout=5)[1] == []
+    assert names(out.parent) == ["train.bin"]
+    assert out.read_bytes() == b"from an earlier run"
+
+
+# ---- evaluate ----
+
+
+def test_tokenizers_and_corpora_are_crossed(
+    run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = save_tokenizer(tmp_path / "fewer", merges=2)
+    second = tmp_path / "second.txt"
+    second.write_text("the lowest", encoding="utf-8")
+    flags = ["--tokenizer", str(run), "--tokenizer", str(other), "--input", str(corpus), str(second)]
+    assert main(["evaluate", *flags, "--json", str(tmp_path / "figures.json")]) == 0
+    shown, err = capsys.readouterr()
+    assert shown.split("longest")[0].count("/") > 4  # paths, which may be folded
+    assert "'low' (3 bytes), 'est' (3 bytes), 'the' (3 bytes)" in shown
+    assert "encoding: 2.3 kB of 2.3 kB" in err
+    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert [row["tokens"] for row in figures["evaluations"]][2:] == [4, 8]
+    assert [row["name"] for row in figures["tokenizers"]] == [str(run), str(other)]
+    assert main(["evaluate", *flags, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_help_tells_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("encode", "decode", "evaluate"):
+        with pytest.raises(SystemExit) as caught:
+            main([command, "--help"])
+        assert caught.value.code == 0
+    text = capsys.readouterr().out
+    flags = "--tokenizer --input --out --dtype --separator --end_token --special_tokens_as_text --invalid_utf8 --index"
+    for flag in f"{flags} --threads --chunk_size --quiet --any_tokenizer --json".split():
+        assert flag in text
+    assert max(map(len, text.splitlines())) <= 120
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "encode, decode, evaluate" in capsys.readouterr().out
+
+
+def test_a_terminal_gets_a_progress_bar(run: Path, corpus: Path, out: Path) -> None:
+    master, slave = pty.openpty()
+    paths = ["--tokenizer", str(run), "--input", str(corpus), "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bpeflow", "encode", *paths],
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
+    )
+    os.close(slave)
+    screen = b""
+    while True:
+        try:
+            read = os.read(master, 65536)
+        except OSError:  # how Linux tells that the other side has closed
+            break
+        if not read:
+            break
+        screen += read
+    os.close(master)
+    assert process.wait(timeout=30) == 0
+    assert re.search(rb"encoding.*100%.*1\.7 kB of 1\.7 kB", screen)

@@ -1,0 +1,73 @@
+"""What the tests of encoding share: every encoder in turn, GPT-2's tokenizer, and its peers."""
+
+from __future__ import annotations
+
+import base64
+from functools import cache
+from typing import Any
+
+import pytest
+from available import skip_missing
+from real_data import real_data
+
+from bpeflow.counting.table import native_unicode_version
+from bpeflow.errors import NativeUnavailable
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.pretokenize import NAMED_PATTERNS, unicode_version
+from bpeflow.tokenizer import Tokenizer
+from bpeflow.tokenizer.encoder import ENCODERS, new_encoder
+from bpeflow.vocab import Vocab
+
+
+@cache
+def _unavailable(encoder: str) -> str | None:
+    try:
+        new_encoder(SavedTokenizer(Vocab.build([])), encoder)
+    except NativeUnavailable as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture(params=ENCODERS)
+def encoder(request: pytest.FixtureRequest) -> str:
+    """Every encoder in turn; one that was not built here is skipped with its reason."""
+    skip_missing("encode", _unavailable(request.param))
+    if request.param == "native" and native_unicode_version() != unicode_version():
+        pytest.skip("the native tables have another version of Unicode than the installed regex")
+    return str(request.param)
+
+
+@pytest.fixture
+def gpt2(encoder: str) -> Tokenizer:
+    """GPT-2's tokenizer, from the files that OpenAI published."""
+    return _gpt2(encoder)
+
+
+@cache
+def _gpt2(encoder: str) -> Tokenizer:
+    vocab, merges = real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe")
+    return Tokenizer.from_files(vocab, merges, ["<|endoftext|>"], encoder=encoder)
+
+
+@pytest.fixture(scope="session")
+def tiktoken_gpt2() -> Any:
+    """The same from tiktoken, of its own file."""
+    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
+    lines = real_data("vocabs/r50k_base.tiktoken").read_bytes().splitlines()
+    ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, lines)}
+    pattern = NAMED_PATTERNS["gpt2"].regex
+    return tiktoken.Encoding(
+        "gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 50256}, explicit_n_vocab=50257
+    )
+
+
+@pytest.fixture(scope="session")
+def huggingface_gpt2() -> Any:
+    """The same from HuggingFace tokenizers."""
+    tokenizers = pytest.importorskip("tokenizers", reason="HuggingFace tokenizers is not installed")
+    paths = [str(real_data(f"vocabs/gpt2.{name}")) for name in ("encoder.json", "vocab.bpe")]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(*paths))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    return tokenizer

@@ -1,0 +1,66 @@
+"""Small vocabularies, and text for them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import strategies as st
+
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.vocab import Merge, Vocab
+
+SPECIALS = ["<|endoftext|>", "<|endoftext|><|endoftext|>", "<|end", "text|><|", "<a>", "<a><b>", "<b><c>", "é<"]
+
+#: Runs, overlaps, results that come about in two ways, characters of several bytes.
+MERGES: list[Merge] = [
+    *[(b"a", b"a"), (b"aa", b"a"), (b"aa", b"aa"), (b"b", b"a"), (b"a", b"b"), (b"ab", b"ab"), (b" ", b" ")],
+    *[(b"  ", b"  "), (b" ", b"a"), (b"l", b"l"), (b"'", b"ll"), (b"'", b"s"), (b"\xc3", b"\xa9"), (b"\n", b"\n")],
+    *[(b"w", b"o"), (b"r", b"d"), (b"wo", b"rd"), (b" ", b"word"), (b"1", b"2"), (b"12", b"3"), (b"<", b"|")],
+    *[(b"<|", b"e"), (b"\xe6", b"\x97"), (b"\xe6\x97", b"\xa5"), (b"a", b"aa"), (b"t", b"h"), (b"th", b"e")],
+]
+
+#: What these merges meet, beside the pieces of special tokens.
+PARTS = [
+    *"ab",
+    "aa",
+    "aaaa",
+    "abab",
+    " ",
+    "  ",
+    "word",
+    " word",
+    "'ll",
+    "'s",
+    "'",
+    "é",
+    "日",
+    "😀",
+    "\n",
+    "\r\n",
+    "123",
+]
+SPECIAL_PARTS = [*SPECIALS, "<|", "<|endo", "ftext|>", "|>", "<", ">", "<b>", "<c>"]
+
+text = st.lists(st.sampled_from(PARTS) | st.characters(exclude_categories=["Cs"]), max_size=20).map("".join)
+special_text = st.lists(st.sampled_from(PARTS + SPECIAL_PARTS), max_size=20).map("".join)
+
+
+def small_vocab(*special_tokens: str) -> Vocab:
+    """A vocabulary of `MERGES`, with special tokens after the bytes."""
+    return Vocab.build(MERGES, special_tokens, reuse_tokens=False)
+
+
+def small_saved(pattern: str = "gpt2", whole_tokens: bool = False) -> SavedTokenizer:
+    return SavedTokenizer(small_vocab(*SPECIALS), pattern, whole_tokens)
+
+
+def merge_naively(pretoken: bytes, merges: list[Merge]) -> list[bytes]:
+    """Merge by the rule itself: the lowest rank first, leftmost first, until none applies."""
+    tokens = [bytes([byte]) for byte in pretoken]
+    while True:
+        pairs = list(pairwise(tokens))
+        ranks = [merges.index(pair) for pair in pairs if pair in merges]
+        if not ranks:
+            return tokens
+        place = pairs.index(merges[min(ranks)])
+        tokens[place : place + 2] = [tokens[place] + tokens[place + 1]]

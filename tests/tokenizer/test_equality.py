@@ -1,0 +1,150 @@
+"""Token for token what tiktoken and HuggingFace tokenizers give with GPT-2's files; and CS336's interface on them."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from adversarial import adversarial_text
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from real_data import real_data, real_text
+
+from bpeflow.printable import from_printable
+from bpeflow.tokenizer import Tokenizer
+
+SOME = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB", "multilingual_20MB", "code_20MB", "docs_30MB"]
+END = "<|endoftext|>"
+
+
+def known_to_all(text: str) -> str:
+    """Leave out characters so new that only the latest of us know them for letters."""
+    return "".join(character for character in text if unicodedata.category(character) != "Cn")
+
+
+pieces = adversarial_text.map(known_to_all) | st.just(END) | st.sampled_from(["<|endo", "the ", " of"])
+texts = st.lists(pieces).map("".join)
+
+
+def corpus(name: str, size: int | None) -> str:
+    return real_text(name)[:size].decode(errors="ignore")
+
+
+@settings(max_examples=300)
+@given(text=texts)
+def test_tiktoken_under_random_text(gpt2: Tokenizer, tiktoken_gpt2: Any, text: str) -> None:
+    assert gpt2.encode(text) == tiktoken_gpt2.encode(text, allowed_special="all")
+    assert gpt2.encode_ordinary(text) == tiktoken_gpt2.encode_ordinary(text)
+    ids = gpt2.encode(text)
+    assert gpt2.decode_bytes(ids) == tiktoken_gpt2.decode_bytes(ids) == text.encode()
+
+
+@given(text=texts, allowed=st.sampled_from(["all", (), (END,)]), disallowed=st.sampled_from(["all", (), (END,)]))
+def test_special_tokens_as_tiktoken_takes_them(
+    gpt2: Tokenizer, tiktoken_gpt2: Any, text: str, allowed: Any, disallowed: Any
+) -> None:
+    def outcome(encode: Any) -> Any:
+        try:
+            chosen = allowed if allowed == "all" else set(allowed)
+            return encode(text, allowed_special=chosen, disallowed_special=disallowed)
+        except ValueError:
+            return "refused"
+
+    assert outcome(gpt2.encode) == outcome(tiktoken_gpt2.encode)
+
+
+@settings(max_examples=300)
+@given(text=texts)
+def test_huggingface_under_random_text(gpt2: Tokenizer, huggingface_gpt2: Any, text: str) -> None:
+    theirs = huggingface_gpt2.encode(text)
+    ids, offsets = gpt2.encode_with_offsets(text)
+    assert ids == theirs.ids
+    assert offsets == theirs.offsets
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_both_on_a_megabyte_of_each_corpus(
+    gpt2: Tokenizer, tiktoken_gpt2: Any, huggingface_gpt2: Any, name: str
+) -> None:
+    check_corpus(gpt2, tiktoken_gpt2, huggingface_gpt2, corpus(name, 1_000_000))
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", [*SOME, "wiki_150MB"])
+def test_both_on_whole_corpora(gpt2: Tokenizer, tiktoken_gpt2: Any, huggingface_gpt2: Any, name: str) -> None:
+    text = corpus(name, None)
+    for start in range(0, len(text), 10_000_000):  # theirs take a hundred bytes for each token
+        check_corpus(gpt2, tiktoken_gpt2, huggingface_gpt2, text[start : start + 10_000_000])
+
+
+def check_corpus(gpt2: Tokenizer, tiktoken: Any, huggingface: Any, text: str) -> None:
+    ids = gpt2.encode_to_array(text)
+    assert ids.dtype == np.uint16
+    assert np.array_equal(ids, tiktoken.encode_to_numpy(text, allowed_special="all"))
+    assert np.array_equal(ids, huggingface.encode(text).ids)
+    assert np.array_equal(ids, np.fromiter(gpt2.encode_iterable(text.splitlines(keepends=True)), np.uint16))
+    assert gpt2.decode(ids) == text
+    assert gpt2.count_tokens(text) == len(ids)
+
+
+# CS336's interface: dicts from the files, as the assignment's tests make them, and what they ask of the methods.
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    """GPT-2's vocabulary as {id: bytes}, without a place for special tokens of one's own, and its merges."""
+    vocab = json.loads(real_data("vocabs/gpt2.encoder.json").read_text(encoding="utf-8"))
+    lines = real_data("vocabs/gpt2.vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]
+    merges = [(from_printable(left) or b"", from_printable(right) or b"") for left, right in map(str.split, lines)]
+    return {token_id: from_printable(text) or text.encode() for text, token_id in vocab.items()}, merges
+
+
+@pytest.mark.parametrize("special_tokens", [None, [END]])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "s",
+        "🙃",
+        "Hello, how are you?",
+        "Héllò hôw are ü? 🙃",
+        f"Héllò {END} hôw {END}{END} are ü? 🙃{END}",
+        f"a {END}\n\n",
+    ],
+)
+def test_texts_come_back_and_are_as_tiktokens(
+    encoder: str, parts: Any, tiktoken_gpt2: Any, text: str, special_tokens: list[str] | None
+) -> None:
+    tokenizer = Tokenizer(*parts, special_tokens, encoder=encoder)
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert ids == tiktoken_gpt2.encode(text, allowed_special=set(special_tokens or ()), disallowed_special=())
+    assert "".join(tokenizer.decode([token_id]) for token_id in ids if token_id == 50256) == (
+        END * text.count(END) if special_tokens else ""
+    )
+
+
+def test_overlapping_special_tokens(encoder: str, parts: Any) -> None:
+    tokenizer = Tokenizer(*parts, special_tokens=[END, END * 2], encoder=encoder)
+    text = f"Hello, how {END * 2} are you?{END}"
+    ids = tokenizer.encode(text)
+    found = [tokenizer.decode([token_id]) for token_id in ids]
+    assert found.count(END) == 1
+    assert found.count(END * 2) == 1
+    assert tokenizer.decode(ids) == text
+    assert list(tokenizer.encode_iterable(text)) == ids
+
+
+def test_an_open_file_is_encoded_line_by_line(encoder: str, parts: Any, tiktoken_gpt2: Any, tmp_path: Path) -> None:
+    text = corpus("tinystories_3MB", 300_000)
+    path = tmp_path / "stories.txt"
+    path.write_text(text, encoding="utf-8", newline="")
+    tokenizer = Tokenizer(*parts, [END], encoder=encoder)
+    with path.open(encoding="utf-8", newline="") as file:
+        ids = list(tokenizer.encode_iterable(file))
+    assert ids == tiktoken_gpt2.encode(text, allowed_special={END})
+    assert tokenizer.decode(ids) == text

@@ -1,0 +1,419 @@
+"""The native encoder equals the one in plain Python, and merging as it is defined, whatever its cache is."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from ctypes import c_void_p
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from available import skip_missing
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bpeflow.counting.table import native_instructions, native_unicode_version
+from bpeflow.errors import InvalidTextError, NativeError, NativeUnavailable, UnknownTokenError
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.pretokenize import NAMED_PATTERNS, unicode_version
+from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer.encoder import Encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
+from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.vocab import Merge, Vocab
+
+#: None; one of a single slot; some that begin anew again and again; one that does not.
+CACHES = (0, 128, 4096, 1 << 15, 1 << 24)
+UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
+
+#: Text that has the letters of the vocabularies below, runs of them, and what the patterns look at.
+LETTERS = ["a", "b", "c", "aa", "ab", "abc", "é", "aaaaaaaaaaaaaaaaaaaaaaaa", "abababababababababab"]
+ATOMS = [*LETTERS, " ", "  ", "\n", "'s", "'", "1", "12345", ".", "<a>", "<a><a>", "<a", "日本", "\u0301", "\r\n"]
+texts = st.lists(st.sampled_from(ATOMS), max_size=40).map("".join)
+runs = st.builds(lambda unit, count: unit * count, st.sampled_from(["a", "ab", "aab", "é", "abc"]), st.integers(1, 200))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> None:
+    """Skip where the native library is missing, or has another version of Unicode than the definition."""
+    reason = None
+    try:
+        native_encoder._library()
+    except NativeUnavailable as error:
+        reason = str(error)
+    skip_missing("encode", reason)
+    if native_unicode_version() != unicode_version():
+        pytest.skip("the native tables have another version of Unicode than the installed regex")
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn) -> Vocab:
+    """Few letters and many merges of them, in any order: so some can never apply, and strings are made twice."""
+    tokens = [bytes([byte]) for byte in range(256)]
+    known = [b"a", b"b", b"c", b" ", "é".encode()[:1], "é".encode()[1:], b"<", b">"]
+    merges: list[Merge] = []
+    for _ in range(draw(st.integers(0, 14))):
+        left, right = draw(st.sampled_from(known)), draw(st.sampled_from(known))
+        merges.append((left, right))
+        if left + right not in tokens:
+            known.append(left + right)
+            tokens.append(left + right)
+    if draw(st.booleans()):
+        tokens += [bytes([byte]) * 9 for byte in b"abc"]  # tokens that no merge makes
+    merges = draw(st.permutations(merges))
+    specials = {}
+    for special in draw(st.sets(st.sampled_from(["<a>", "<a><a>", "<a", "é", "aa", "b"]))):
+        specials[special] = len(tokens)
+        tokens.append(special.encode())
+    if draw(st.booleans()):
+        tokens += [b""] * (1 << 16)  # ids that need 32 bits are seldom met in small vocabularies
+        tokens.append(b"abc" * 5)
+    return Vocab(tuple(tokens), specials, tuple(merges))
+
+
+def merge_as_defined(word: bytes, saved: SavedTokenizer) -> list[int]:
+    """The lowest rank first, the leftmost of several: the definition, word by word."""
+    vocab = saved.vocab
+    if saved.whole_tokens and word in vocab.ordinary_tokens:
+        return [vocab.ordinary_tokens.index(word)]
+    ranks: dict[tuple[int, int], tuple[int, int]] = {}
+    for rank, (left, right, made) in enumerate(vocab.merge_ids.tolist()):
+        ranks.setdefault((left, right), (rank, made))
+    ids = [vocab.byte_ids[byte] for byte in word]
+    while found := [(*ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks]:
+        _, made, place = min(found, key=lambda entry: (entry[0], entry[2]))
+        ids[place : place + 2] = [made]
+    return ids
+
+
+def native(saved: SavedTokenizer, cache_bytes: int = 1 << 20, **options: Any) -> Encoder:
+    return NativeEncoder(saved, cache_bytes, **options)
+
+
+def simple(merges: list[Merge], pattern: str = "gpt2") -> SavedTokenizer:
+    tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in merges)]
+    return SavedTokenizer(Vocab(tuple(tokens), {}, tuple(merges)), pattern)
+
+
+# ---- exact ----
+
+
+@settings(max_examples=300)
+@given(vocab=vocabularies(), word=st.one_of(runs, texts.filter(bool)), whole_tokens=st.booleans())
+def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: bool) -> None:
+    saved = SavedTokenizer(vocab, r"(?s).+", whole_tokens)
+    assert native(saved).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), saved)
+
+
+@settings(max_examples=150)
+@given(
+    vocab=vocabularies(),
+    batch=st.lists(st.one_of(texts, runs, st.text()), max_size=5),
+    pattern=st.sampled_from([*NAMED_PATTERNS, r"[a-z]+| ", r"(a)|\w+?|\s"]),
+    whole_tokens=st.booleans(),
+    cache_bytes=st.sampled_from(CACHES),
+    with_specials=st.booleans(),
+    instructions=st.sampled_from(native_instructions()),
+)
+def test_native_equals_python(
+    vocab: Vocab,
+    batch: list[str],
+    pattern: str,
+    whole_tokens: bool,
+    cache_bytes: int,
+    with_specials: bool,
+    instructions: str,
+) -> None:
+    saved = SavedTokenizer(vocab, pattern, whole_tokens)
+    specials = SpecialTokens.of(vocab.special_tokens) if with_specials else NO_SPECIAL_TOKENS
+    ours, python = native(saved, cache_bytes, instructions=instructions), PythonEncoder(saved)
+    encoded = [text.encode() for text in batch]
+    dtypes = [UINT32] if len(vocab) > 1 << 16 else [UINT16, UINT32]
+    for _ in range(2):  # with what the cache has after the first time
+        for text in encoded:
+            expected = python.encode(text, specials)
+            assert ours.encode(text, specials) == expected
+            assert ours.count_tokens(text, specials) == len(expected)
+            for dtype in dtypes:
+                for given_text in (text, memoryview(text)):
+                    array = ours.encode_to_array(given_text, specials, dtype)
+                    assert (array.tolist(), array.dtype) == (expected, dtype)
+        for dtype in dtypes:
+            ids, ends = ours.encode_batch(encoded, specials, dtype)
+            expected_ids, expected_ends = python.encode_batch(encoded, specials, dtype)
+            assert (ids.tolist(), ids.dtype) == (expected_ids.tolist(), dtype)
+            assert (ends.tolist(), ends.dtype) == (expected_ends.tolist(), np.int64)
+    for text in encoded:
+        ids = ours.encode_to_array(text, specials, UINT32)
+        assert ours.decode(ids) == python.decode(ids)
+
+
+@pytest.mark.parametrize("cache_bytes", CACHES)
+def test_a_cache_of_any_size_changes_nothing(cache_bytes: int) -> None:
+    saved = simple([(b"a", b"b"), (b"ab", b"ab"), (b" ", b"a"), (b"c", b"c")])
+    words = [f" a{'b' * (n % 7)}{'ab' * (n % 31)}{n * 7919 % 4001}" for n in range(3000)]
+    text = "".join([*words, "c" * 5000, "c" * 700, *words, " " + "abc" * 300, *words[::-1]]).encode()
+    expected = PythonEncoder(saved).encode(text, NO_SPECIAL_TOKENS)
+    encoder = native(saved, cache_bytes)
+    for dtype in (UINT16, UINT32, UINT16):
+        assert encoder.encode_to_array(text, NO_SPECIAL_TOKENS, dtype).tolist() == expected
+
+
+@pytest.mark.parametrize("instructions", native_instructions())
+def test_all_kinds_of_instructions_in_one_process(instructions: str) -> None:
+    saved = simple([(b"h", b"e"), (b"l", b"l")], "o200k")
+    text = "hell HELLo's  hello\n\n123456 日本hello" * 50
+    expected = PythonEncoder(saved).encode(text.encode(), NO_SPECIAL_TOKENS)
+    assert native(saved, instructions=instructions).encode(text.encode(), NO_SPECIAL_TOKENS) == expected
+
+
+def test_the_longest_special_token_counts_where_several_begin() -> None:
+    saved = simple([])
+    specials = SpecialTokens.of({"<a>": 1000, "<a><a>": 70000})
+    assert native(saved).encode(b"x<a><a><a>", specials) == [120, 70000, 1000]
+    custom = native(SavedTokenizer(saved.vocab, r"[a-z]"))
+    assert custom.encode(b"x<a><a><a>y", specials) == [120, 70000, 1000, 121]
+    ids, ends = custom.encode_batch([b"", b"x<a>", b"", b"-"], specials, UINT32)
+    assert (ids.tolist(), ends.tolist()) == ([120, 1000], [0, 2, 2, 2])
+
+
+def test_a_pair_that_comes_twice_has_its_first_rank() -> None:
+    saved = simple([(b"a", b"b"), (b"b", b"c")])
+    twice = Vocab(saved.vocab.tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
+    assert native(SavedTokenizer(twice)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
+
+
+def test_a_token_is_taken_whole_only_where_merging_yields_it_or_the_vocabulary_says_so() -> None:
+    vocab = Vocab((*simple([(b"a", b"b")]).vocab.tokens, b"abc"), {}, ((b"a", b"b"),))
+    assert native(SavedTokenizer(vocab)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
+    assert native(SavedTokenizer(vocab, whole_tokens=True)).encode(b"abc", NO_SPECIAL_TOKENS) == [257]
+
+
+@pytest.mark.parametrize("unit", ["a", "ab", "abcdefgh", "azbycxdw"])
+def test_a_pretoken_of_a_megabyte_takes_no_quadratic_time(unit: str) -> None:
+    merges = [
+        (b"a", b"a"),
+        (b"aa", b"aa"),
+        (b"a", b"b"),
+        (b"ab", b"ab"),
+        (b"abab", b"abab"),
+        (b"g", b"h"),
+        (b"b", b"y"),
+    ]
+    text = (unit * (1_000_000 // len(unit))).encode()
+    encoder = native(simple(merges))
+    ids = encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)  # hours, were it quadratic
+    assert encoder.decode(ids) == text
+    head = PythonEncoder(simple(merges)).encode(text[:2000], NO_SPECIAL_TOKENS)
+    assert ids[: len(head) - 8].tolist() == head[:-8]
+
+
+# ---- decoding ----
+
+
+@given(vocab=vocabularies(), data=st.data(), dtype=st.sampled_from([UINT16, UINT32]))
+def test_ids_decode_to_their_tokens(vocab: Vocab, data: st.DataObject, dtype: np.dtype[Any]) -> None:
+    known = [i for i, token in enumerate(vocab.tokens[: 1 << 16]) if token]
+    ids = data.draw(st.lists(st.sampled_from(known), max_size=50))
+    assert native(SavedTokenizer(vocab)).decode(np.array(ids, dtype)) == b"".join(vocab.tokens[i] for i in ids)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 100_000])
+def test_decoded_text_is_an_object_of_its_own(count: int) -> None:
+    encoder = native(simple([]))
+    ids = np.full(count, ord("x"), np.uint16)
+    first, second = encoder.decode(ids), encoder.decode(ids)
+    assert first == second == b"x" * count
+    assert encoder.decode(np.full(count, ord("y"), np.uint16)) == b"y" * count
+    assert (first, b"x"[:1], b"") == (b"x" * count, b"x", b"")
+
+
+def test_an_unknown_id_is_told_with_its_place() -> None:
+    vocab = Vocab((*simple([]).vocab.tokens, b"", b"longer than sixteen bytes"), {}, ())
+    encoder = native(SavedTokenizer(vocab))
+    with pytest.raises(UnknownTokenError, match=r"unknown id 258 at index 2: .* 0 to 257"):
+        encoder.decode(np.array([97, 257, 258], np.uint16))
+    with pytest.raises(UnknownTokenError, match="id 256 at index 1 stands for no token"):
+        encoder.decode(np.array([97, 256, 258], np.uint32))
+    with pytest.raises(UnknownTokenError, match="unknown id 4294967295 at index 0"):
+        encoder.decode(np.array([2**32 - 1], np.uint32))
+
+
+# ---- what is broken ----
+
+
+@example(text=b"\x80" * 70)
+@example(text=b"\xf0\x9f")
+@given(text=st.binary().filter(lambda text: not _is_utf8(text)))
+def test_text_that_is_not_utf8_is_refused(text: bytes) -> None:
+    for pattern in NAMED_PATTERNS:
+        with pytest.raises(InvalidTextError, match=r"not UTF-8: .* at byte"):
+            native(simple([], pattern)).encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_a_type_too_small_for_the_vocabulary_is_refused() -> None:
+    vocab = Vocab((*simple([]).vocab.tokens, *[b""] * (1 << 16)), {}, ())
+    with pytest.raises(NativeError, match="rules"):
+        native(SavedTokenizer(vocab)).encode_to_array(b"a", NO_SPECIAL_TOKENS, UINT16)
+    with pytest.raises(NativeError, match="rules"):
+        native(simple([])).encode_to_array(b"a", SpecialTokens.of({"<a>": 1 << 16}), UINT16)
+
+
+def test_broken_arguments_give_a_status() -> None:
+    library = native_encoder._library()
+    encoder = NativeEncoder(simple([]))
+    session = encoder._take()
+    ids = np.empty(4, np.uint32)
+    encode, pieces = library.bpeflow_encoder_encode, library.bpeflow_encoder_encode_pieces
+
+    def status(text: bytes = b"abc", *, changed: dict[str, Any] | None = None) -> int:
+        encoding = session.encoding(0, None, ids)
+        for name, value in (changed or {}).items():
+            setattr(encoding, name, value)
+        result: int = encode(session.handle, native_encoder.byref(encoding), text, len(text))
+        return result
+
+    assert status() == 0
+    assert status(b"too long") == 8
+    assert status(b"too long", changed={"pattern": 0xFFFF}) == 8
+    assert status(changed={"pattern": 5}) == 4
+    assert status(changed={"id_size": 3}) == 4
+    assert status(b"\xff") == 7
+    assert status(b"\xff", changed={"pattern": 0xFFFF}) == 0
+    assert encode(None, native_encoder.byref(session.encoding(0, None, ids)), b"a", 1) == 4
+    assert encode(session.handle, None, b"a", 1) == 4
+    assert encode(session.handle, native_encoder.byref(session.encoding(0, None, ids)), None, 1) == 4
+    descending = np.array([2, 1], np.uint64)
+    encoding = session.encoding(0, None, ids)
+    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
+    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", None, 2, None) == 4
+    assert pieces(session.handle, native_encoder.byref(encoding), None, None, 0, None) == 0
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_encoder_new(encoder._model.handle, b"mmx", 0, native_encoder.byref(c_void_p()))
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_specials_new(
+            b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_encoder.byref(c_void_p())
+        )
+    size = native_encoder.c_uint64()
+    decoded_size = library.bpeflow_model_decoded_size
+    assert decoded_size(encoder._model.handle, ids.ctypes.data, 3, 1, native_encoder.byref(size), size) == 4
+    with pytest.raises(NativeError):
+        library.bpeflow_model_decode(encoder._model.handle, ids.ctypes.data, 4, 4, ids.ctypes.data, 0)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"tokens": 0},
+        {"tokens": 2**32 - 1},
+        {"token_data": None},
+        {"ordinary_offsets": None},
+        {"byte_ids": None},
+        {"merges": None},
+        {"merge_count": 2**32 - 1},
+        {"tokens": 257},  # fewer than merges speak of
+    ],
+    ids=str,
+)
+def test_a_broken_vocabulary_gives_a_status(broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(native_encoder._Vocabulary):
+        def __init__(self, *values: Any) -> None:
+            super().__init__(*values)
+            for name, value in broken.items():
+                setattr(self, name, value)
+
+    monkeypatch.setattr(native_encoder, "_Vocabulary", Broken)
+    with pytest.raises(NativeError, match="rules"):
+        native(simple([(b"a", b"b"), (b"ab", b"c")]))
+
+
+# ---- sessions ----
+
+
+def test_threads_have_sessions_of_their_own_and_leave_them_to_others() -> None:
+    saved = simple([(b"a", b"b"), (b" ", b"ab")])
+    text = " ab abc ab" * 2000
+    encoder = NativeEncoder(saved)
+    expected = PythonEncoder(saved).encode(text.encode(), NO_SPECIAL_TOKENS)
+    results: list[bool] = []
+
+    def work() -> None:
+        for _ in range(20):
+            same = encoder.encode_to_array(text.encode(), NO_SPECIAL_TOKENS, UINT16).tolist() == expected
+            results.append(same and encoder.encode(b" ab", NO_SPECIAL_TOKENS) == [257])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 80
+    assert 1 <= len(encoder._free) <= 4
+
+
+def test_one_with_another_cache_shares_the_vocabulary_only() -> None:
+    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    encoder.encode(b"ab", NO_SPECIAL_TOKENS)
+    other = encoder.with_cache(0)
+    assert other.encode(b"ab", NO_SPECIAL_TOKENS) == [256]
+    assert other._model is encoder._model
+    assert other._free is not encoder._free
+
+
+def test_an_encoder_that_failed_goes_on_working() -> None:
+    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    for _ in range(3):
+        with pytest.raises(InvalidTextError):
+            encoder.encode(b"ab\xff", NO_SPECIAL_TOKENS)
+        assert encoder.encode(b"abab", NO_SPECIAL_TOKENS) == [256, 256]
+    assert len(encoder._free) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_goes_on_with_what_it_has_inherited() -> None:
+    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    encoder.encode(b"ab", NO_SPECIAL_TOKENS)
+    child = os.fork()
+    if child == 0:
+        os._exit(int(encoder.encode(b"abab", NO_SPECIAL_TOKENS) != [256, 256]))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[str] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            function = getattr(library, name)
+            if not name.endswith("_free"):
+                return function
+            return lambda handle: (freed.append(name), function(handle))
+
+    library = native_encoder._library()
+    monkeypatch.setattr(native_encoder, "_library", Watched)
+    specials = SpecialTokens.of({"<a>": 0})
+    encoder = NativeEncoder(simple([]))
+    encoder.encode(b"<a>", specials)
+    del encoder, specials
+    gc.collect()
+    assert sorted(freed) == ["bpeflow_encoder_free", "bpeflow_model_free", "bpeflow_specials_free"]
+
+
+def test_an_array_takes_no_more_memory_than_its_ids() -> None:
+    ids = native(simple([(b"a", b"a"), (b"aa", b"aa")])).encode_to_array(b"a" * 40_000, NO_SPECIAL_TOKENS, UINT16)
+    assert ids.base is None
+    assert sys.getsizeof(ids) < 40_000

@@ -1,0 +1,157 @@
+"""Encoders: the rule of merging, and what the contract says of every method. Each encoder in turn."""
+
+from __future__ import annotations
+
+import random
+from time import perf_counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import MERGES, SPECIALS, merge_naively, small_saved, special_text, text
+
+from bpeflow.errors import ConfigError, FormatError, NativeUnavailable, UnknownTokenError
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer
+from bpeflow.tokenizer.encoder import Encoder, new_encoder
+from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.vocab import Vocab
+
+UINT16 = np.dtype(np.uint16)
+
+
+def make(encoder: str, pattern: str = "gpt2", whole_tokens: bool = False) -> tuple[Encoder, SpecialTokens]:
+    saved = small_saved(pattern, whole_tokens)
+    return new_encoder(saved, encoder), SpecialTokens.of(saved.vocab.special_tokens)
+
+
+def expected(data: bytes, pattern: str) -> list[bytes]:
+    pretokens = load_pretokenizer(pattern).pretokens(data.decode())
+    return [token for pretoken in pretokens for token in merge_naively(pretoken.encode(), MERGES)]
+
+
+@pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, r"\w+|\s", r"(a|b)+|[^ab]"])
+@given(text=text)
+def test_pre_tokens_are_merged_by_rank(encoder: str, pattern: str, text: str) -> None:
+    model, _ = make(encoder, pattern)
+    data = text.encode()
+    ids = model.encode(data, NO_SPECIAL_TOKENS)
+    tokens = small_saved().vocab.tokens
+    assert [tokens[token_id] for token_id in ids] == expected(data, pattern)
+
+
+@given(pretoken=st.text("ab", max_size=60), merges=st.permutations(MERGES[:6] + MERGES[24:25]))
+def test_merges_may_come_in_any_order(encoder: str, pretoken: str, merges: list[tuple[bytes, bytes]]) -> None:
+    """A part that only a later merge makes, as in vocabularies that no training gave."""
+    vocab = Vocab.build(merges, reuse_tokens=True)
+    ids = new_encoder(SavedTokenizer(vocab), encoder).encode(pretoken.encode(), NO_SPECIAL_TOKENS)
+    assert [vocab.tokens[token_id] for token_id in ids] == merge_naively(pretoken.encode(), merges)
+
+
+@given(texts=st.lists(special_text, max_size=6))
+def test_all_ways_to_encode_agree(encoder: str, texts: list[str]) -> None:
+    model, specials = make(encoder)
+    batch = [text.encode() for text in texts]
+    lists = [model.encode(data, specials) for data in batch]
+    for dtype in (UINT16, np.dtype(np.uint32)):
+        for data, ids in zip(batch, lists, strict=True):
+            array = model.encode_to_array(data, specials, dtype)
+            assert (array.dtype, array.tolist()) == (dtype, ids)
+            assert model.encode_to_array(memoryview(data), specials, dtype).tolist() == ids
+        together, ends = model.encode_batch(batch, specials, dtype)
+        assert (together.dtype, ends.dtype) == (dtype, np.int64)
+        assert together.tolist() == [token_id for ids in lists for token_id in ids]
+        assert ends.tolist() == np.cumsum([len(ids) for ids in lists]).tolist()
+    assert [model.count_tokens(data, specials) for data in batch] == [len(ids) for ids in lists]
+    assert model.with_cache(0).encode_batch(batch, specials, UINT16)[0].tolist() == together.tolist()
+
+
+@given(text=special_text)
+def test_special_tokens_part_the_text(encoder: str, text: str) -> None:
+    model, specials = make(encoder)
+    data, expected, end = text.encode(), [], 0
+    for match in specials.matches(data):
+        expected += model.encode(data[end : match.start()], NO_SPECIAL_TOKENS)
+        expected.append(specials.ids[match.group()])
+        end = match.end()
+    expected += model.encode(data[end:], NO_SPECIAL_TOKENS)
+    assert model.encode(data, specials) == expected
+    assert model.decode(np.array(expected, np.uint16)) == data
+
+
+def test_arrays_belong_to_the_caller(encoder: str) -> None:
+    model, specials = make(encoder)
+    first = model.encode_to_array(b"word word", specials, UINT16)
+    before = first.tolist()
+    model.encode_to_array(b"aaaa 123", specials, UINT16)
+    assert first.tolist() == before
+
+
+def test_whole_tokens_are_taken_whole_but_special_ones_are_not(encoder: str) -> None:
+    tokens = [bytes([byte]) for byte in range(256)]
+    vocab = Vocab((*tokens, b"hello", b" world", b"special"), {"special": 258}, ())
+    taken = new_encoder(SavedTokenizer(vocab, whole_tokens=True), encoder)
+    assert taken.encode(b"hello world", NO_SPECIAL_TOKENS) == [256, 257]
+    assert taken.encode(b"special", NO_SPECIAL_TOKENS) == list(b"special")
+    merged = new_encoder(SavedTokenizer(vocab), encoder)
+    assert merged.encode(b"hello", NO_SPECIAL_TOKENS) == list(b"hello")
+
+
+def test_of_two_merges_of_the_same_pair_the_first_counts(encoder: str) -> None:
+    tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"bc")
+    vocab = Vocab(tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
+    assert new_encoder(SavedTokenizer(vocab), encoder).encode(b"abc", NO_SPECIAL_TOKENS) == [256, ord("c")]
+
+
+@pytest.mark.parametrize("size", [1_000_000])
+@pytest.mark.parametrize("kind", ["one letter", "two in turn", "random"])
+def test_no_pre_token_takes_quadratic_time(encoder: str, kind: str, size: int) -> None:
+    model, specials = make(encoder)
+    letters = {"one letter": "a" * size, "two in turn": "ab" * (size // 2)}
+    data = letters.get(kind, "".join(random.Random(1).choices("abwordthe", k=size))).encode()
+    started = perf_counter()
+    ids = model.encode_to_array(data, specials, UINT16)
+    assert perf_counter() - started < 60  # quadratic time is hours; how fast it is is for the benchmark
+    assert model.decode(ids) == data
+
+
+@pytest.mark.parametrize(("token_id", "reason"), [(60_000, "ids 0 to 256"), (255, "stands for no token")])
+def test_unknown_ids_are_named_with_their_place(encoder: str, token_id: int, reason: str) -> None:
+    tokens = [bytes([byte]) for byte in range(256)]
+    tokens[255:] = [b"", b"\xff"]
+    model = new_encoder(SavedTokenizer(Vocab(tuple(tokens), {}, ())), encoder)
+    with pytest.raises(UnknownTokenError, match=f"id {token_id} at index 2.*{reason}"):
+        model.decode(np.array([65, 66, token_id, token_id], np.uint16))
+    assert model.decode(np.array([], np.uint16)) == b""
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_both_kinds_of_arrays_are_decoded(encoder: str, dtype: type) -> None:
+    model, _ = make(encoder)
+    special = small_saved().vocab.special_tokens[SPECIALS[0]]
+    assert model.decode(np.array([104, 105, special], dtype)) == b"hi<|endoftext|>"
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(encoder: str) -> None:
+    few = Vocab(tuple(bytes([byte]) for byte in range(255)), {}, ())
+    with pytest.raises(FormatError, match="0xff"):
+        new_encoder(SavedTokenizer(few), encoder)
+    unfit = Vocab(tuple(bytes([byte]) for byte in range(256)), {}, ((b"a", b"b"),))
+    with pytest.raises(FormatError, match="merge 0"):
+        new_encoder(SavedTokenizer(unfit), encoder)
+
+
+def test_an_unknown_encoder_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown encoder 'nativ'; did you mean 'native'"):
+        new_encoder(small_saved(), "nativ")
+
+
+def test_auto_falls_back_where_there_is_no_native_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise NativeUnavailable("not built")
+
+    monkeypatch.setattr("bpeflow.tokenizer.encoder._native_encoder", missing)
+    assert new_encoder(small_saved()).name == "python"
+    with pytest.raises(NativeUnavailable, match="not built"):
+        new_encoder(small_saved(), "native")

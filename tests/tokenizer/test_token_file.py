@@ -1,0 +1,209 @@
+"""Token files: what is written is what is read, whole or not at all, and damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bpeflow
+from bpeflow.errors import ConfigError, FormatError
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.tokenizer import token_writer
+from bpeflow.tokenizer.hash import tokenizer_hash
+from bpeflow.tokenizer.token_file import choose_dtype, index_path, load_document_offsets, load_tokens, sidecar_path
+from bpeflow.tokenizer.token_writer import new_token_file
+from bpeflow.vocab import Vocab
+
+FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}
+
+
+def write(path: Path, documents: list[list[int]], dtype: Any = "uint16", index: bool = True) -> None:
+    with new_token_file(path, dtype, FACTS, index) as writer:
+        for ids in documents:
+            writer.write(np.array(ids, dtype), np.array([len(ids)], np.int64))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "train.bin"
+    write(path, [[1, 2, 3], [], [65535]])
+    return path
+
+
+def test_the_ids_are_a_plain_array_and_all_else_stands_beside_it(path: Path) -> None:
+    assert path.read_bytes() == bytes([1, 0, 2, 0, 3, 0, 255, 255])
+    assert index_path(path).read_bytes() == b"".join(number.to_bytes(8, "little") for number in (0, 3, 3, 4))
+    facts = json.loads(sidecar_path(path).read_text(encoding="utf-8"))
+    assert facts == {
+        "format": "bpeflow tokens", "version": 1, "dtype": "uint16", "byte_order": "little", "tokens": 4,
+        "documents": 3, "index": True, **FACTS,
+    }  # fmt: skip
+
+
+def test_tokens_are_mapped_read_only(path: Path) -> None:
+    tokens = bpeflow.load_tokens(path)
+    assert isinstance(tokens, np.memmap)
+    assert (tokens.dtype, tokens.tolist()) == (np.uint16, [1, 2, 3, 65535])
+    assert bpeflow.load_document_offsets(str(path)).tolist() == [0, 3, 3, 4]
+    with pytest.raises(ValueError, match="read-only"):
+        tokens[0] = 7  # type: ignore[index]
+
+
+def test_four_bytes_and_no_tokens_at_all(tmp_path: Path) -> None:
+    write(tmp_path / "large.bin", [[70_000]], "uint32")
+    assert (load_tokens(tmp_path / "large.bin").tolist(), (tmp_path / "large.bin").stat().st_size) == ([70_000], 4)
+    write(tmp_path / "empty.bin", [])
+    tokens = load_tokens(tmp_path / "empty.bin")
+    assert (tokens.tolist(), tokens.dtype, tokens.flags.writeable) == ([], np.uint16, False)
+    assert load_document_offsets(tmp_path / "empty.bin").tolist() == [0]
+
+
+@pytest.mark.parametrize("content", [b"\1\0\2\0\3\0", b"\1\0\2\0\3\0\4\0\5\0", b"\1\0\2\0\3\0\4"])
+def test_a_file_of_another_length_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(
+        FormatError, match=rf"train.bin: (cut short|too long): {len(content)} bytes.*4 numbers of 2 bytes"
+    ):
+        load_tokens(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none.bin"):
+        load_tokens(tmp_path / "none.bin")
+
+
+def test_a_missing_sidecar_is_named(path: Path) -> None:
+    sidecar_path(path).unlink()
+    with pytest.raises(FormatError, match=r"there is no train.bin.json beside it"):
+        load_tokens(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda facts: facts | {"dtype": "int8"}, "dtype is missing or damaged"),
+        (lambda facts: facts | {"tokens": -1}, "tokens is missing or damaged"),
+        (lambda facts: facts | {"tokens": True}, "tokens is missing or damaged"),
+        (lambda facts: facts | {"documents": None}, "documents is missing or damaged"),
+        (lambda facts: facts | {"index": 1}, "index is missing or damaged"),
+        (lambda facts: facts | {"tokenizer": []}, "tokenizer.sha256 is missing or damaged"),
+        (lambda facts: facts | {"version": 2}, "has version 2"),
+        (lambda facts: {"some": "thing"}, "not the sidecar of a token file"),
+        (lambda facts: [], "not the sidecar of a token file"),
+    ],
+)
+def test_a_damaged_sidecar_is_refused(path: Path, damage: Any, complaint: str) -> None:
+    sidecar = sidecar_path(path)
+    facts = json.loads(sidecar.read_text(encoding="utf-8"))
+    sidecar.write_text(json.dumps(damage(facts)), encoding="utf-8")
+    with pytest.raises(FormatError, match=f"train.bin.json: .*{complaint}"):
+        load_tokens(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_sidecar_that_is_not_json_is_refused(path: Path, content: bytes) -> None:
+    sidecar_path(path).write_bytes(content)
+    with pytest.raises(FormatError, match=r"train.bin.json: not JSON"):
+        load_tokens(path)
+
+
+def test_an_index_that_is_missing_short_or_of_something_else_is_refused(path: Path) -> None:
+    index = index_path(path)
+    index.write_bytes(b"".join(number.to_bytes(8, "little") for number in (0, 3, 3, 9)))
+    with pytest.raises(FormatError, match=r"train.bin.idx: goes from 0 to 9, but there are 4 tokens"):
+        load_document_offsets(path)
+    index.write_bytes(bytes(8))
+    with pytest.raises(FormatError, match=r"train.bin.idx: cut short"):
+        load_document_offsets(path)
+    index.unlink()
+    with pytest.raises(FormatError, match=r"train.bin.idx: is missing"):
+        load_document_offsets(path)
+
+
+def test_without_an_index_there_is_none_and_an_earlier_one_goes(path: Path) -> None:
+    write(path, [[5]], index=False)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["train.bin", "train.bin.json"]
+    with pytest.raises(FormatError, match="has no index of its documents; encode with --index"):
+        load_document_offsets(path)
+    index_path(path).write_text("somebody else's", encoding="utf-8")
+    write(path, [[5]], index=False)
+    assert index_path(path).exists()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), KeyboardInterrupt()])
+def test_a_failed_block_leaves_what_was_there(path: Path, error: BaseException) -> None:
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    with pytest.raises(type(error)), new_token_file(path, "uint16", FACTS, index=True) as writer:
+        writer.write(np.array([9], np.uint16), np.array([1]))
+        raise error
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_no_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems find room only when they must, which is when the file is flushed."""
+
+    def no_room(descriptor: int) -> None:
+        if os.fstat(descriptor).st_size == 2:  # the ids
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(token_writer.os, "fsync", no_room)
+    with pytest.raises(OSError, match=r"No space left on device: '.*train.bin'"):
+        write(tmp_path / "train.bin", [[1]])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ids_get_their_name_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+    rename = Path.replace
+
+    def spy(self: Path, target: Path) -> Path:
+        named.append(Path(target).name)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", spy)
+    write(tmp_path / "train.bin", [[1]])
+    assert sorted(named[:-1]) == ["train.bin.idx", "train.bin.json"]
+    assert named[-1] == "train.bin"
+
+
+def test_the_dtype_fits_the_vocabulary() -> None:
+    assert [choose_dtype("auto", size) for size in (256, 65_536, 65_537)] == ["uint16", "uint16", "uint32"]
+    assert choose_dtype("uint32", 256) == "uint32"
+    with pytest.raises(ConfigError, match="uint16 holds ids up to 65,535, and the vocabulary has 65,537; use uint32"):
+        choose_dtype("uint16", 65_537)
+    with pytest.raises(ConfigError, match="'int32' is none of auto, uint16, uint32"):
+        choose_dtype("int32", 256)
+
+
+#: Changes only if old token files shall be those of another tokenizer.
+HASH = "036d3d6322ffd12809e4d15a23c027d02ff54fd59f50cd81b2f09dfd9f7d48ca"
+SAVED = SavedTokenizer(Vocab.build([(b"a", b"b"), (b"c", b"d")], ["<s>", "<p>"]))
+
+
+def test_the_hash_is_the_same_for_ever() -> None:
+    assert tokenizer_hash(SAVED) == HASH
+    source = load_pretokenizer("gpt2").regex
+    assert tokenizer_hash(replace(SAVED, pattern=source)) == HASH
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SAVED, pattern="cl100k"),
+        replace(SAVED, whole_tokens=True),
+        replace(SAVED, vocab=replace(SAVED.vocab, merges=SAVED.vocab.merges[:1])),
+        replace(SAVED, vocab=replace(SAVED.vocab, merges=((b"a", b"b"), (b"", b"cd")))),
+        replace(SAVED, vocab=replace(SAVED.vocab, special_tokens={"<s>": 256})),
+        replace(SAVED, vocab=replace(SAVED.vocab, special_tokens={"<s>": 257, "<p>": 256})),
+        replace(SAVED, vocab=replace(SAVED.vocab, tokens=(*SAVED.vocab.tokens, b""))),
+    ],
+)
+def test_whatever_decides_on_the_ids_is_in_the_hash(other: SavedTokenizer) -> None:
+    assert tokenizer_hash(other) != tokenizer_hash(SAVED)

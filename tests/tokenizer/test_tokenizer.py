@@ -1,0 +1,350 @@
+"""`Tokenizer`: what its methods return, what it makes of vocabularies, and what it refuses."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small import MERGES, SPECIALS, small_saved, small_vocab, special_text
+
+import bpeflow
+from bpeflow.errors import (
+    ConfigError,
+    FormatError,
+    InputTypeError,
+    InvalidTextError,
+    PatternError,
+    UnknownTokenError,
+)
+from bpeflow.tokenizer import Tokenizer
+from bpeflow.tokenizer.parallel import group_texts
+from bpeflow.vocab import Vocab
+
+BYTES = {byte: bytes([byte]) for byte in range(256)}
+
+
+@pytest.fixture
+def tokenizer(encoder: str) -> Tokenizer:
+    return small(encoder)
+
+
+def small(encoder: str, pattern: str = "gpt2") -> Tokenizer:
+    return Tokenizer.from_saved(small_saved(pattern), encoder=encoder)
+
+
+@given(text=special_text)
+def test_decoding_brings_text_back(encoder: str, text: str) -> None:
+    tokenizer = small(encoder)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.decode_bytes(tokenizer.encode(text)) == text.encode()
+    assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
+
+
+@given(data=st.binary(max_size=40))
+def test_any_bytes_can_be_decoded(encoder: str, data: bytes) -> None:
+    tokenizer = small(encoder)
+    assert tokenizer.decode_bytes(list(data)) == data
+    assert tokenizer.decode(list(data)) == data.decode(errors="replace")
+    assert tokenizer.decode(list(data), errors="ignore") == data.decode(errors="ignore")
+
+
+@given(texts=st.lists(special_text, max_size=5), threads=st.sampled_from([None, 1, 3]))
+def test_all_ways_to_encode_agree(encoder: str, texts: list[str], threads: int | None) -> None:
+    tokenizer = small(encoder)
+    lists = [tokenizer.encode(text) for text in texts]
+    with patch("bpeflow.tokenizer.parallel.PART_BYTES", 8):
+        assert tokenizer.encode_batch(texts, threads=threads) == lists
+        assert tokenizer.encode_batch(iter(texts)) == lists
+    for text, ids in zip(texts, lists, strict=True):
+        assert tokenizer.encode_to_array(text, threads=threads).tolist() == ids
+        assert tokenizer.encode_to_array(text.encode()).tolist() == ids
+        assert tokenizer.count_tokens(text) == tokenizer.count_tokens(text.encode()) == len(ids)
+        assert tokenizer.encode_with_offsets(text)[0] == ids
+    assert tokenizer.decode_batch(lists) == texts
+
+
+def test_threads_share_a_tokenizer(encoder: str) -> None:
+    tokenizer = small(encoder)
+    texts = [f"word {number} <|endoftext|>{'ab' * number}" for number in range(200)]
+    expected = [tokenizer.encode(text) for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            assert list(pool.map(tokenizer.encode, texts)) == expected
+            assert list(pool.map(lambda text: list(tokenizer.encode_iterable(text)), texts)) == expected
+
+
+def test_texts_are_grouped_for_threads() -> None:
+    with patch("bpeflow.tokenizer.parallel.PART_BYTES", 4):
+        assert list(group_texts([b"ab", b"cd", b"", b"efghi", b"j"])) == [[b"ab", b"cd"], [b"", b"efghi"], [b"j"]]
+    assert list(group_texts([])) == []
+
+
+@given(text=special_text, pattern=st.sampled_from(["gpt2", r"[a-z]+|é", r"\d{1,2}| ?[^\s\d]+"]))
+def test_byte_offsets_are_where_the_bytes_are(encoder: str, text: str, pattern: str) -> None:
+    """Text that a custom pattern does not match lies between the offsets."""
+    tokenizer = small(encoder, pattern)
+    ids, offsets = tokenizer.encode_with_offsets(text, byte_offsets=True)
+    data = text.encode()
+    assert [data[start:end] for start, end in offsets] == [tokenizer.vocab.tokens[token_id] for token_id in ids]
+    assert all(before <= start for (_, before), (start, _) in pairwise(offsets))
+    _, in_characters = tokenizer.encode_with_offsets(text)
+    starts = [position for position, byte in enumerate(data) if byte & 0xC0 != 0x80]
+    for (start, end), (first, last) in zip(offsets, in_characters, strict=True):
+        assert starts[first] <= start < end <= [*starts, len(data)][last]
+        assert [*starts, len(data)][first + 1] > start
+        assert starts[last - 1] < end
+
+
+def test_offsets_of_characters_of_several_bytes(tokenizer: Tokenizer) -> None:
+    _, offsets = tokenizer.encode_with_offsets("é日a<|endoftext|>😀")
+    assert offsets == [(0, 1), (1, 2), (2, 3), (3, 16), *[(16, 17)] * 4]
+
+
+@pytest.mark.parametrize(("tokens", "dtype"), [(1 << 16, np.uint16), ((1 << 16) + 1, np.uint32)])
+def test_the_dtype_is_the_smaller_one_that_holds_every_id(encoder: str, tokens: int, dtype: type) -> None:
+    vocab = BYTES | {tokens - 1: b"last"}
+    tokenizer = Tokenizer(vocab, [], ["last"], encoder=encoder)
+    ids = tokenizer.encode_to_array("a last")
+    assert (tokenizer.dtype, ids.dtype, ids.tolist()) == (dtype, dtype, [97, 32, tokens - 1])
+    assert tokenizer.encode_to_array("a last", dtype="uint32").tolist() == ids.tolist()
+
+
+def test_a_dtype_that_does_not_fit_is_refused() -> None:
+    tokenizer = Tokenizer(BYTES | {70_000: b"x"}, [])
+    with pytest.raises(ConfigError, match="uint16 does not hold the ids of a vocabulary of 70,001"):
+        tokenizer.encode_to_array("a", dtype=np.uint16)
+    with pytest.raises(ConfigError, match="dtype is int64"):
+        tokenizer.encode_to_array("a", dtype=np.int64)
+
+
+def test_special_tokens_that_are_missing_are_appended_in_order() -> None:
+    tokenizer = Tokenizer(BYTES | {300: b"<s>"}, [], ["<b>", "<s>", "<a>", "<b>"])
+    assert tokenizer.special_tokens == {"<b>": 301, "<s>": 300, "<a>": 302}
+    assert tokenizer.vocab_size == 303
+    assert tokenizer.encode("<a><b><s>") == [302, 301, 300]
+
+
+def test_a_special_token_may_be_a_token_of_ordinary_text_as_well(encoder: str) -> None:
+    tokenizer = Tokenizer(BYTES | {256: b" a", 257: b"the"}, [(b" ", b"a")], [" a", "b", "the"], encoder=encoder)
+    assert tokenizer.encode(" a") == tokenizer.encode_ordinary(" a") == [256]
+    assert tokenizer.encode("ab") == [97, 98]
+    assert tokenizer.encode_ordinary("the") == list(b"the")
+    assert tokenizer.encode("the") == [257]
+
+
+def test_a_vocab_of_a_training_brings_its_special_tokens(encoder: str) -> None:
+    vocab = small_vocab(*SPECIALS)
+    tokenizer = Tokenizer(vocab, vocab.merges, encoder=encoder)
+    assert tokenizer.special_tokens == vocab.special_tokens
+    assert tokenizer.vocab == vocab
+    more = Tokenizer(vocab, vocab.merges, ["<new>"], encoder=encoder)
+    assert more.special_tokens == {**vocab.special_tokens, "<new>": len(vocab)}
+
+
+def test_merges_may_be_lists_as_json_has_them() -> None:
+    assert Tokenizer(BYTES | {256: b"ab"}, [[b"a", b"b"]]).merges == ((b"a", b"b"),)  # type: ignore[list-item]
+
+
+def test_it_tells_what_it_is(tokenizer: Tokenizer, encoder: str) -> None:
+    assert tokenizer.merges == tuple(MERGES)
+    assert tokenizer.pattern == "gpt2"
+    assert tokenizer.encoder == encoder
+    expected = f"Tokenizer({256 + len(SPECIALS) + len(MERGES)} tokens, {len(SPECIALS)} special, pattern='gpt2', "
+    assert repr(tokenizer) == f"{expected}encoder='{encoder}')"
+    assert repr(Tokenizer(BYTES, [], encoder="python")) == "Tokenizer(256 tokens, pattern='gpt2', encoder='python')"
+    assert Tokenizer.from_saved(tokenizer.to_saved()).to_saved() == tokenizer.to_saved()
+
+
+def test_special_tokens_are_a_copy(tokenizer: Tokenizer) -> None:
+    tokenizer.special_tokens.clear()
+    assert tokenizer.special_tokens
+
+
+@pytest.mark.parametrize("pattern", ["o200k", r"\w+|\W"])
+def test_it_pickles(encoder: str, pattern: str) -> None:
+    tokenizer = Tokenizer.from_saved(small_saved(pattern, whole_tokens=True), encoder=encoder, cache_bytes=5000)
+    before = pickle.dumps(tokenizer)
+    text = "word abab <|endoftext|>'ll 123"
+    ids = tokenizer.encode(text)
+    copy = pickle.loads(before)
+    assert (copy.encode(text), copy.encoder, copy.to_saved()) == (ids, encoder, tokenizer.to_saved())
+    assert len(pickle.dumps(tokenizer)) == len(before)  # without what has been worked out since
+
+
+@pytest.mark.parametrize("text", ["", " ", "a", "😀"])
+def test_little_text(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.encode_batch([text, "", text])[1] == []
+    assert len(tokenizer.encode_to_array("")) == 0
+    assert tokenizer.encode_batch([]) == []
+    assert tokenizer.decode([]) == tokenizer.decode(np.array([])) == ""
+    assert tokenizer.encode_with_offsets("") == ([], [])
+
+
+@pytest.mark.parametrize("text", [b"bytes", 7, None, ["a list"]])
+def test_text_must_be_a_str(tokenizer: Tokenizer, text: Any) -> None:
+    for call in (tokenizer.encode, tokenizer.encode_ordinary, tokenizer.encode_with_offsets):
+        with pytest.raises(InputTypeError, match=f"text to encode is a str, not {type(text).__name__}"):
+            call(text)
+    with pytest.raises(InputTypeError, match="is a str, not"):
+        tokenizer.encode_batch(["a", text])
+    if not isinstance(text, bytes):
+        with pytest.raises(TypeError):
+            tokenizer.encode_to_array(text)
+
+
+def test_a_lone_surrogate_is_named(tokenizer: Tokenizer) -> None:
+    for call in (tokenizer.encode, tokenizer.encode_to_array, tokenizer.count_tokens, tokenizer.encode_with_offsets):
+        with pytest.raises(InvalidTextError, match=r"lone surrogate, U\+DC80, at character 3") as error:
+            call("aé \udc80")
+        assert "surrogatepass" in str(error.value)
+    mended = "a\ud83d\ude00 \udc80".encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert tokenizer.decode(tokenizer.encode(mended)) == "a😀 \ufffd"  # the remedy works
+
+
+def test_bytes_that_are_not_utf8_are_refused(tokenizer: Tokenizer) -> None:
+    for call in (tokenizer.encode_to_array, tokenizer.count_tokens):
+        with pytest.raises(InvalidTextError, match="not UTF-8: invalid start byte at byte 2"):
+            call(b"ab\xff")
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([97, 60_000], "unknown id 60000 at index 1: the vocabulary has the ids 0 to"),
+        ([97, 98, -1], "unknown id -1 at index 2"),
+        ([2**40], "unknown id 1099511627776 at index 0"),
+        ([2**70], "at index 0"),
+        (np.array([97, -3]), "unknown id -3 at index 1"),
+        (np.array([97, 60_000], np.int32), "unknown id 60000 at index 1"),
+        (np.array([97, 60_000], np.uint16), "unknown id 60000 at index 1"),
+        (np.array([2**40], np.uint64), "unknown id 1099511627776 at index 0"),
+    ],
+)
+def test_an_unknown_id_is_named_with_its_place(tokenizer: Tokenizer, ids: Any, message: str) -> None:
+    for call in (tokenizer.decode, tokenizer.decode_bytes, lambda ids: tokenizer.decode_batch([[97], ids])):
+        with pytest.raises(UnknownTokenError, match=message):
+            call(ids)
+
+
+def test_a_gap_in_the_vocabulary_stands_for_nothing(encoder: str) -> None:
+    tokenizer = Tokenizer(BYTES | {300: b"x y"}, [], encoder=encoder)
+    assert tokenizer.decode([300, 97]) == "x ya"
+    with pytest.raises(UnknownTokenError, match="id 299 at index 1 stands for no token"):
+        tokenizer.decode([300, 299])
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ([97, 98.0], "98.0 at index 1 is no id"),
+        (["a"], "'a' at index 0"),
+        ([None], "None at index 0"),
+        ([[97]], r"\[97\] at index 0"),
+        ("abc", "not str"),
+        (b"abc", "not bytes"),
+        (97, "not int"),
+        (np.array([1.0]), "not float64"),
+        (np.array([[97]]), r"shape \(1, 1\)"),
+        (np.array([True]), "not bool"),
+    ],
+)
+def test_what_is_no_id_at_all_is_refused(tokenizer: Tokenizer, ids: Any, message: str) -> None:
+    with pytest.raises(InputTypeError, match=message):
+        tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, ">u2"])
+def test_arrays_of_any_whole_numbers_are_decoded(tokenizer: Tokenizer, dtype: Any) -> None:
+    ids = np.array([97, 0, 98, 0], dtype)
+    assert tokenizer.decode(ids[::2]) == "ab"
+    assert tokenizer.decode(list(ids)) == "a\0b\0"
+    assert tokenizer.decode(tuple(ids[:1])) == "a"
+
+
+@pytest.mark.parametrize(
+    ("vocab", "merges", "error", "message"),
+    [
+        ({0: b"a"}, [], FormatError, "no token for 255 of the 256 bytes, the first of them 0x00"),
+        ({}, [], FormatError, "256 of the 256 bytes"),
+        (BYTES, [(b"a", b"b")], FormatError, "merge 0, b'a' [+] b'b', does not fit .* no token b'ab'"),
+        (BYTES | {-1: b"x"}, [], FormatError, "has the id -1"),
+        (BYTES | {2**31: b"x"}, [], FormatError, "has the id 2147483648, but only 257 tokens"),
+        (BYTES | {"256": b"x"}, [], InputTypeError, "the id '256' in the vocabulary is str"),
+        (BYTES | {256: "x"}, [], InputTypeError, "token 256 in the vocabulary is 'x'; give its bytes"),
+        ([b"a"], [], InputTypeError, "a mapping from id to bytes, not list"),
+        (BYTES, ["ab"], InputTypeError, "merge 0 is 'ab'; a merge is a pair of bytes"),
+        (BYTES, [(b"a", b"b", b"c")], InputTypeError, "merge 0"),
+        (BYTES, [("a", "b")], InputTypeError, r"merge 0 is \('a', 'b'\)"),
+    ],
+)
+def test_vocabularies_and_merges_that_cannot_be_are_refused(
+    encoder: str, vocab: Any, merges: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Tokenizer(vocab, merges, encoder=encoder)
+
+
+def test_other_arguments_that_cannot_be_are_refused() -> None:
+    with pytest.raises(InputTypeError, match="special_tokens is '<s>'; give a list"):
+        Tokenizer(BYTES, [], "<s>")
+    with pytest.raises(ConfigError, match="empty"):
+        Tokenizer(BYTES, [], [""])
+    with pytest.raises(InputTypeError, match="7 is int, not str"):
+        Tokenizer(BYTES, [], [7])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="not valid Unicode"):
+        Tokenizer(BYTES, [], ["\ud800"])
+    with pytest.raises(PatternError, match="did you mean 'gpt2'"):
+        Tokenizer(BYTES, [], pattern="gtp2")
+    with pytest.raises(ConfigError, match="unknown encoder 'C'"):
+        Tokenizer(BYTES, [], encoder="C")
+    for threads in (0, -1, 1.5):
+        with pytest.raises(ConfigError, match=f"threads is {threads}"):
+            Tokenizer(BYTES, []).encode_batch(["a"], threads=threads)  # type: ignore[arg-type]
+
+
+def test_training_saving_and_loading_are_a_line_each(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("low lower lowest<|endoftext|>newer wider", encoding="utf-8")
+    trained = Tokenizer.train(corpus, vocab_size=270, pattern="o200k", out_dir=tmp_path / "run")
+    assert trained.vocab.to_dict() == bpeflow.train_bpe(corpus, 270, ["<|endoftext|>"], pattern="o200k")[0]
+    loaded = bpeflow.Tokenizer.load(tmp_path / "run")
+    trained.save(tmp_path / "saved")
+    again = Tokenizer.load(str(tmp_path / "saved"))
+    assert loaded.to_saved() == again.to_saved() == trained.to_saved()
+    assert loaded.pattern == "o200k"
+    assert loaded.decode(loaded.encode("lowest<|endoftext|>")) == "lowest<|endoftext|>"
+    with pytest.raises(ConfigError, match="skip_merge"):
+        Tokenizer.train([corpus], vocab_size=270, skip_merge=True)
+
+
+def test_files_of_gpt2s_form_are_read(encoder: str, tmp_path: Path) -> None:
+    small(encoder).save(tmp_path)
+    paths = tmp_path / "vocab.json", tmp_path / "merges.txt"
+    tokenizer = Tokenizer.from_files(*map(str, paths), encoder=encoder)
+    assert tokenizer.special_tokens == small(encoder).special_tokens
+    more = Tokenizer.from_files(*paths, special_tokens=["<new>", "<a>"], pattern="qwen2", encoder=encoder)
+    assert more.special_tokens["<new>"] == tokenizer.vocab_size
+    assert (more.special_tokens["<a>"], more.pattern) == (tokenizer.special_tokens["<a>"], "qwen2")
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
+def test_truncated_files_are_named(encoder: str, tmp_path: Path, name: str) -> None:
+    small(encoder).save(tmp_path)
+    data = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(data[: len(data) // 2 + 1])
+    with pytest.raises(FormatError, match=name):
+        Tokenizer.from_files(tmp_path / "vocab.json", tmp_path / "merges.txt")
+
+
+def test_a_missing_byte_of_a_loaded_vocab_is_named() -> None:
+    with pytest.raises(FormatError, match="256 bytes"):
+        Tokenizer(Vocab((b"a",), {}, ()), [])
