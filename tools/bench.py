@@ -3,6 +3,7 @@
     python tools/bench.py count --input FILE... --rounds 5 --json count.json
     python tools/bench.py merge --input FILE... --vocab_size 32000
     python tools/bench.py train --input FILE... --vocab_size 32000
+    python tools/bench.py encode --input FILE... --tokenizer FOLDER --work first
 
 Every measurement is a fresh process, timed from its start to its end; the contenders alternate; medians are shown.
 The peers are in the extra `bench` (pip install 'bpeflow[bench]'); those that are not installed are left out.
@@ -21,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import count, merge, train
+from benchmarks import count, encode, merge, train
 from benchmarks.compare import Comparison, compare_all
 from benchmarks.contender import Contender, Job, Subject
 from benchmarks.machine import describe_machine, read_input
@@ -29,12 +30,12 @@ from benchmarks.process import Measurement, measure
 from benchmarks.report import has_failed, make_report, print_report
 from benchmarks.rounds import Result, run_rounds
 
-SUBJECTS = (count.SUBJECT, merge.SUBJECT, train.SUBJECT)
+SUBJECTS = (count.SUBJECT, merge.SUBJECT, train.SUBJECT, encode.SUBJECT)
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
-    subject: Subject = options.subject
+    subject: Subject = replace(options.subject, step=options.work) if options.subject.works else options.subject
     contenders, skipped = choose(subject, options.only, options.pattern, has_text=bool(options.input))
     if not contenders:
         print("\n".join(f"{name}: {reason}" for name, reason in skipped.items()), file=sys.stderr)
@@ -48,6 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         out_dir=Path("OUT"),
         vocab_size=options.vocab_size,
         counts=options.counts or Path("COUNTS"),
+        work=options.work,
+        tokenizer=options.tokenizer,
     )
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         ready = job if options.counts else prepare(subject, job, Path(folder), options.timeout)
@@ -65,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="SUBJECT", required=True)
     for subject in SUBJECTS:
         command = commands.add_parser(subject.name, help=subject.description, description=subject.description)
-        command.set_defaults(subject=subject, counts=None, vocab_size=0, skip_compare=False)
+        command.set_defaults(subject=subject, counts=None, vocab_size=0, skip_compare=False, work="", tokenizer=Path())
         names = ", ".join(contender.name for contender in subject.contenders)
         source = command.add_mutually_exclusive_group(required=True)
         source.add_argument("--input", metavar="FILE", nargs="+", type=_file, default=[], help="text, as files")
@@ -75,6 +78,11 @@ def make_parser() -> argparse.ArgumentParser:
         if subject.learns:
             command.add_argument("--vocab_size", metavar="N", type=_vocab_size, default=32000,
                                  help="entries of the vocabulary (32000)")  # fmt: skip
+        if subject.works:
+            works = "; ".join(f"{work}: {note}" for work, note in subject.works.items())
+            command.add_argument("--work", choices=subject.works, default=next(iter(subject.works)), help=works)
+            command.add_argument("--tokenizer", metavar="FOLDER", type=_tokenizer, required=True,
+                                 help="with vocab.json and merges.txt: a run folder, or GPT-2's files")  # fmt: skip
         if any(contender.twin for contender in subject.contenders):
             command.add_argument("--skip_compare", action="store_true",
                                  help="do not let them learn once more, untimed, to compare their merges")  # fmt: skip
@@ -145,6 +153,13 @@ def _counts(text: str) -> Path:
 
 def _counts_file(path: Path) -> Path:
     return path / "counts.npz" if path.is_dir() else path
+
+
+def _tokenizer(text: str) -> Path:
+    for name in ("vocab.json", "merges.txt"):
+        if not (Path(text) / name).is_file():
+            raise argparse.ArgumentTypeError(f"there is no {name} in {text}")
+    return Path(text)
 
 
 def _vocab_size(text: str) -> int:

@@ -66,26 +66,30 @@ class Merging {
     }
 
     void merge_few(const std::uint8_t *bytes, std::size_t length) {
-        std::uint32_t ids[few], ranks[few]; // ranks[i] of the pair i, i + 1
+        std::uint32_t ids[few];
+        Merge merges[few]; // [i] of the pair i, i + 1
         std::size_t last = length - 1;
         for (std::size_t i = 0; i < last; i++) {
             ids[i] = pairs_.byte_id(bytes[i]);
-            ranks[i] = pairs_.rank_of_bytes(bytes[i], bytes[i + 1]);
+            merges[i] = pairs_.find_bytes(bytes[i], bytes[i + 1]);
         }
         ids[last] = pairs_.byte_id(bytes[last]);
         while (last > 0) {
-            std::uint32_t lowest = ranks[0];
-            for (std::size_t i = 1; i < last; i++) lowest = std::min(lowest, ranks[i]);
-            if (lowest == Pairs::NONE) break;
-            const auto at = static_cast<std::size_t>(std::find(ranks, ranks + last, lowest) - ranks);
-            ids[at] = pairs_.made(lowest);
+            std::size_t at = 0;
+            Merge least = merges[0];
+            for (std::size_t i = 1; i < last; i++) {
+                at = merges[i] < least ? i : at;
+                least = std::min(least, merges[i]);
+            }
+            if (least == NO_MERGE) break;
+            ids[at] = made_by(least);
             for (std::size_t i = at + 1; i < last; i++) {
                 ids[i] = ids[i + 1];
-                ranks[i - 1] = ranks[i];
+                merges[i - 1] = merges[i];
             }
             last--;
-            if (at < last) ranks[at] = pairs_.rank(ids[at], ids[at + 1]);
-            if (at > 0) ranks[at - 1] = pairs_.rank(ids[at - 1], ids[at]);
+            if (at < last) merges[at] = pairs_.find(ids[at], ids[at + 1]);
+            if (at > 0) merges[at - 1] = pairs_.find(ids[at - 1], ids[at]);
         }
         ids_.insert(ids_.end(), ids, ids + last + 1);
     }
@@ -93,24 +97,24 @@ class Merging {
     // A token of the piece at hand, in a list that is linked by indices: a merge leaves its left part the made
     // token and takes the right one out.
     struct Part {
-        std::uint32_t id, rank; // of the pair with the next one; NONE if it does not merge, or is taken out
-        std::uint32_t previous, next;
+        Merge merge; // of the pair with the next one; NO_MERGE, too, if it is taken out
+        std::uint32_t id, previous, next;
     };
 
     // An entry of the heap is a rank above an index, so that the lowest is the leftmost pair of the lowest rank. One
     // whose pair has changed since is found out by its rank: a pair of the same rank at the same place is the same
     // pair, so it does no harm that the heap may have it twice.
-    static std::uint64_t entry(std::uint32_t rank, std::uint32_t at) { return std::uint64_t{rank} << 32 | at; }
+    static std::uint64_t entry(Merge merge, std::uint32_t at) { return merge >> 32 << 32 | at; }
 
     void merge_many(const std::uint8_t *bytes, std::size_t length) {
         if (length >= end_of_list) throw Failure{BPEFLOW_TOO_LARGE};
         begin(bytes, static_cast<std::uint32_t>(length));
         while (!heap_.empty()) {
             std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-            const auto rank = static_cast<std::uint32_t>(heap_.back() >> 32);
-            const auto at = static_cast<std::uint32_t>(heap_.back());
+            const std::uint64_t least = heap_.back();
             heap_.pop_back();
-            if (parts_[at].rank == rank) merge_at(at);
+            const auto at = static_cast<std::uint32_t>(least);
+            if (entry(parts_[at].merge, at) == least) merge_at(at);
         }
         for (std::uint32_t at = 0; at != end_of_list; at = parts_[at].next) ids_.push_back(parts_[at].id);
     }
@@ -120,9 +124,9 @@ class Merging {
         heap_.clear();
         for (std::uint32_t i = 0; i < length; i++) {
             const bool last = i + 1 == length;
-            const std::uint32_t rank = last ? Pairs::NONE : pairs_.rank_of_bytes(bytes[i], bytes[i + 1]);
-            parts_.push_back({pairs_.byte_id(bytes[i]), rank, i - 1, last ? end_of_list : i + 1});
-            if (rank != Pairs::NONE) heap_.push_back(entry(rank, i));
+            const Merge merge = last ? NO_MERGE : pairs_.find_bytes(bytes[i], bytes[i + 1]);
+            parts_.push_back({merge, pairs_.byte_id(bytes[i]), i - 1, last ? end_of_list : i + 1});
+            if (merge != NO_MERGE) heap_.push_back(entry(merge, i));
         }
         std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
     }
@@ -130,20 +134,20 @@ class Merging {
     void merge_at(std::uint32_t at) {
         Part &part = parts_[at];
         Part &right = parts_[part.next];
-        part.id = pairs_.made(part.rank);
+        part.id = made_by(part.merge);
         part.next = right.next;
-        right.rank = Pairs::NONE;
+        right.merge = NO_MERGE;
         if (part.next != end_of_list) parts_[part.next].previous = at;
         enter(at);
         if (at > 0) enter(part.previous);
     }
 
-    // Ranks a pair anew, and puts it into the heap if it merges.
+    // Looks a pair up anew, and puts it into the heap if it merges.
     void enter(std::uint32_t at) {
         Part &part = parts_[at];
-        part.rank = part.next == end_of_list ? Pairs::NONE : pairs_.rank(part.id, parts_[part.next].id);
-        if (part.rank == Pairs::NONE) return;
-        heap_.push_back(entry(part.rank, at));
+        part.merge = part.next == end_of_list ? NO_MERGE : pairs_.find(part.id, parts_[part.next].id);
+        if (part.merge == NO_MERGE) return;
+        heap_.push_back(entry(part.merge, at));
         std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
     }
 

@@ -3,6 +3,7 @@
 
 #include "bpeflow.h"
 #include "filter.hpp"
+#include "slot_array.hpp"
 #include "tokens.hpp"
 
 #include <bitset>
@@ -14,70 +15,76 @@
 
 namespace bpeflow {
 
+// What becomes of a pair: the rank above the token that it makes, so that the lesser of two is the one of lower rank, and
+// who has found the least has the token, too.
+using Merge = std::uint64_t;
+constexpr Merge NO_MERGE = UINT64_MAX; // greater than all
+
+inline std::uint32_t made_by(Merge merge) {
+    return static_cast<std::uint32_t>(merge);
+}
+
 class Pairs {
   public:
-    static constexpr std::uint32_t NONE = UINT32_MAX; // greater than all ranks
-
-    // `tokens` are those that text can yield.
+    // `merges` has left, right and what they make of each, by rank; `tokens` are those that text can yield.
     Pairs(const std::uint32_t *byte_ids, const std::uint32_t *merges, std::uint32_t count, const Tokens &tokens)
-        : byte_ids_(byte_ids, byte_ids + 256), made_(count), filter_(count) {
-        std::size_t size = 4;
-        while (size < std::size_t{count} * 2) size *= 2;
-        slots_.assign(size, {0, 0, NONE});
-        mask_ = size - 1;
-        for (std::uint32_t rank = 0; rank < count; rank++) {
-            made_[rank] = merges[3 * rank + 2];
-            insert({merges[3 * rank], merges[3 * rank + 1], rank});
-            add_junction(tokens, merges + 3 * rank);
+        : byte_ids_(byte_ids, byte_ids + 256), slots_(size_for(count)), mask_(slots_.size() - 1), filter_(count) {
+        for (std::size_t i = 0; i < slots_.size(); i++) slots_[i].merge = NO_MERGE;
+        for (std::uint32_t rank = 0; rank < count; rank++, merges += 3) {
+            insert({merges[0], merges[1], Merge{rank} << 32 | merges[2]});
+            add_junction(tokens, merges);
         }
         for (unsigned left = 0; left < 256; left++)
             for (unsigned right = 0; right < 256; right++)
-                of_bytes_[left << 8 | right] = rank(byte_ids_[left], byte_ids_[right]);
+                of_bytes_[left << 8 | right] = find(byte_ids_[left], byte_ids_[right]);
     }
 
     std::uint32_t byte_id(std::uint8_t byte) const { return byte_ids_[byte]; }
 
-    // The rank at which a pair of tokens merges; NONE if it does not.
-    std::uint32_t rank(std::uint32_t left, std::uint32_t right) const {
+    // What becomes of a pair of tokens.
+    Merge find(std::uint32_t left, std::uint32_t right) const {
         const std::uint64_t hashed = hash(left, right);
-        return filter_.may_have(hashed) ? slots_[find(left, right, hashed)].rank : NONE;
+        return filter_.may_have(hashed) ? slots_[place(left, right, hashed)].merge : NO_MERGE;
     }
 
-    // … a pair of bytes. With a table of their own they take one look-up, and a pre-token begins as such pairs only.
-    std::uint32_t rank_of_bytes(std::uint8_t left, std::uint8_t right) const {
-        return of_bytes_[std::size_t{left} << 8 | right];
-    }
+    // … of two bytes. With a table of their own they take one look-up, and a pre-token begins as such pairs only.
+    Merge find_bytes(std::uint8_t left, std::uint8_t right) const { return of_bytes_[index(left, right)]; }
 
     // Whether any merge can ever join what ends with the one byte and what begins with the other. Where none can, what is
     // before and what is behind is merged as if the other were not there.
-    bool can_join(std::uint8_t left, std::uint8_t right) const {
-        return junctions_.test(std::size_t{left} << 8 | right);
-    }
-
-    // The token that the merge of a rank makes.
-    std::uint32_t made(std::uint32_t rank) const { return made_[rank]; }
+    bool can_join(std::uint8_t left, std::uint8_t right) const { return junctions_.test(index(left, right)); }
 
   private:
     struct Slot {
-        std::uint32_t left, right, rank; // empty if NONE
+        std::uint32_t left, right;
+        Merge merge; // NO_MERGE: empty
     };
+
+    static std::size_t size_for(std::size_t count) {
+        std::size_t size = 4;
+        while (size < count * 2) size *= 2;
+        return size;
+    }
+
+    static std::size_t index(std::uint8_t left, std::uint8_t right) { return std::size_t{left} << 8 | right; }
 
     static std::uint64_t hash(std::uint32_t left, std::uint32_t right) {
         return (std::uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u;
     }
 
     // The pair's slot, or the empty one where it belongs.
-    std::size_t find(std::uint32_t left, std::uint32_t right, std::uint64_t hash) const {
+    std::size_t place(std::uint32_t left, std::uint32_t right, std::uint64_t hash) const {
         std::size_t at = (hash ^ hash >> 32) & mask_;
-        while (slots_[at].rank != NONE && (slots_[at].left != left || slots_[at].right != right)) at = (at + 1) & mask_;
+        while (slots_[at].merge != NO_MERGE && (slots_[at].left != left || slots_[at].right != right))
+            at = (at + 1) & mask_;
         return at;
     }
 
     void insert(const Slot &pair) {
         const std::uint64_t hashed = hash(pair.left, pair.right);
         filter_.add(hashed);
-        Slot &slot = slots_[find(pair.left, pair.right, hashed)];
-        if (slot.rank == NONE) slot = pair;
+        Slot &slot = slots_[place(pair.left, pair.right, hashed)];
+        if (slot.merge == NO_MERGE) slot = pair;
     }
 
     // Notes which bytes a merge brings together. The bytes of its parts are known where those of what it makes are
@@ -88,18 +95,17 @@ class Pairs {
         const std::uint8_t *const made = tokens.bytes(merge[2]);
         if (tokens.length(merge[2]) == left + right && std::memcmp(made, tokens.bytes(merge[0]), left) == 0 &&
             std::memcmp(made + left, tokens.bytes(merge[1]), right) == 0)
-            junctions_.set(std::size_t{made[left - 1]} << 8 | made[left]);
+            junctions_.set(index(made[left - 1], made[left]));
         else
             junctions_.set();
     }
 
     std::vector<std::uint32_t> byte_ids_;
-    std::vector<std::uint32_t> made_; // by rank
-    std::vector<Slot> slots_;         // a power of two of them, probed one after another; at most half are used
+    SlotArray<Slot> slots_; // a power of two of them, probed one after another; at most half are used
     std::size_t mask_;
     Filter filter_;
     std::bitset<65536> junctions_;
-    std::unique_ptr<std::uint32_t[]> of_bytes_{new std::uint32_t[std::size_t{1} << 16]};
+    std::unique_ptr<Merge[]> of_bytes_{new Merge[std::size_t{1} << 16]};
 };
 
 } // namespace bpeflow

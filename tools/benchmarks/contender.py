@@ -19,7 +19,8 @@ class Job:
     """What every contender of a run is given: files to read, and a folder to write to that is its own.
 
     ``counts`` is a run folder or a file of pre-token counts, for the contenders that begin there; ``tell_merges`` asks
-    the peers to leave ``merges.txt`` in ``out_dir`` (never while they are timed).
+    the peers to leave ``merges.txt`` in ``out_dir`` (never while they are timed). ``work`` is one of the subject's
+    works, and ``tokenizer`` the folder of the tokenizer that does it.
     """
 
     inputs: tuple[Path, ...]
@@ -29,6 +30,8 @@ class Job:
     vocab_size: int = 0
     counts: Path = Path()
     tell_merges: bool = False
+    work: str = ""
+    tokenizer: Path = Path()
 
     @property
     def files(self) -> list[str]:
@@ -85,6 +88,8 @@ class Subject:
     ``reference`` is the contender by which the others are divided. ``step`` names the part of a process that is
     compared (None: all of it). ``learns`` says that there is a vocabulary to learn, of a size that is to be given; and
     ``make_counts`` are the arguments of the process that prepares counts, for a subject that begins with them.
+    ``works`` are the kinds of work that it measures with a tokenizer, each with a line of explanation; a run is for one
+    of them, which is its step.
     """
 
     name: str
@@ -94,3 +99,4 @@ class Subject:
     step: str | None = None
     learns: bool = False
     make_counts: Callable[[Job], list[str]] | None = None
+    works: Mapping[str, str] = field(default_factory=dict)

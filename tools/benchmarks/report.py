@@ -49,6 +49,7 @@ def make_report(
             "processes": job.processes,
             "rounds": rounds,
             **({"vocab_size": job.vocab_size} if subject.learns else {}),
+            **({"work": job.work, "tokenizer": str(job.tokenizer)} if subject.works else {}),
         },
         "reference": subject.reference,
         "step": subject.step,

@@ -1,0 +1,88 @@
+"""tools/bench.py encode: each kind of work, with bpeflow and its peers, and whether they give the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bench
+from benchmarks import encode
+from benchmarks.peers import encode as tools
+from bpeflow.formats import gpt2
+from bpeflow.tokenizer import parallel
+from bpeflow.vocab import Vocab
+
+SEPARATOR = "<|endoftext|>"
+TEXT = f"low lower lowest{SEPARATOR}newer wider\n  it's 42, 日本 é\n\nlower new\n" * 50
+MERGES = [(b"l", b"o"), (b"lo", b"w"), (b" ", b"low"), (b"e", b"r"), (b"n", b"e"), (b"ne", b"w"), (b" low", b"er")]
+PEERS = [name for name, package in (("gigatoken",) * 2, ("tiktoken",) * 2, ("huggingface", "tokenizers"))
+         if importlib.util.find_spec(package)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenizer")
+    gpt2.save(Vocab.build(MERGES, [SEPARATOR]), path)
+    (path / "corpus.txt").write_text(TEXT, encoding="utf-8", newline="")
+    return path
+
+
+def run(folder: Path, work: str, *more: str) -> tuple[int, dict[str, Any]]:
+    target = folder / "out.json"
+    arguments = ["--input", str(folder / "corpus.txt"), "--tokenizer", str(folder), "--work", work, "--rounds", "1"]
+    status = bench.main(["encode", *arguments, "--json", str(target), *more])
+    return status, json.loads(target.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("work", encode.WORKS)
+def test_all_give_the_same(folder: Path, work: str, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["bpeflow", "bpeflow-python", *PEERS]
+    status, report = run(folder, work, "--only", ",".join(names))
+    printed = capsys.readouterr()
+    assert status == 0, printed
+    assert f"{', '.join(names)} agree: " in printed.out
+    assert f"{work} s" in printed.out
+    assert report["settings"]["work"] == work
+    for entry in report["contenders"]:
+        assert 0 < entry["step_seconds"] < entry["median_seconds"]
+        if work == "decode":
+            assert entry["outcome"]["bytes"] == len(TEXT.encode())
+        else:
+            assert entry["outcome"]["ids"] > 100
+
+
+def test_one_that_gives_other_ids_is_found_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(tools.Bpeflow):
+        def short(self, text: str) -> list[int]:  # type: ignore[override]
+            return [0]
+
+    right = tools.do(tools.Bpeflow(folder, "gpt2", [folder / "corpus.txt"], 1), "short", [folder / "corpus.txt"])
+    monkeypatch.setattr(tools.Bpeflow, "__init__", lambda *_: None)
+    wrong = tools.do(Wrong(folder, "gpt2", [], 1), "short", [folder / "corpus.txt"])
+    assert right[1:] != wrong[1:]
+
+
+def test_texts_are_cut_where_that_changes_no_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "PART_BYTES", 64)
+    files = [folder / "corpus.txt"]
+    pieces = tools._pieces(folder, "gpt2", files)
+    assert len(pieces) > 20
+    assert "".join(pieces) == TEXT
+    tool = tools.Bpeflow(folder, "gpt2", files, 1)
+    assert [i for piece in pieces for i in tool.short(piece)] == list(tool.short(TEXT))
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["encode", "--input", __file__, "--tokenizer", str(tmp_path)])
+    assert f"there is no vocab.json in {tmp_path}" in capsys.readouterr().err
+
+
+def test_peers_of_one_pattern_are_left_out_with_another() -> None:
+    left_out = {one.name for one in encode.SUBJECT.contenders if one.unavailable("cl100k") and not one.on_request}
+    known = {one.name for one in encode.SUBJECT.contenders if not one.unavailable("gpt2")}
+    assert left_out & known == {"gigatoken", "huggingface"} & known

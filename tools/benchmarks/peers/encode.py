@@ -1,0 +1,234 @@
+"""Encode or decode: `encode.py TOOL WORK THREADS PATTERN TOKENIZER FILE...`, started by `tools/bench.py`.
+
+TOOL is bpeflow or a peer, WORK one of `benchmarks.encode.WORKS`, TOKENIZER a folder with vocab.json and merges.txt.
+The last line of the output tells (JSON) the seconds of the work, how many ids (decoding: bytes) there are, and a
+checksum of them. Only the work is timed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SHORT, _MOST_SHORT = 20, 100_000
+_LINES_AT_ONCE = 10_000
+
+Ids = NDArray[Any]
+T = TypeVar("T")
+
+
+class Tool(Protocol):
+    """A tokenizer that is ready to encode certain files with so many threads."""
+
+    def files(self) -> Ids: ...
+    def lines(self, lines: list[str]) -> list[list[int]]: ...
+    def short(self, text: str) -> Sequence[int]: ...
+    def decode(self, ids: Ids) -> bytes: ...
+
+
+class Bpeflow:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int, encoder: str = "native") -> None:
+        from dataclasses import replace
+
+        from bpeflow.formats import folder as folders
+        from bpeflow.tokenizer import Tokenizer
+
+        saved = replace(folders.load(folder), pattern=_by_name(pattern))
+        self._tokenizer = Tokenizer.from_saved(saved, encoder=encoder)
+        self._files, self._threads = files, threads
+        self.short = self._tokenizer.encode
+
+    def files(self) -> Ids:
+        return _joined([self._encode(path.read_bytes()) for path in self._files])
+
+    def _encode(self, text: bytes) -> Ids:
+        return self._tokenizer.encode_to_array(text, threads=self._threads)
+
+    def lines(self, lines: list[str]) -> list[list[int]]:
+        return self._tokenizer.encode_batch(lines, threads=self._threads)
+
+    def decode(self, ids: Ids) -> bytes:
+        return self._tokenizer.decode_bytes(ids)
+
+
+class BpeflowPython(Bpeflow):
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
+        super().__init__(folder, pattern, files, threads, "python")
+
+
+class Tiktoken:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
+        import tiktoken
+
+        from bpeflow.formats import folder as folders
+
+        vocab = folders.load(folder).vocab
+        specials = vocab.special_tokens
+        ranks = {token: i for i, token in enumerate(vocab.tokens) if token and i not in specials.values()}
+        self._encoding = tiktoken.Encoding("bench", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
+        self._pieces = _pieces(folder, pattern, files)
+        self._threads = threads
+
+    def files(self) -> Ids:
+        def encode(text: str) -> Ids:
+            return self._encoding.encode_to_numpy(text, allowed_special="all")
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            return np.concatenate([*pool.map(encode, self._pieces)])
+
+    def lines(self, lines: list[str]) -> list[list[int]]:
+        return self._encoding.encode_batch(lines, num_threads=self._threads, allowed_special="all")
+
+    def short(self, text: str) -> Sequence[int]:
+        return self._encoding.encode(text, allowed_special="all")
+
+    def decode(self, ids: Ids) -> bytes:
+        return self._encoding.decode_bytes(ids.tolist())
+
+
+class Gigatoken:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
+        import gigatoken
+
+        self._tokenizer = gigatoken.Tokenizer.from_json(_huggingface_tokenizer(folder).to_str())
+        self._files = [str(path) for path in files]
+        self._parallel = threads > 1
+        self.short = self._tokenizer.encode
+
+    def files(self) -> Ids:
+        rows = self._tokenizer.encode_files(self._files, parallel=self._parallel)
+        return _joined([np.asarray(row) for row in rows])
+
+    def lines(self, lines: list[str]) -> list[list[int]]:
+        encoded: list[list[int]] = self._tokenizer.encode_batch_list(lines, parallel=self._parallel)
+        return encoded
+
+    def decode(self, ids: Ids) -> bytes:
+        decoded: bytes = self._tokenizer.decode(ids)
+        return decoded
+
+
+class Huggingface:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
+        self._tokenizer = _huggingface_tokenizer(folder)
+        self._pieces = _pieces(folder, pattern, files)
+
+    def files(self) -> Ids:
+        pieces = _groups(self._pieces, 8)  # what it gives takes some 100 bytes for each id
+        return np.concatenate([np.array(ids, np.uint32) for group in pieces for ids in self._encode(group)])
+
+    def lines(self, lines: list[str]) -> list[list[int]]:
+        return [ids for group in _groups(lines, _LINES_AT_ONCE) for ids in self._encode(group)]
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return [encoded.ids for encoded in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def short(self, text: str) -> Sequence[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Ids) -> bytes:
+        decoded: str = self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+        return decoded.encode()
+
+
+def _huggingface_tokenizer(folder: Path) -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    from bpeflow.formats import folder as folders
+
+    tokenizer = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([*folders.load(folder).vocab.special_tokens])
+    return tokenizer
+
+
+def _pieces(folder: Path, pattern: str, files: list[Path]) -> list[str]:
+    """The texts, cut where that changes no id."""
+    from bpeflow.formats import folder as folders
+    from bpeflow.pretokenize import load_pretokenizer
+    from bpeflow.tokenizer.parallel import cut_text
+    from bpeflow.tokenizer.special import SpecialTokens
+
+    pretokenizer = load_pretokenizer(_by_name(pattern))
+    specials = SpecialTokens.of(folders.load(folder).vocab.special_tokens)
+    texts = [path.read_bytes() for path in files]
+    return [piece.decode() for text in texts for piece in cut_text(text, pretokenizer, specials)]
+
+
+def _by_name(pattern: str) -> str:
+    """The name of a named pattern, which is given as its expression."""
+    from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+
+    names = {named.regex: name for name, named in NAMED_PATTERNS.items()}
+    return names.get(pattern, pattern)
+
+
+def _joined(arrays: list[Ids]) -> Ids:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _groups(items: list[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    started = time.perf_counter()
+    result = work()
+    return time.perf_counter() - started, result
+
+
+def do(tool: Tool, work: str, files: list[Path]) -> tuple[float, bytes, int]:
+    """Do the work: its seconds, what has come out, as bytes, and how many ids (or bytes) that are."""
+    if work in ("first", "warm", "decode"):
+        seconds, ids = _timed(tool.files)
+        if work == "warm":
+            seconds = statistics.median(_timed(tool.files)[0] for _ in range(3))
+        if work == "decode":
+            seconds, decoded = _timed(lambda: tool.decode(ids))
+            return seconds, decoded, len(decoded)
+        return seconds, ids.astype("<u4").tobytes(), len(ids)
+    text = "".join(path.read_bytes().decode() for path in files)
+    encoded: Sequence[Sequence[int]]
+    if work == "lines":
+        lines = text.split("\n")
+        seconds, encoded = _timed(lambda: tool.lines(lines))
+    else:
+        texts = [text[i : i + _SHORT] for i in range(0, min(len(text), _SHORT * _MOST_SHORT), _SHORT)]
+        tool.short(texts[0])
+        seconds, encoded = _timed(lambda: [tool.short(text) for text in texts])
+    flat = np.fromiter(itertools.chain.from_iterable(encoded), "<u4")
+    return seconds, flat.tobytes(), len(flat)
+
+
+TOOLS: dict[str, Callable[[Path, str, list[Path], int], Tool]] = {
+    "bpeflow": Bpeflow,
+    "bpeflow-python": BpeflowPython,
+    "tiktoken": Tiktoken,
+    "gigatoken": Gigatoken,
+    "huggingface": Huggingface,
+}
+
+
+def main(name: str, work: str, threads: str, pattern: str, folder: str, *names: str) -> None:
+    files = [Path(file) for file in names]
+    seconds, result, count = do(TOOLS[name](Path(folder), pattern, files, int(threads)), work, files)
+    unit = "bytes" if work == "decode" else "ids"
+    print("\n" + json.dumps({"seconds": seconds, unit: count, "checksum": zlib.crc32(result)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
