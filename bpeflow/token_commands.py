@@ -33,8 +33,9 @@ def decode(tokenizer: Path, source: Path, out: Path, any_tokenizer: bool, quiet:
 def evaluate(
     tokenizers: Sequence[Path], inputs: Sequence[str], json_path: Path | None, quiet: bool, **options: Any
 ) -> int:
-    """Measure tokenizers on corpora, every one on every one, and print the table. `options`: those of `Corpus`."""
-    from bpeflow.tokenizer.evaluate import describe, evaluate_all, make_tables
+    """Measure tokenizers on corpora, every one on every one. `options`: those of `evaluate_all`."""
+    from bpeflow.evaluation_table import make_tables
+    from bpeflow.tokenizer.evaluate import describe, evaluate_all
 
     with observing(quiet) as observer:
         loaded = {str(path): Tokenizer.load(path) for path in tokenizers}

@@ -261,7 +261,7 @@ def test_tokenizers_and_corpora_are_crossed(
     shown, err = capsys.readouterr()
     assert shown.split("longest")[0].count("/") > 4  # paths, which may be folded
     assert "'low' (3 bytes), 'est' (3 bytes), 'the' (3 bytes)" in shown
-    assert "encoding: 2.3 kB of 2.3 kB" in err
+    assert "encoding: 3.5 kB of 3.5 kB" in err  # each corpus twice
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert [row["tokens"] for row in figures["evaluations"]][2:] == [4, 8]
     assert [row["name"] for row in figures["tokenizers"]] == [str(run), str(other)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,18 @@ def new_token_file(
     it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises `FormatError` and `OSError` as
     `bpeflow.atomic.atomic_path` does.
     """
-    stale = None if index else _index_of_earlier(path)
+    stale = index_path(path) if not index and _has_index(path) else None
+    beside: dict[Path, int] = {}
+
+    def remove_what_is_beside(error: type[BaseException] | None, *_: object) -> None:
+        """Remove what has its name already when the ids do not get theirs: Ctrl-C can come in between."""
+        for name, inode in beside.items() if error is not None else ():
+            with suppress(OSError):
+                if name.stat().st_ino == inode:
+                    name.unlink()
+
     with ExitStack() as stack:  # which ends in the opposite order
+        stack.push(remove_what_is_beside)
         ids_file = stack.enter_context(atomic_path(path))
         sidecar_file = stack.enter_context(atomic_path(sidecar_path(path)))
         index_file = stack.enter_context(atomic_path(index_path(path))) if index else None
@@ -102,16 +112,19 @@ def new_token_file(
                 os.fsync(ids.fileno())  # now, so that a disk that is full after all leaves no sidecar either
         # In a file's name, what is not UTF-8 becomes \udcXX, which JSON reads as such.
         sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
+        for name, file in ((sidecar_path(path), sidecar_file), (index_path(path), index_file)):
+            if file is not None:
+                beside[Path(os.path.realpath(name))] = file.stat().st_ino
     if stale is not None:
         stale.unlink(missing_ok=True)
 
 
-def _index_of_earlier(path: Path) -> Path | None:
-    """The index that belongs to the token file that stands there already, if there is one."""
+def _has_index(path: Path) -> bool:
+    """Whether an index belongs to the token file that stands there already."""
     try:
-        return index_path(path) if read_sidecar(path).index else None
+        return read_sidecar(path).index
     except (FormatError, OSError):
-        return None
+        return False
 
 
 def _write_array(stream: FileIO, array: NDArray[Any], path: Path) -> None:

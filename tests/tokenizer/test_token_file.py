@@ -173,6 +173,25 @@ def test_the_ids_get_their_name_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert named[-1] == "train.bin"
 
 
+@pytest.mark.parametrize("last", ["train.bin", "train.bin.json", "train.bin.idx"])
+def test_an_interrupt_while_files_get_their_names_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    rename = Path.replace
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if Path(target).name == last:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    (tmp_path / last).write_text("from an earlier run", encoding="utf-8")
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "train.bin", [[1]])
+    assert [path.name for path in tmp_path.iterdir()] == [last]
+    assert (tmp_path / last).read_text(encoding="utf-8") == "from an earlier run"
+
+
 def test_the_dtype_fits_the_vocabulary() -> None:
     assert [choose_dtype("auto", size) for size in (256, 65_536, 65_537)] == ["uint16", "uint16", "uint32"]
     assert choose_dtype("uint32", 256) == "uint32"

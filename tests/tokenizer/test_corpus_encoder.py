@@ -1,0 +1,100 @@
+"""Encoding a corpus takes a bounded amount of memory: no more than so many chunks are under way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from available import skip_missing
+from test_dataset import CUSTOM, EOT, make_tokenizer, write_files
+
+from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters
+from bpeflow.tokenizer import corpus_encoder
+from bpeflow.tokenizer.chunk_encoder import CHUNKS_AHEAD, ChunkEncoder, EncodedChunk, NumberedChunk
+from bpeflow.tokenizer.dataset import encode_file
+
+
+def test_threads_take_no_more_chunks_than_they_should(tmp_path: Path) -> None:
+    [path] = write_files(tmp_path, [b"hello"])
+    taken = 0
+
+    def chunks() -> Iterator[NumberedChunk]:
+        nonlocal taken
+        for number in range(50):
+            taken += 1
+            yield NumberedChunk(number, Chunk(str(path), 0, 5, True))
+
+    encoder = ChunkEncoder(make_tokenizer(), Delimiters(EOT), None, "error", threads=3)
+    for done, encoded in enumerate(encoder(chunks())):
+        assert encoded.number == done
+        assert taken - done <= 3 * CHUNKS_AHEAD
+    assert taken == 50
+
+
+def test_what_fails_in_a_thread_ends_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [path] = write_files(tmp_path, [b"hello"])
+    encode = ChunkEncoder.encode
+
+    def fail_on_the_fourth(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
+        if chunk.number == 3:
+            raise MemoryError
+        return encode(self, chunk, buffer)
+
+    monkeypatch.setattr(ChunkEncoder, "encode", fail_on_the_fourth)
+    encoder = ChunkEncoder(make_tokenizer(), Delimiters(EOT), None, "error", threads=2)
+    before = threading.active_count()
+    chunks = (NumberedChunk(number, Chunk(str(path), 0, 5, True)) for number in range(50))
+    results = encoder(chunks)
+    assert [next(results).number for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(MemoryError):
+        next(results)
+    assert threading.active_count() == before
+    assert next(chunks).chunk  # not all were taken
+
+
+def test_a_process_that_takes_long_holds_the_others_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A custom pattern never cuts a document, so the first chunk is long. Meanwhile others wait, but not all."""
+    monkeypatch.setattr(corpus_encoder, "SMALL_INPUT", 0)
+    [path] = write_files(tmp_path, [b"hello there " * 300_000 + EOT.encode() + (b"hello" + EOT.encode()) * 1000])
+    arrived: list[int] = []
+    in_order = corpus_encoder._in_order
+
+    def spy(chunks: Iterable[EncodedChunk]) -> Iterator[EncodedChunk]:
+        return in_order(arrived.append(chunk.number) or chunk for chunk in chunks)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(corpus_encoder, "_in_order", spy)
+    encode_file(make_tokenizer(CUSTOM), path, tmp_path / "train.bin", threads=2, chunk_size=1)
+    assert len(arrived) == 1001
+    assert 0 < arrived.index(0) <= 2 * 3
+
+
+_MEASURE = """
+import sys
+from bpeflow.flow import peak_memory
+from bpeflow.tokenizer import Tokenizer
+from bpeflow.tokenizer.dataset import decode_file, encode_file
+small, large, out, text = sys.argv[1:]
+tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+def both(source):
+    encode_file(tokenizer, source, out, index=True, threads=2, chunk_size=1_000_000)
+    decode_file(tokenizer, out, text)
+    return peak_memory()
+before = both(small)
+print(both(large) - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer()
+    skip_missing("encode", None if tokenizer.encoder == "native" else "there is no native encoder, and Python is slow")
+    small, large = write_files(tmp_path, [b"hello there, world\n" * 500_000, b"hello there, world\n" * 5_000_000])
+    files = [small, large, tmp_path / "train.bin", tmp_path / "text.txt"]
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, *map(str, files)], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert int(done.stdout) < 20_000_000
+    assert (tmp_path / "text.txt").stat().st_size == large.stat().st_size
