@@ -3,7 +3,7 @@
 from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.documents import ChunkBuffer, ChunkTexts, DocumentStatistics, InvalidUtf8Policy, decode_chunk
 from bpeflow.corpus.files import CorpusFile, find_files
-from bpeflow.corpus.plan import Chunk, plan_chunks
+from bpeflow.corpus.plan import Chunk, find_boundary, plan_chunks
 
 __all__ = [
     "Chunk",
@@ -15,6 +15,7 @@ __all__ = [
     "DocumentStatistics",
     "InvalidUtf8Policy",
     "decode_chunk",
+    "find_boundary",
     "find_files",
     "plan_chunks",
 ]
