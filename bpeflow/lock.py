@@ -52,11 +52,10 @@ class RunLock:
         left_behind: what the run noted down that held the lock last, if it died with it; else empty.
     """
 
-    def __init__(self, folder: Path, notes: dict[str, Any] | None = None) -> None:
-        """Get ready to lock `folder`, which is there, and to write `notes` beside who we are."""
+    def __init__(self, folder: Path) -> None:
+        """Get ready to lock `folder`, which is there."""
         self.left_behind: dict[str, Any] = {}
         self._path = folder / LOCK_FILE
-        self._notes = notes or {}
         self._descriptor = -1
 
     def __enter__(self) -> RunLock:
@@ -65,11 +64,20 @@ class RunLock:
             self._descriptor = self._try()
         _held.add(self._descriptor)
         self.left_behind = _read(self._descriptor)
-        os.ftruncate(self._descriptor, 0)
+        return self
+
+    def sign(self, **notes: Any) -> None:
+        """Write down who we are, and `notes`, in the place of what the last one wrote.
+
+        Once that is seen to: if we are killed before, the next run must still find it.
+        """
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        os.pwrite(self._descriptor, json.dumps(who | self._notes).encode(), 0)
-        return self
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(who | notes).encode(), 0)
+        except OSError as error:
+            raise _cannot_lock(self._path, error) from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -85,7 +93,7 @@ class RunLock:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise ConfigError(f"cannot lock the run folder: {self._path}: {error.strerror}") from error
+            raise _cannot_lock(self._path, error) from error
         try:
             _lock(descriptor, self._path)
             if _is_still(self._path, descriptor):
@@ -110,6 +118,10 @@ def _lock(descriptor: int, path: Path) -> None:
         ) from None
     except OSError as error:  # some network file systems
         log.warning("%s cannot be locked (%s): see to it that no other run uses %s", path, error.strerror, path.parent)
+
+
+def _cannot_lock(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot lock the run folder {path.parent}: {path.name}: {error.strerror}")
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -50,7 +50,9 @@ class RunFolder:
         """
         self.path = path
         self.has_report = False
+        self._scratch = scratch
         self._lock: RunLock | None = None
+        self._locked = ExitStack()
         self._written: list[Path] = []
         self._made = path is not None and not path.exists()
         if path is None:
@@ -61,19 +63,21 @@ class RunFolder:
             raise ConfigError(f"cannot make the run folder {path}: {error.strerror}") from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise ConfigError(f"cannot write to the run folder {path}: no permission")
-        self._lock = RunLock(path, {"scratch": os.fspath(scratch.folder)} if scratch else None)
+        self._lock = RunLock(path)
 
     def __enter__(self) -> RunFolder:
         """Take the lock. Raises `FolderInUse` if another run has it."""
         if self._lock is not None and self.path is not None:
-            self._lock.__enter__()
-            remove_left_behind(self._lock.left_behind.get("scratch"))
-            remove_parts(self.path, (*RUN_FILES, PARTIAL_FILE))
+            with ExitStack() as locked:
+                lock = locked.enter_context(self._lock)
+                remove_left_behind(lock.left_behind.get("scratch"))
+                remove_parts(self.path, (*RUN_FILES, PARTIAL_FILE))
+                lock.sign(scratch=os.fspath(self._scratch.folder) if self._scratch else None)
+                self._locked = locked.pop_all()
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.__exit__(None, None, None)
+        self._locked.close()
         if failed and self._made and self.path is not None:
             with suppress(OSError):  # it is not empty
                 self.path.rmdir()

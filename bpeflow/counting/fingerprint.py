@@ -20,8 +20,8 @@ _WITHOUT = frozenset(
     | {"memory_limit", "scratch_dir", "segment_size", "queue", "start_method"}
 )
 
-#: How many changes an error names.
-_MOST_NAMED = 5
+#: How many changes an error names, and how many characters it shows of a value.
+_MOST_NAMED, _MOST_SHOWN = 5, 60
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,17 @@ class Fingerprint:
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Say which settings differ."""
     keys = dict.fromkeys([*before, *now])
-    return [f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in keys if before.get(key) != now.get(key)]
+    return [
+        f"{key} was {_shown(before.get(key))} and is {_shown(now.get(key))}"
+        for key in keys
+        if before.get(key) != now.get(key)
+    ]
+
+
+def _shown(value: object) -> str:
+    """A value, or the beginning of a long one, such as a pattern."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
 
 
 def _change(path: str, before: Sequence[int], now: Sequence[int]) -> str:
