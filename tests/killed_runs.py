@@ -1,7 +1,7 @@
 """A script that kills training runs at every step of their work on files, one step later each time, and resumes them.
 
-`test_resume` runs it: in a process of its own, so that its children, of which each is a run, can be forked from one that
-has no threads. Python tells audit hooks of every file that is opened, renamed or removed, before that is done; so the
+`test_resume` runs it, in a process of its own: its children, of which each is a run, are forked from one that has no
+threads. Python tells audit hooks of every file that is opened, renamed or removed, before that is done; so the
 kill comes between any two such steps, in the middle of any file too, which is open and not yet renamed then.
 """
 
@@ -33,8 +33,7 @@ def train(settings: dict[str, object], last_step: int | None) -> str:
                 kill_at(last_step, str(settings["out_dir"]))
             bpeflow.train(settings)
             status = 0
-        except ResumeError as error:
-            print(error, file=sys.stderr)
+        except ResumeError:
             status = 2
         finally:
             os._exit(status)
@@ -67,37 +66,33 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
+def resume(settings: dict[str, object], choose: random.Random) -> None:
+    """Go on to the end, and be killed on the way now and then."""
+    for _ in range(choose.randrange(3)):
+        train({**settings, "resume": True}, choose.randrange(1, 60))
+    assert train({**settings, "resume": True}, None) == DONE
+
+
 def main() -> None:
-    settings, seed = json.loads(sys.argv[1]), int(sys.argv[2])
-    choose = random.Random(seed)
-    folder = Path(settings["out_dir"])
+    settings, choose = json.loads(sys.argv[1]), random.Random(int(sys.argv[2]))
     bpeflow.partial_merges.INTERVAL = 0.0
     bpeflow.merging.FIRST_STEP = 8
-    unbroken = {**settings, "out_dir": str(folder / "unbroken")}
-    unbroken["segment_size"] = "1gb"
-    assert train(unbroken, None) == DONE
+    folder = Path(settings["out_dir"])
+    assert train({**settings, "out_dir": str(folder / "unbroken"), "segment_size": "1gb"}, None) == DONE
     expected = files(folder / "unbroken")
-    step, outcome = 0, KILLED
-    refused = 0
+    step, refused, outcome = 0, 0, KILLED
     while outcome == KILLED:
         step += 1
         settings["out_dir"] = str(folder / f"killed{step}")
         outcome = train(settings, step)
-        if outcome == KILLED and step % 7 == 0:
+        if step % 5 == 0:
             refused += train(settings, None) == REFUSED
-            settings["restart"] = True
-            if step % 2:
-                train(settings, choose.randrange(1, 60))
-            del settings["restart"]
-        settings["resume"] = True
-        for _ in range(choose.randrange(3)):
-            train(settings, choose.randrange(1, 60))
-        assert train(settings, None) == DONE, step
-        del settings["resume"]
+            train({**settings, "restart": True}, choose.randrange(1, 60))
+        resume(settings, choose)
         found = files(Path(settings["out_dir"]))
         differing = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
         assert not differing, (step, outcome, differing)
-    print(json.dumps({"steps": step, "refused": refused}))
+    sys.stdout.write(json.dumps({"steps": step, "refused": refused}))
 
 
 if __name__ == "__main__":

@@ -150,8 +150,10 @@ class Manifest:
                 body["seconds"],
                 [WorkerReport(**values) for values in body["reports"]],
             )
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise ResumeError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ResumeError(
                 f"{path} is damaged, or not ours ({error}): the segments there cannot be gone on with. Begin again "
