@@ -16,10 +16,19 @@ from bpeflow.errors import CorpusError
 
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
-    """A regular file, under the name by which it was found, and its ``size`` in bytes at that time."""
+    """A regular file, under the name by which it was found, and its ``size`` in bytes at that time.
+
+    ``source``: the number of the source that it is of.
+    """
 
     path: Path
     size: int
+    source: int = 0
+
+    @property
+    def weight(self) -> int:
+        """How much of the corpus it is, by the sizes of files."""
+        return self.size
 
 
 def find_files(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> list[CorpusFile]:

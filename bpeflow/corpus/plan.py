@@ -20,12 +20,21 @@ where those are long; smaller: chunks nearer to the size asked for, and less to 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``length`` bytes of the file ``path`` from byte ``offset`` on; ``ends_file`` if they are its last."""
+    """``length`` bytes of the file ``path`` from byte ``offset`` on; ``ends_file`` if they are its last.
+
+    ``source``: the number of the source that the file is of.
+    """
 
     path: str
     offset: int
     length: int
     ends_file: bool
+    source: int = 0
+
+    @property
+    def weight(self) -> int:
+        """How much of the corpus it is, by the sizes of files."""
+        return self.length
 
 
 def plan_chunks(
@@ -67,7 +76,7 @@ def _file_chunks(
             offset = 0
             while offset < file.size:
                 end = finder.next_boundary(offset + chunk_size, reach)
-                yield Chunk(str(file.path), offset, end - offset, end == file.size)
+                yield Chunk(str(file.path), offset, end - offset, end == file.size, file.source)
                 offset = end
     except OSError as error:
         raise CorpusError(f"cannot read {file.path}: {error.strerror}") from error
