@@ -218,7 +218,12 @@ def _settings_flags(parser: argparse.ArgumentParser) -> Any:
 
 def _count_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("counting")
-    _setting(group, "--input", metavar="PATH", nargs="+", help="files, folders and globs to train on")
+    _setting(
+        group, "--input", metavar="PATH", nargs="+", help="files, folders, globs, @lists, URLs, or - for standard input"
+    )
+    _setting(group, "--input_format", metavar="NAME", help="auto (by the files' names), text, jsonl or parquet")
+    _setting(group, "--text_field", metavar="NAME", help="field of JSON Lines with the text, such as data.text")
+    _setting(group, "--text_column", metavar="NAME", help="column of Parquet with the text")
     _setting(group, "--num_counter", "-c", metavar="N", type=int, help="counter processes (default: one per core)")
     _setting(group, "--num_merger", "-m", metavar="N", type=int, help="merger processes (default: 1)")
     _setting(group, "--chunk_size", metavar="SIZE", help="text that a counter takes at a time, such as 8mb")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,8 +14,9 @@ from bpeflow import formats
 from bpeflow.atomic import sync_folder
 from bpeflow.backends.choice import choose_backend
 from bpeflow.config import Settings, load_settings, make_settings
+from bpeflow.corpus.given import GivenDocuments
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.counting.pipeline import CorpusCounter, given_apart
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.init_from import read_initial_merges
@@ -53,6 +54,7 @@ class TrainResult:
 def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer | None = None) -> TrainResult:
     """Train a tokenizer as a config says: settings, a mapping of them, or the path of a YAML file.
 
+    In a mapping, `input` may be an iterable of documents (`str` or `bytes`), as for `bpeflow.count`.
     With `out_dir` everything is written to that folder; without it nothing is written. With `resume` it goes on with
     the run in that folder that was killed or has failed, and ends with what an unbroken run would have given.
 
@@ -66,11 +68,14 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
         ScratchError: counts for which there was neither memory nor room on the disk.
         WorkerDied: a process of the pipeline was killed.
     """
+    given: GivenDocuments | None = None
+    if isinstance(config, Mapping):
+        config, given = given_apart(config)
     settings = _as_settings(config)
     observer = observer or Observer()
     started = perf_counter()
     choose_backend(settings.backend)  # to fail now, not after hours of counting
-    corpus = CorpusCounter(settings, settings.out_dir)
+    corpus = CorpusCounter(settings, settings.out_dir, given)
     _check_init_from(settings)
     _check_formats(settings)
     initial_merges = read_initial_merges(settings, corpus.pretokenizer.regex)
@@ -112,12 +117,15 @@ def train_from_counts(
 
 
 def train_bpe(
-    input_path: str | Path | Sequence[str | Path], vocab_size: int, special_tokens: Sequence[str], **options: Any
+    input_path: str | Path | Sequence[str | Path] | Iterable[str | bytes],
+    vocab_size: int,
+    special_tokens: Sequence[str],
+    **options: Any,
 ) -> tuple[dict[int, bytes], list[Merge]]:
     """Train as Stanford CS336's assignment asks: return ``{id: bytes}`` and the merges in order.
 
     Args:
-        input_path: a UTF-8 text file (or several, or a folder, or a glob).
+        input_path: a UTF-8 text file (or several, or a folder, or a glob, or documents, as for `bpeflow.count`).
         vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
         special_tokens: strings that are never split or merged. The first one ends documents.
         options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.

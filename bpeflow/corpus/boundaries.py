@@ -16,7 +16,7 @@ Two facts make that decidable on the spot:
 
 from __future__ import annotations
 
-from typing import BinaryIO
+from typing import Protocol
 
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.errors import CorpusError
@@ -27,18 +27,27 @@ WINDOW_BYTES = 64 * 1024
 """Read at a time. Smaller: more reads where separators are far apart; larger: more bytes read in vain where not."""
 
 
+class Seekable(Protocol):
+    """What is asked of a file."""
+
+    @property
+    def name(self) -> object: ...
+    def seek(self, position: int, /) -> object: ...
+    def read(self, length: int, /) -> bytes: ...
+
+
 class BoundaryFinder:
     """Finds the positions at which one file may be divided. Positions count bytes from the file's beginning.
 
     ``cutter`` allows cuts inside documents, at the pattern's safe cuts; None allows none.
     """
 
-    def __init__(self, file: BinaryIO, size: int, delimiters: Delimiters, cutter: Pretokenizer | None) -> None:
+    def __init__(self, file: Seekable, size: int, delimiters: Delimiters, cutter: Pretokenizer | None) -> None:
         self._file = file
         self._size = size
         self._delimiters = delimiters
         self._cutter = cutter
-        self._separator_bytes = len((delimiters.separator or "").encode())
+        self._separator_bytes = len(delimiters.separator_bytes)
         # How far an occurrence can reach over a position: that many bytes before it can hold the start of one.
         self._overhang = max(delimiters.longest - 1, 0)
         self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest, 2 * (LOOK_BEHIND + LOOK_AHEAD))
@@ -51,7 +60,10 @@ class BoundaryFinder:
         small ``reach`` cheap in a long document that cannot be cut.)
         """
         start = target
-        while start < self._size:
+        while True:
+            self._see(start + reach)
+            if start >= self._size:
+                return self._size
             stop = min(start + reach, self._size)
             free = self._next_free(max(start - self._separator_bytes, 0))
             boundary = self._separator_end(free, stop)
@@ -61,7 +73,9 @@ class BoundaryFinder:
                 return boundary
             start = max(stop, free)  # between the two nothing is free
             reach *= 2
-        return self._size
+
+    def _see(self, end: int) -> None:
+        """Be told that bytes up to ``end`` are going to be read: streams get them, and learn whether they end there."""
 
     def _next_free(self, position: int) -> int:
         """The first position from ``position`` on that no delimiter's bytes lie across."""
@@ -121,6 +135,7 @@ class BoundaryFinder:
         An occurrence that starts before that position ends inside the window, so that neither it nor a longer one at
         the same place can be cut off by the window's end.
         """
+        self._see(start + self._window_bytes)
         length = min(self._window_bytes, self._size - start)
         self._file.seek(start)
         window = self._file.read(length)

@@ -21,12 +21,21 @@ where those are long; smaller: chunks nearer to the size asked for, and less to 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``length`` bytes of the file ``path`` from byte ``offset`` on; ``ends_file`` if they are its last."""
+    """``length`` bytes of the file ``path`` from byte ``offset`` on; ``ends_file`` if they are its last.
+
+    ``source``: the number of the source that the file is of.
+    """
 
     path: str
     offset: int
     length: int
     ends_file: bool
+    source: int = 0
+
+    @property
+    def weight(self) -> int:
+        """How much of the corpus it is, by the sizes of files."""
+        return self.length
 
 
 def plan_chunks(
@@ -75,7 +84,7 @@ def _file_chunks(
         offset, stop = file.begin, file.size if file.end is None else file.end
         while offset < stop:
             end = min(finder.next_boundary(offset + chunk_size, reach), stop)
-            yield Chunk(str(file.path), offset, end - offset, end == file.size)
+            yield Chunk(str(file.path), offset, end - offset, end == file.size, file.source)
             offset = end
 
 

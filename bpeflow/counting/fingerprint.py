@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any
 
 from bpeflow.config import CountSettings
-from bpeflow.corpus import CorpusFile
+from bpeflow.corpus import CorpusFile, StreamTask
+from bpeflow.corpus.given import GIVEN
+from bpeflow.counting.sources import Entry
 
 #: Settings that the counts do not depend on; and those that are told in another way. Any other one, a new one too, is
 #: part of the fingerprint.
@@ -30,19 +33,20 @@ class Fingerprint:
 
     Attributes:
         settings: the settings that matter, and the version of Unicode, as JSON has them.
-        inputs: for each file its path, size, and the time of its last change in nanoseconds.
+        inputs: for each file and stream its name, size (None where nobody can tell), and time of its last change in
+            nanoseconds.
     """
 
     settings: Mapping[str, Any]
     inputs: Sequence[Sequence[Any]]
 
     @classmethod
-    def of(cls, settings: CountSettings, regex: str, unicode: str, files: Sequence[CorpusFile]) -> Fingerprint:
+    def of(cls, settings: CountSettings, regex: str, unicode: str, entries: Sequence[Entry]) -> Fingerprint:
         """Describe a corpus that is to be counted with these settings, whose pattern is `regex`."""
         fields = frozenset(CountSettings.model_fields) - _WITHOUT
         values = settings.model_dump(mode="json", include=set(fields))
         values |= {"separator": settings.document_separator, "pattern": regex, "unicode": unicode}
-        return cls(values, [[os.path.abspath(file.path), file.size, file.modified] for file in files])  # noqa: PTH100
+        return cls(values, [_described(*part) for entry in entries for part in parts_of(entry)])
 
     def to_json(self) -> str:
         """Everything, as text."""
@@ -63,7 +67,7 @@ class Fingerprint:
         """The settings, and of the inputs what fits in a report."""
         inputs = {
             "files": len(self.inputs),
-            "bytes": sum(size for _, size, _ in self.inputs),
+            "bytes": sum(size or 0 for _, size, *_ in self.inputs),
             "sha256": sha256(json.dumps(self.inputs).encode()).hexdigest(),
         }
         return {"settings": dict(self.settings), "inputs": inputs}
@@ -91,6 +95,22 @@ class Fingerprint:
                 f"{after['bytes']}, and names, sizes or times of change are not the same"
             )
         return _few(changes)
+
+
+def parts_of(entry: Entry) -> list[tuple[str, int | None, int, str]]:
+    """The names, sizes, times of change and kinds of place of the files of an entry."""
+    if isinstance(entry, CorpusFile):
+        return [(str(entry.path), entry.size, entry.modified, "file")]
+    if isinstance(entry, StreamTask):
+        return [(file.name, file.size, file.modified, file.place) for file in entry.files]
+    return [(GIVEN, None, 0, "given")]
+
+
+def _described(name: str, size: int | None, modified: int, place: str) -> list[Any]:
+    if place == "file":
+        return [os.path.abspath(name), size, modified]  # noqa: PTH100
+    # Of what comes by a pipe, or from the caller, nobody knows whether it is what it was: it is taken for another.
+    return [name, size, modified if place == "url" else token_hex(8)]
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -36,9 +36,9 @@ _READ_AT_A_TIME = 1 << 20
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A place in a corpus: a file, by its number, and a byte in it."""
+    """A place in a corpus: one of its entries (files and streams), by its number, and a byte in it."""
 
-    file: int = 0
+    entry: int = 0
     offset: int = 0
 
 
@@ -52,6 +52,7 @@ class SegmentRecord:
         tokens, size: as in `CountRun`.
         sha256: of the file's content.
         statistics: of its documents.
+        weight: how much of the corpus it is, by the sizes of files.
     """
 
     name: str
@@ -61,6 +62,7 @@ class SegmentRecord:
     size: int
     sha256: str
     statistics: DocumentStatistics
+    weight: int
 
     def run(self, folder: Path) -> CountRun:
         """The counts, in their file."""
@@ -79,7 +81,7 @@ class SegmentRecord:
     def from_dict(cls, values: dict[str, Any]) -> SegmentRecord:
         """Build from what `asdict` and JSON have made of one."""
         begin, end = Place(**values.pop("begin")), Place(**values.pop("end"))
-        return cls(begin=begin, end=end, statistics=DocumentStatistics(**values.pop("statistics")), **values)
+        return cls(begin=begin, end=end, statistics=_statistics(values.pop("statistics")), **values)
 
 
 @dataclass
@@ -159,6 +161,10 @@ class Manifest:
                 f"{path} is damaged, or not ours ({error}): the segments there cannot be gone on with. Begin again "
                 "with --restart, or in another out_dir"
             ) from None
+
+
+def _statistics(values: dict[str, Any]) -> DocumentStatistics:
+    return DocumentStatistics(**{**values, "sources": tuple(map(_statistics, values["sources"]))})
 
 
 def _changed(folder: Path, now: Fingerprint) -> ResumeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
@@ -14,7 +14,8 @@ from typing import Any
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.cores import available_cores
-from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, find_boundary, find_files
+from bpeflow.corpus import Delimiters, DocumentStatistics, StreamReader, find_boundary
+from bpeflow.corpus.given import GIVEN, GivenDocuments, is_documents
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
@@ -34,6 +35,7 @@ from bpeflow.counting.segments import (
     is_begun,
     remove_segments,
 )
+from bpeflow.counting.sources import Corpus, Entry, find_corpus, longest_first, stream_parts
 from bpeflow.counting.table import choose_scanner, native_unicode_version, why_regex
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Pipeline, QueueSpec, Sample, Source, Stage, WorkerReport
@@ -42,6 +44,9 @@ from bpeflow.pretokenize import Pretokenizer, load_pretokenizer, unicode_version
 #: Input up to this size is counted in this process, in threads: reading and counting so much takes about as long as
 #: starting processes, importing what they need, and sending their counts. By the `regex` module, in one thread.
 SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
+
+#: The same where there are streams, which are read in parallel by processes only.
+SMALL_STREAMS = 4_000_000
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +95,9 @@ class CorpusCounter:
     scratch folder that cannot be written to.
     """
 
-    def __init__(self, settings: CountSettings, run_folder: Path | None = None) -> None:
+    def __init__(
+        self, settings: CountSettings, run_folder: Path | None = None, given: GivenDocuments | None = None
+    ) -> None:
         self.settings = settings
         self._run_folder = run_folder
         self.scratch = new_scratch(settings.scratch_dir or run_folder)
@@ -101,8 +108,8 @@ class CorpusCounter:
         if self.scanner == "regex" and settings.scanner == "auto":
             log.info("pre-tokens are found by the regex module, which is slow: %s", why_regex(self.pretokenizer))
         self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
-        self.files: list[CorpusFile] = find_files(settings.input, settings.exclude)
-        self.total_bytes = sum(file.size for file in self.files)
+        self.corpus: Corpus = find_corpus(settings, given)
+        self.total_bytes = self.corpus.known_bytes
 
     @cached_property
     def unicode(self) -> str:
@@ -112,7 +119,7 @@ class CorpusCounter:
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """What the counts depend on."""
-        return Fingerprint.of(self.settings, self.pretokenizer.regex, self.unicode, self.files)
+        return Fingerprint.of(self.settings, self.pretokenizer.regex, self.unicode, self.corpus.entries)
 
     def count(
         self,
@@ -127,7 +134,7 @@ class CorpusCounter:
         they are of another corpus or of other settings.
         """
         started = perf_counter()
-        in_process = self.total_bytes <= self._small_input() and on_sample is None
+        in_process = self.corpus.only_here or (self.total_bytes <= self._small_input() and on_sample is None)
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = Memory.share(limit, counters, self.settings.num_merger)
@@ -136,13 +143,13 @@ class CorpusCounter:
         with removed_at_end(self.scratch):
             if segments is None:
                 passes.tell()
-                runs = passes.run(self._pipeline(self.files, counters, in_process, memory), in_process)
+                runs = passes.run(self._pipeline(self.corpus.entries, counters, in_process, memory), in_process)
             else:
 
-                def count_files(files: list[CorpusFile]) -> list[CountRun]:
-                    return passes.run(self._pipeline(files, counters, in_process, memory, "bytes"), in_process)
+                def count_entries(entries: list[Entry]) -> list[CountRun]:
+                    return passes.run(self._pipeline(entries, counters, in_process, memory, "bytes"), in_process)
 
-                counted = segments.count(passes, count_files)
+                counted = segments.count(passes, count_entries)
                 runs = passes.run(self._merging(counted, Memory.share(limit, 1, 1)), in_process)
             reducing = perf_counter()
             counts, documents = reduce_runs(runs, memory)
@@ -153,7 +160,7 @@ class CorpusCounter:
         return CorpusCounts(
             counts=counts,
             documents=documents,
-            files=len(self.files),
+            files=sum(self.corpus.file_counts()),
             seconds=ended - started + (statistics.taken_over_seconds if statistics else 0),
             workers=segments.reports(passes) if segments else passes.reports,
             reducer_seconds=ended - reducing,
@@ -174,30 +181,52 @@ class CorpusCounter:
         folder, size = self._run_folder, int(self.settings.segment_size)
         if folder is None or not (self.total_bytes > size or is_begun(folder)):
             return None
+        if self.corpus.only_here:  # and once: no other run could go on with it
+            return None
         cut = self.settings.invalid_utf8 != "skip"
         boundary = partial(find_boundary, delimiters=self.delimiters, pretokenizer=self.pretokenizer, cut_documents=cut)
-        plan = SegmentPlan(self.files, size, boundary)
+        plan = SegmentPlan(self.corpus.entries, size, boundary)
         return SegmentFolder(folder / SEGMENTS_FOLDER, plan, self.fingerprint, memory)
 
     def _small_input(self) -> int:
-        small = self.settings.small_input
-        return SMALL_INPUT[self.scanner] if small is None else int(small)
+        if self.settings.small_input is not None:
+            return int(self.settings.small_input)
+        return min(SMALL_INPUT[self.scanner], SMALL_STREAMS) if self.corpus.streams else SMALL_INPUT[self.scanner]
 
     def _counters(self, in_process: bool) -> int:
         counters = self.settings.num_counter or available_cores()
         if not in_process:
             return counters
         chunks = -(-self.total_bytes // int(self.settings.chunk_size))
+        if self.corpus.streams or self.corpus.only_here:
+            chunks = counters  # nobody knows how many there are going to be
         return max(min(counters, chunks), 1) if self.scanner == "native" else 1
 
     def _pipeline(
-        self, files: Sequence[CorpusFile], counters: int, in_process: bool, memory: Memory, order: Order = "count"
+        self, entries: Sequence[Entry], counters: int, in_process: bool, memory: Memory, order: Order = "count"
     ) -> Pipeline:
-        """Counts files; the results are in this order."""
+        """Counts files, or documents at hand; the results are in this order."""
         settings = self.settings
-        queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=int(settings.queue.max_bytes))
+        most = int(settings.queue.max_bytes)
+        queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
         chunk_size = memory.chunk_size(int(settings.chunk_size))
-        reader = ChunkReader(files, chunk_size, self.delimiters, self.pretokenizer, settings.invalid_utf8)
+        streams = StreamReader(
+            sources=self.corpus.sources,
+            chunk_size=chunk_size,
+            longest=memory.longest_text,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            invalid_utf8=settings.invalid_utf8,
+        )
+        reader = ChunkReader(
+            files=entries if in_process else longest_first(entries),
+            chunk_size=chunk_size,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            invalid_utf8=settings.invalid_utf8,
+            longest=memory.longest_text,
+            streams=streams if in_process else None,
+        )
         counter = ChunkCounter(
             delimiters=self.delimiters,
             pretokenizer=self.pretokenizer,
@@ -206,26 +235,40 @@ class CorpusCounter:
             partitions=settings.num_merger,
             memory=memory,
             scratch=self.scratch,
+            sources=self.corpus.sources,
             threads=counters if in_process else 1,
         )
+        stages = [
+            Stage(
+                "counter",
+                counter,
+                reads=queue("chunk_queue", max_bytes=min(most, memory.queued_text)),
+                workers=1 if in_process else counters,
+                weigh=attrgetter("weight"),
+            ),
+            Stage(
+                "merger",
+                CountMerger(memory, self.scratch, order=order),
+                reads=queue("counter_queue", route=owner),
+                workers=settings.num_merger,
+                weigh=attrgetter("size"),
+            ),
+        ]
+        if parts := 0 if in_process else stream_parts(entries):
+            readers = min(parts, available_cores())
+            stages.insert(
+                0,
+                Stage(
+                    "stream reader",
+                    streams,
+                    reads=queue("stream_queue"),
+                    workers=readers,
+                    weigh=attrgetter("weight"),
+                ),
+            )
         return Pipeline(
             Source("chunk reader", reader),
-            [
-                Stage(
-                    "counter",
-                    counter,
-                    reads=queue("chunk_queue"),
-                    workers=1 if in_process else counters,
-                    weigh=attrgetter("length"),
-                ),
-                Stage(
-                    "merger",
-                    CountMerger(memory, self.scratch, order=order),
-                    reads=queue("counter_queue", route=owner),
-                    workers=settings.num_merger,
-                    weigh=attrgetter("size"),
-                ),
-            ],
+            stages,
             results=queue("merged_queue"),
             start_method=settings.start_method,
             preload=("bpeflow.counting.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
@@ -251,23 +294,25 @@ class CorpusCounter:
 
 
 def count(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path] | Iterable[str | bytes],
     pattern: str = "gpt2",
     special_tokens: Sequence[str] = (),
     *,
     observer: CountObserver | None = None,
     **options: Any,
 ) -> PretokenCounts:
-    """Count the pre-tokens of files.
+    """Count the pre-tokens of files, or of documents that are at hand.
 
     Args:
-        paths: files, folders and globs.
+        paths: files, folders, globs, ``@lists`` of these, ``-`` for standard input, or URLs that fsspec knows; or any
+            iterable of documents that is no list or tuple (``iter(documents)``), each of them a `str` or `bytes`.
         pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"`` or a regular expression of the
             `regex` module.
         special_tokens: taken out before pre-tokenization, the longest first; the first one ends documents unless
             `separator` names something else.
         observer: is told of the progress.
-        options: the other keys of `bpeflow.config.CountSettings`: `exclude`, `separator`, `invalid_utf8`,
+        options: the other keys of `bpeflow.config.CountSettings`: `sources`, `input_format`,
+            `text_field`, `text_column`, `exclude`, `separator`, `invalid_utf8`,
             `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`,
             `start_method`.
 
@@ -277,5 +322,12 @@ def count(
         ScratchError: counts for which there was neither memory nor room on the disk.
         WorkerDied: a process of the pipeline was killed.
     """
-    values = {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
-    return CorpusCounter(make_settings(CountSettings, values)).count(observer).counts
+    values, given = given_apart({"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options})
+    return CorpusCounter(make_settings(CountSettings, values), given=given).count(observer).counts
+
+
+def given_apart(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], GivenDocuments | None]:
+    """Settings of which `input` may be an iterable of documents, and that iterable if it is one."""
+    if "input" not in values or not is_documents(values["input"]):
+        return values, None
+    return {**values, "input": GIVEN}, GivenDocuments(values["input"])

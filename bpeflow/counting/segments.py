@@ -16,12 +16,13 @@ from time import perf_counter
 
 from bpeflow.atomic import atomic_path, sync_folder
 from bpeflow.corpus import CorpusFile, DocumentStatistics
-from bpeflow.counting.fingerprint import Fingerprint
+from bpeflow.counting.fingerprint import Fingerprint, parts_of
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Manifest, Place, SegmentRecord, file_digest
 from bpeflow.counting.memory import Memory
 from bpeflow.counting.merge import new_merge
 from bpeflow.counting.passes import Passes, added_up
 from bpeflow.counting.run import CountRun
+from bpeflow.counting.sources import Entry
 from bpeflow.errors import CorpusError, ScratchError
 from bpeflow.flow import WorkerReport
 
@@ -31,8 +32,8 @@ SEGMENTS_FOLDER = "segments"
 #: What we write there, and what is left of it when we are killed meanwhile.
 _OURS = re.compile(r"\d{6,}\.run|manifest\.json|fingerprint\.json|\..*\.part")
 
-#: Counts files and returns runs, in order of bytes.
-CountFiles = Callable[[list[CorpusFile]], list[CountRun]]
+#: Counts files and streams and returns runs, in order of bytes.
+CountEntries = Callable[[list[Entry]], list[CountRun]]
 
 log = logging.getLogger(__name__)
 
@@ -63,42 +64,45 @@ class SegmentPlan:
     """Where segments end.
 
     Attributes:
-        files: the corpus.
-        size: bytes of text in a segment, about.
+        entries: the corpus. What is read as a stream is never divided.
+        size: bytes in a segment, about; of streams, as they are in their files.
         find_boundary: where a file may be divided, at a byte or soon after it.
     """
 
-    files: Sequence[CorpusFile]
+    entries: Sequence[Entry]
     size: int
     find_boundary: Callable[[CorpusFile, int], int]
 
     @property
     def end(self) -> Place:
         """The end of the corpus."""
-        return Place(len(self.files), 0)
+        return Place(len(self.entries), 0)
 
     def end_after(self, begin: Place) -> Place:
         """Where the segment ends that begins there."""
         left = self.size
-        for number in range(begin.file, len(self.files)):
-            file, offset = self.files[number], begin.offset if number == begin.file else 0
-            if left == 0:
+        for number in range(begin.entry, len(self.entries)):
+            entry, offset = self.entries[number], begin.offset if number == begin.entry else 0
+            if left <= 0:
                 return Place(number, 0)
-            if file.size - offset > left:
-                end = self.find_boundary(file, offset + left)
-                return Place(number, end) if end < file.size else Place(number + 1, 0)
-            left -= file.size - offset
+            if isinstance(entry, CorpusFile) and entry.size - offset > left:
+                end = self.find_boundary(entry, offset + left)
+                return Place(number, end) if end < entry.size else Place(number + 1, 0)
+            left -= entry.weight - offset
         return self.end
 
-    def files_of(self, begin: Place, end: Place) -> list[CorpusFile]:
-        """The files, or parts of files, from one place to another."""
-        parts = []
-        for number in range(begin.file, min(end.file + 1, len(self.files))):
-            file = self.files[number]
-            first = begin.offset if number == begin.file else 0
-            last = end.offset if number == end.file else file.size
+    def entries_of(self, begin: Place, end: Place) -> list[Entry]:
+        """The entries, or parts of files, from one place to another."""
+        parts: list[Entry] = []
+        for number in range(begin.entry, min(end.entry + 1, len(self.entries))):
+            entry = self.entries[number]
+            first = begin.offset if number == begin.entry else 0
+            if not isinstance(entry, CorpusFile):
+                parts += [entry] if number < end.entry else []
+                continue
+            last = end.offset if number == end.entry else entry.size
             if first < last:
-                parts.append(file if (first, last) == (0, file.size) else replace(file, begin=first, end=last))
+                parts.append(entry if (first, last) == (0, entry.size) else replace(entry, begin=first, end=last))
         return parts
 
 
@@ -119,21 +123,21 @@ class SegmentFolder:
         self._earlier = replace(self._manifest, segments=[*self._manifest.segments])
         self._recounted = 0
 
-    def count(self, passes: Passes, count_files: CountFiles) -> list[CountRun]:
+    def count(self, passes: Passes, count_entries: CountEntries) -> list[CountRun]:
         """Count all segments that are not there yet, and return the runs of all, in order of bytes.
 
-        Raises what `count_files` does; `ScratchError` for a segment that cannot be written; `CorpusError` for a file
+        Raises what `count_entries` does; `ScratchError` for a segment that cannot be written; `CorpusError` for a file
         that was changed while it was counted. What was done until then stays.
         """
         try:
             if self._is_new:
                 self._begin()
             else:
-                self._take_over(passes, count_files)
+                self._take_over(passes, count_entries)
             passes.tell()
             while (begin := self._manifest.end) < self._plan.end:
                 number = len(self._manifest.segments)
-                self._count(number, begin, self._plan.end_after(begin), passes, count_files)
+                self._count(number, begin, self._plan.end_after(begin), passes, count_entries)
         except BaseException:
             if segments := self._manifest.segments:
                 text = sum(segment.statistics.bytes for segment in segments)
@@ -165,28 +169,28 @@ class SegmentFolder:
         except OSError as error:
             raise _cannot_write(self._folder, error) from error
 
-    def _take_over(self, passes: Passes, count_files: CountFiles) -> None:
+    def _take_over(self, passes: Passes, count_entries: CountEntries) -> None:
         """Remove what the manifest does not tell of, and count again what is not as it was written."""
         known = {MANIFEST_FILE, FINGERPRINT_FILE, *(segment.name for segment in self._manifest.segments)}
         _remove_unknown(self._folder, known)
         damaged = [n for n, segment in enumerate(self._manifest.segments) if not segment.is_whole(self._folder)]
         whole = [segment for n, segment in enumerate(self._manifest.segments) if n not in damaged]
-        passes.done_bytes += sum(segment.statistics.bytes for segment in whole)
-        log.info("going on with %d segment(s), %d bytes of text, in %s", len(whole), passes.done_bytes, self._folder)
+        passes.done_bytes += sum(segment.weight for segment in whole)
+        log.info("going on with %d segment(s), %d bytes of input, in %s", len(whole), passes.done_bytes, self._folder)
         for number in damaged:
             segment = self._manifest.segments[number]
             log.warning("%s is damaged or gone: its part of the corpus is counted again", self._folder / segment.name)
             self._recounted += 1
-            self._count(number, segment.begin, segment.end, passes, count_files)
+            self._count(number, segment.begin, segment.end, passes, count_entries)
 
-    def _count(self, number: int, begin: Place, end: Place, passes: Passes, count_files: CountFiles) -> None:
+    def _count(self, number: int, begin: Place, end: Place, passes: Passes, count_entries: CountEntries) -> None:
         """Count a segment, and make it durable, before the manifest tells of it."""
         started = perf_counter()
-        files = self._plan.files_of(begin, end)
-        runs = count_files(files)
-        for file in files:
-            _check_unchanged(file)
-        segment = self._write(f"{number:06d}.run", begin, end, runs)
+        entries = self._plan.entries_of(begin, end)
+        runs = count_entries(entries)
+        for entry in entries:
+            _check_unchanged(entry)
+        segment = self._write(f"{number:06d}.run", begin, end, runs, sum(entry.weight for entry in entries))
         segments = [*self._manifest.segments[:number], segment, *self._manifest.segments[number + 1 :]]
         seconds = self._manifest.seconds + perf_counter() - started
         manifest = replace(self._manifest, segments=segments, seconds=seconds, reports=self.reports(passes))
@@ -196,7 +200,7 @@ class SegmentFolder:
             raise _cannot_write(self._folder / MANIFEST_FILE, error) from error
         self._manifest = manifest
 
-    def _write(self, name: str, begin: Place, end: Place, runs: Sequence[CountRun]) -> SegmentRecord:
+    def _write(self, name: str, begin: Place, end: Place, runs: Sequence[CountRun], weight: int) -> SegmentRecord:
         path = self._folder / name
         buffer_size = self._memory.buffer_size(len(runs))
         try:
@@ -213,7 +217,7 @@ class SegmentFolder:
         for counted in runs:
             counted.remove()
         statistics = sum((counted.statistics for counted in runs), start=DocumentStatistics())
-        return SegmentRecord(name, begin, end, run.tokens, run.size, digest, statistics)
+        return SegmentRecord(name, begin, end, run.tokens, run.size, digest, statistics, weight)
 
 
 def is_begun(run_folder: Path) -> bool:
@@ -239,16 +243,19 @@ def _remove_unknown(folder: Path, known: Collection[str]) -> None:
             path.unlink()
 
 
-def _check_unchanged(file: CorpusFile) -> None:
-    try:
-        status = file.path.stat()
-    except OSError as error:
-        raise CorpusError(f"cannot read {file.path}: {error.strerror}") from error
-    if (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
-        raise CorpusError(
-            f"{file.path} was changed while it was counted: its counts may be of both states. Put back what it was, "
-            "its time of change too, and go on with --resume; or begin again with --restart when it is complete"
-        )
+def _check_unchanged(entry: Entry) -> None:
+    for name, size, modified, place in parts_of(entry):
+        if place != "file":
+            continue
+        try:
+            status = Path(name).stat()
+        except OSError as error:
+            raise CorpusError(f"cannot read {name}: {error.strerror}") from error
+        if (status.st_size, status.st_mtime_ns) != (size, modified):
+            raise CorpusError(
+                f"{name} was changed while it was counted: its counts may be of both states. Put back what it was, its "
+                "time of change too, and go on with --resume; or begin again with --restart when it is complete"
+            )
 
 
 def _cannot_write(path: Path, error: OSError) -> ScratchError:

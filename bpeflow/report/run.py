@@ -16,6 +16,7 @@ from typing import Any
 from bpeflow.atomic import atomic_path
 from bpeflow.config import Settings
 from bpeflow.cores import available_cores
+from bpeflow.corpus import DocumentStatistics, Source
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
 from bpeflow.counting.table import chosen_instructions
@@ -81,6 +82,7 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
     counts = counted.counts
     return {
         "files": counted.files,
+        **_describe_sources(corpus, counted),
         "bytes": counted.documents.bytes,
         "documents": counted.documents.documents,
         "skipped_documents": counted.documents.skipped_documents,
@@ -93,6 +95,29 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
         "distinct_pretokens": len(counts),
         "distinct_pretoken_bytes": len(counts.data),
     }
+
+
+def _describe_sources(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, Any]:
+    """What each source was, where there are several or one with settings of its own."""
+    sources, statistics = corpus.corpus.sources, counted.documents.sources
+    if sources == [Source()]:
+        return {}
+    described = []
+    for number, (source, files) in enumerate(zip(sources, corpus.corpus.file_counts(), strict=True)):
+        documents = counted.documents if len(sources) == 1 else DocumentStatistics()
+        documents = statistics[number] if number < len(statistics) else documents
+        described.append(
+            {
+                "name": source.name,
+                "weight": source.weight,
+                "sample": None if source.sample is None else asdict(source.sample),
+                "files": files,
+                "bytes": documents.bytes,
+                "documents": documents.documents,
+                "skipped_documents": documents.skipped_documents,
+            }
+        )
+    return {"sources": described}
 
 
 def describe_counting(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, Any]:
@@ -117,6 +142,11 @@ def describe_stages(counted: CorpusCounts) -> dict[str, Any]:
     described = {stage: _describe_stage(workers) for stage, workers in stages.items()}
     reader = described["chunk reader"]  # its rate is that of the bytes that it plans; it reads few of them
     reader |= {"bytes": counted.documents.bytes, "mb_per_second": _rate(counted.documents.bytes, reader["seconds"])}
+    if "stream reader" in described:  # what streams unfold to is known behind it
+        described["counter"] |= {
+            "bytes": counted.documents.bytes,
+            "mb_per_second": _rate(counted.documents.bytes, described["counter"]["seconds"]),
+        }
     reducer: dict[str, Any] = {"workers": 1, "seconds": counted.reducer_seconds, "bytes": counted.reduced_bytes}
     reducer["mb_per_second"] = _rate(counted.reduced_bytes, counted.reducer_seconds)
     described["counter"]["threads"] = counted.counters if counted.in_process else 1

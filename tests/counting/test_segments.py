@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import bpeflow
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus import CorpusFile
 from bpeflow.counting import manifest as manifest_module
@@ -42,8 +44,8 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def counter(corpus: Path, run_folder: Path | None, **options: object) -> CorpusCounter:
-    run_folder = run_folder and made(run_folder)
-    return CorpusCounter(make_settings(CountSettings, {"input": str(corpus), **options}), run_folder)
+    values = {"input": str(corpus), **options}
+    return CorpusCounter(make_settings(CountSettings, values), run_folder and made(run_folder))
 
 
 def made(folder: Path) -> Path:
@@ -53,6 +55,14 @@ def made(folder: Path) -> Path:
 
 def total(corpus: Path) -> int:
     return sum(path.stat().st_size for path in corpus.iterdir())
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int]] = []
+
+    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+        self.heard.append((counted_bytes, total_bytes))
 
 
 @contextmanager
@@ -109,6 +119,52 @@ def test_the_counts_do_not_depend_on_segments(
     assert not list((tmp_path / "run").iterdir())
 
 
+@pytest.mark.parametrize("small_input", [0, "1gb"])
+def test_streams_are_whole_and_sources_add_up(
+    corpus: Path, tmp_path: Path, small_input: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed text, JSON Lines and a sample, beside files that are divided; a run that goes on in between."""
+    text = (corpus / "c").read_text(encoding="utf-8")
+    lines = "".join(json.dumps({"text": part}) + "\n" for part in text.split("<|endoftext|>"))
+    streams = made(tmp_path / "streams")
+    (streams / "c.gz").write_bytes(gzip.compress(text.encode()))
+    (streams / "c.jsonl").write_text(lines, encoding="utf-8")
+    values = {
+        "input": [
+            {"name": "text", "path": str(corpus), "weight": 3},
+            {"name": "compressed", "path": str(streams)},
+            {"name": "sample", "path": str(corpus / "c"), "max_bytes": 5000},
+        ],
+        "num_counter": 2,
+        "chunk_size": "2kb",
+    }
+    whole = counter(corpus, None, **values).count()
+    run = tmp_path / "run"
+    options = {**values, "small_input": small_input, "segment_size": "10kb"}
+    fail_after(2, counter(corpus, run, **options), monkeypatch)
+    counting, listener = counter(corpus, run, **options), Listener()
+    parts = counting.count(listener)
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+    assert len(parts.documents.sources) == 3
+    assert parts.segments is not None
+    assert parts.segments.taken_over == 2
+    assert parts.segments.segments > 4
+    assert listener.heard[-1] == (counting.total_bytes, counting.total_bytes)
+    (streams / "c.gz").touch()
+    with pytest.raises(ResumeError, match=r"streams/c\.gz has been written to since"):
+        counter(corpus, run, **options).count()
+
+
+def test_documents_at_hand_are_counted_at_once(tmp_path: Path) -> None:
+    """And they are never taken for those of another run, of which nobody knows what they were."""
+    settings = {"vocab_size": 258, "special_tokens": [], "out_dir": str(made(tmp_path / "run")), "segment_size": 1}
+    bpeflow.train({**settings, "input": iter(["low lower"])})
+    assert not is_begun(tmp_path / "run")
+    with pytest.raises(ResumeError, match="counted something else"):
+        bpeflow.train({**settings, "input": iter(["low lower"]), "resume": True})
+
+
 @settings(max_examples=60)
 @given(
     texts=st.lists(st.text("ab é|\n<x>", max_size=80), min_size=1, max_size=4),
@@ -161,13 +217,9 @@ def test_segments_that_are_there_are_taken_over(
     values = {"segment_size": "8kb", "chunk_size": "2kb"}
     fail_after(done, counter(corpus, tmp_path / "run", **values), monkeypatch)
     assert "keeps what is counted" in caplog.text
-    heard: list[tuple[int, int]] = []
-
-    class Listener:
-        def counting(self, counted_bytes: int, total_bytes: int) -> None:
-            heard.append((counted_bytes, total_bytes))
-
-    parts = counter(corpus, tmp_path / "run", **values).count(Listener())
+    listener = Listener()
+    parts = counter(corpus, tmp_path / "run", **values).count(listener)
+    heard = listener.heard
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert parts.segments is not None
@@ -403,7 +455,7 @@ def test_segments_cover_the_corpus_without_gap_or_overlap() -> None:
         while begin < plan.end:
             end = plan.end_after(begin)
             assert begin < end
-            segment = plan.files_of(begin, end)
+            segment = plan.entries_of(begin, end)
             sizes.append(sum((file.end or file.size) - file.begin for file in segment))
             parts += segment
             begin = end
