@@ -44,6 +44,11 @@ class Counted:
         if merging is None or (self.folder / PARTIAL_FILE).exists():
             return False
         check_same_settings(merging.get("fingerprint", {}), merge_fingerprint(settings), self.folder / RUN_FILE)
+        try:
+            self.vocab(settings.special_tokens)
+        except (FormatError, OSError) as error:
+            log.warning("the vocabulary in %s is damaged or gone, and is learned again: %s", self.folder, error)
+            return False
         return all((self.folder / name).exists() for name in self.report.get("files", ()))
 
     def vocab(self, special_tokens: Sequence[str]) -> Vocab | None:
@@ -60,8 +65,9 @@ def look_for_unfinished(folder: Path, settings: Settings, merging_only: bool = F
     """
     if not merging_only and not is_begun(folder):
         remove_segments(folder)  # what a killed run left before its first manifest, or after the last
-    found = [] if merging_only or not is_begun(folder) else [f"{SEGMENTS_FOLDER}/"]
-    found += [PARTIAL_FILE] if (folder / PARTIAL_FILE).exists() else []
+    found = [PARTIAL_FILE] if (folder / PARTIAL_FILE).exists() else []
+    if not merging_only:
+        found = [f"{SEGMENTS_FOLDER}/"] * is_begun(folder) + [COUNTS_FILE] * _has_large_counts(folder) + found
     if not found or settings.resume:
         return
     if not settings.restart:
@@ -73,6 +79,17 @@ def look_for_unfinished(folder: Path, settings: Settings, merging_only: bool = F
     (folder / PARTIAL_FILE).unlink(missing_ok=True)
     if not merging_only:
         remove_segments(folder)
+
+
+def _has_large_counts(folder: Path) -> bool:
+    """Whether there are counts, not made in a moment, of a run that did not come to its merges."""
+    try:
+        report = read_run(folder)
+    except FormatError:
+        return False
+    meant_to_merge = "merging" not in report and not report.get("settings", {}).get("skip_merge")
+    segmented = bool(report.get("counting", {}).get("segments"))
+    return segmented and meant_to_merge and (folder / COUNTS_FILE).exists()
 
 
 def find_counted(settings: Settings, fingerprint: Fingerprint) -> Counted | None:

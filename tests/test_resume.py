@@ -45,13 +45,13 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("tie_break", ["greatest_bytes", "huggingface"])
+@pytest.mark.parametrize(("tie_break", "segment_size"), [("greatest_bytes", "6kb"), ("huggingface", "1gb")])
 def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_bytes(
-    corpus: Path, tmp_path: Path, tie_break: str
+    corpus: Path, tmp_path: Path, tie_break: str, segment_size: str
 ) -> None:
     seed = random.randrange(2**32)
     settings = {
-        "input": str(corpus), "vocab_size": 330, "backend": "python", "num_counter": 1, "segment_size": "6kb",
+        "input": str(corpus), "vocab_size": 330, "backend": "python", "num_counter": 1, "segment_size": segment_size,
         "chunk_size": "2kb", "out_dir": str(tmp_path / "runs"), "tie_break": tie_break,
     }  # fmt: skip
     (tmp_path / "runs").mkdir()
@@ -61,8 +61,8 @@ def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_bytes(
     )  # fmt: skip
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
     told = json.loads(done.stdout)
-    assert told["steps"] > 40
-    assert told["refused"] > 3
+    assert told["steps"] > 25
+    assert told["refused"] > 2
 
 
 # ---- processes ----
@@ -170,6 +170,38 @@ def test_what_is_taken_over_adds_up_in_the_report_and_the_monitor(
     assert sum(later < earlier for earlier, later in pairwise(elapsed)) == 1  # the clock of the second run
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_is_gone_on_with(
+    large: Path, tmp_path: Path, expected: dict[str, bytes], number: int, status: int
+) -> None:
+    out = tmp_path / "run"
+    with start(command(large, out), out, segments=2) as process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "go on with --resume" in err
+    assert "Traceback" not in err
+    assert not orphans(children)
+    assert [path.name for path in out.iterdir()] == ["segments"]
+    assert_resumes(large, out, expected)
+
+
+def test_counts_of_many_segments_are_not_made_again_unasked(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are they where no merges were saved yet: a run that is killed soon after counting."""
+    settings = settings_of(large, tmp_path / "run", segment_size="300kb")
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "merge_task", None)
+        with pytest.raises(TypeError):
+            bpeflow.train(settings)
+    with pytest.raises(ResumeError, match=r"has an unfinished run \(counts\.npz\)"):
+        bpeflow.train(settings)
+    assert bpeflow.train({**settings, "resume": True}).statistics["taken_over"] == "counts.npz"
+    assert "taken_over" not in bpeflow.train(settings).statistics  # it is finished now
+
+
 def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
     try:
         return child.ppid() != of.pid  # but the fork server
@@ -259,16 +291,22 @@ def test_a_finished_run_says_so_and_does_nothing(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
 
 
-@pytest.mark.parametrize("missing", ["vocab.json", "merges.txt", "vocab_300/merges.txt"])
+@pytest.mark.parametrize(
+    ("missing", "damage"),
+    [("vocab.json", "gone"), ("merges.txt", "gone"), ("vocab_300/merges.txt", "gone"), ("vocab.json", "cut short")],
+)
 def test_the_merge_step_is_done_where_that_is_missing(
-    corpus: Path, tmp_path: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, missing: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
     settings = settings_of(corpus, out, vocab_sizes=[300, 330])
     del settings["vocab_size"]
     bpeflow.train(settings)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != "run.json"}
-    (out / missing).unlink()
+    if damage == "gone":
+        (out / missing).unlink()
+    else:
+        os.truncate(out / missing, 100)
     monkeypatch.setattr("bpeflow.counting.pipeline.CorpusCounter.count", None)
     result = bpeflow.train({**settings, "resume": True})
     assert result.statistics["taken_over"] == "counts.npz"
