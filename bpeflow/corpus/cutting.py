@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from bpeflow.corpus.boundaries import BoundaryFinder
+from bpeflow.corpus.boundaries import BoundaryFinder, cannot_divide
 from bpeflow.corpus.chunk import StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.plan import LOOK_AHEAD_BYTES
@@ -91,11 +91,7 @@ class _Window:
             else:
                 self._data += block
             if len(self._data) > self._longest:
-                raise CorpusError(
-                    f"{self.name}: from byte {self._start:,} on, {self._longest:,} bytes cannot be divided at a "
-                    "document separator or by the pattern, and memory_limit leaves no room for more; raise it, or see "
-                    "that separator is what stands between the documents"
-                )
+                raise cannot_divide(self.name, self._start, self._longest)
         return self._start + len(self._data)
 
     def take(self, end: int) -> bytearray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -43,6 +44,7 @@ def plan_chunks(
     delimiters: Delimiters,
     pretokenizer: Pretokenizer,
     cut_documents: bool = True,
+    longest: int = sys.maxsize,
 ) -> Iterator[Chunk]:
     """Divide files into chunks of about ``chunk_size`` bytes; in order, without gap or overlap. Empty files give none.
 
@@ -54,24 +56,25 @@ def plan_chunks(
     Every ``chunk_size`` gives the same pre-tokens in total, and the same documents. The plan is lazy, and holds one
     open file and one window of it in memory.
 
-    ConfigError if ``chunk_size`` is below 1; CorpusError for a file that has vanished or shrunk since it was found.
+    ConfigError if ``chunk_size`` is below 1; CorpusError for a file that has vanished or shrunk since it was found, and
+    for about ``longest`` bytes in which a chunk may not end.
     What was appended to a file since then is not read.
     """
     if chunk_size < 1:
         raise ConfigError(f"the chunk size must be at least 1 byte, not {chunk_size}")
     cutter = pretokenizer if cut_documents and not pretokenizer.custom else None
-    return chain.from_iterable(_file_chunks(file, chunk_size, delimiters, cutter) for file in files)
+    return chain.from_iterable(_file_chunks(file, chunk_size, delimiters, cutter, longest) for file in files)
 
 
 def _file_chunks(
-    file: CorpusFile, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None
+    file: CorpusFile, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int
 ) -> Iterator[Chunk]:
     try:
         with file.path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size < file.size:
                 raise CorpusError(f"{file.path} shrank from {file.size} to {size} bytes; run again when it is complete")
-            finder = BoundaryFinder(stream, file.size, delimiters, cutter)
+            finder = BoundaryFinder(stream, file.size, delimiters, cutter, longest)
             reach = min(chunk_size, LOOK_AHEAD_BYTES)
             offset = 0
             while offset < file.size:
