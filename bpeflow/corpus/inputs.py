@@ -114,7 +114,9 @@ def _is_compressed(path: Path) -> bool:
 
 
 def _as_stream(file: CorpusFile | StreamFile) -> StreamFile:
-    return StreamFile(str(file.path), file.size, source=file.source) if isinstance(file, CorpusFile) else file
+    if isinstance(file, StreamFile):
+        return file
+    return StreamFile(str(file.path), file.size, source=file.source, modified=file.path.stat().st_mtime_ns)
 
 
 # ---- URLs ----

@@ -122,7 +122,7 @@ class CorpusCounter:
             with ExitStack() as watchers:
                 if observer is not None:
                     observer.counting(0, self.total_bytes)
-                    tell = partial(_tell_progress, observer, self.total_bytes)
+                    tell = partial(_tell_progress, observer, self.total_bytes, self.corpus.only_here)
                     watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, tell, processes=False))
                 if on_sample is not None:
                     watchers.enter_context(Monitor(pipeline, sample_interval, on_sample))
@@ -271,5 +271,7 @@ def given_apart(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], GivenDocu
     return {**values, "input": GIVEN}, GivenDocuments(values["input"])
 
 
-def _tell_progress(observer: CountObserver, total_bytes: int, sample: Sample) -> None:
-    observer.counting(sample.stages["counter"].weight_done, total_bytes)
+def _tell_progress(observer: CountObserver, total_bytes: int, unknown: bool, sample: Sample) -> None:
+    """Tell how much of the files, by their sizes, has been counted; with `unknown`, that there may be more to come."""
+    done = sample.stages["counter"].weight_done
+    observer.counting(done, max(total_bytes, done + 1) if unknown else total_bytes)

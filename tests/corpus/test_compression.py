@@ -84,7 +84,7 @@ def test_a_bomb_comes_in_small_pieces(suffix: str) -> None:
 def test_an_xz_file_that_wants_gigabytes_is_an_error() -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 29}]
     data = lzma.compress(DATA, filters=filters)
-    with pytest.raises(CorpusError, match="damaged xz data .*[Mm]emory"):
+    with pytest.raises(CorpusError, match=r"damaged xz data .*[Mm]emory"):
         undo(data)
 
 
