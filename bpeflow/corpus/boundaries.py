@@ -16,6 +16,7 @@ Two facts make that decidable on the spot:
 
 from __future__ import annotations
 
+import sys
 from typing import Protocol
 
 from bpeflow.corpus.delimiters import Delimiters
@@ -25,6 +26,14 @@ from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
 
 WINDOW_BYTES = 64 * 1024
 """Read at a time. Smaller: more reads where separators are far apart; larger: more bytes read in vain where not."""
+
+
+def cannot_divide(name: str, start: int, length: int) -> CorpusError:
+    """Say that so many bytes, for which there is no room, hold neither a separator nor a safe cut."""
+    return CorpusError(
+        f"{name}: {length:,} bytes from byte {start:,} on cannot be divided at a document separator or by the pattern, "
+        "and memory_limit leaves no room for more; raise it, or see that separator is what stands between documents"
+    )
 
 
 class Seekable(Protocol):
@@ -39,14 +48,23 @@ class Seekable(Protocol):
 class BoundaryFinder:
     """Finds the positions at which one file may be divided. Positions count bytes from the file's beginning.
 
-    ``cutter`` allows cuts inside documents, at the pattern's safe cuts; None allows none.
+    ``cutter`` allows cuts inside documents, at the pattern's safe cuts; None allows none. CorpusError where none is
+    allowed in more than ``longest`` bytes.
     """
 
-    def __init__(self, file: Seekable, size: int, delimiters: Delimiters, cutter: Pretokenizer | None) -> None:
+    def __init__(
+        self,
+        file: Seekable,
+        size: int,
+        delimiters: Delimiters,
+        cutter: Pretokenizer | None,
+        longest: int = sys.maxsize,
+    ) -> None:
         self._file = file
         self._size = size
         self._delimiters = delimiters
         self._cutter = cutter
+        self._longest = longest
         self._separator_bytes = len(delimiters.separator_bytes)
         # How far an occurrence can reach over a position: that many bytes before it can hold the start of one.
         self._overhang = max(delimiters.longest - 1, 0)
@@ -64,6 +82,8 @@ class BoundaryFinder:
             self._see(start + reach)
             if start >= self._size:
                 return self._size
+            if start - target > self._longest:
+                raise cannot_divide(str(self._file.name), target, start - target)
             stop = min(start + reach, self._size)
             free = self._next_free(max(start - self._separator_bytes, 0))
             boundary = self._separator_end(free, stop)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from bpeflow.corpus.boundaries import BoundaryFinder
+from bpeflow.corpus.boundaries import BoundaryFinder, cannot_divide
 from bpeflow.corpus.chunk import StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.plan import LOOK_AHEAD_BYTES
 from bpeflow.corpus.streams import Blocks
 from bpeflow.errors import CorpusError
 from bpeflow.pretokenize import Pretokenizer
+from bpeflow.pretokenize.cuts import LOOK_BEHIND
 
 
 def cut_text(
@@ -24,7 +25,8 @@ def cut_text(
 
     Raises `CorpusError` for a piece of more than ``longest`` bytes that cannot be divided.
     """
-    window = _Window(blocks, longest + 2 * chunk_size)
+    # Where to cut is judged by what stands before, too; see `BoundaryFinder.next_boundary`.
+    window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * delimiters.longest)
     finder = _StreamBoundaries(window, delimiters, cutter)
     offset = taken = 0
     while True:
@@ -72,14 +74,17 @@ def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) ->
 
 
 class _Window:
-    """What of a stream is in memory, behind the methods of a file."""
+    """What of a stream is in memory, behind the methods of a file: what was not taken, and ``behind`` bytes before."""
 
-    def __init__(self, blocks: Blocks, longest: int) -> None:
+    def __init__(self, blocks: Blocks, longest: int, behind: int) -> None:
         self.name = blocks.name
         self._blocks = blocks
         self._longest = longest
         self._data = bytearray()
-        self._start = self._position = 0
+        self._behind = behind
+        self._start = 0  # of the bytes in memory
+        self._taken = 0
+        self._position = 0
         self._ended = False
 
     def see(self, end: int) -> int:
@@ -91,18 +96,16 @@ class _Window:
             else:
                 self._data += block
             if len(self._data) > self._longest:
-                raise CorpusError(
-                    f"{self.name}: from byte {self._start:,} on, {self._longest:,} bytes cannot be divided at a "
-                    "document separator or by the pattern, and memory_limit leaves no room for more; raise it, or see "
-                    "that separator is what stands between the documents"
-                )
+                raise cannot_divide(self.name, self._taken, self._longest)
         return self._start + len(self._data)
 
     def take(self, end: int) -> bytearray:
         """Give away the bytes up to ``end``."""
-        data = self._data[: end - self._start]
-        del self._data[: end - self._start]
-        self._start = end
+        data = self._data[self._taken - self._start : end - self._start]
+        self._taken = end
+        start = max(end - self._behind, self._start)
+        del self._data[: start - self._start]
+        self._start = start
         return data
 
     def seek(self, position: int) -> None:

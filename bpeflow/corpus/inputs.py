@@ -141,9 +141,10 @@ def _expanded(url: str) -> list[tuple[str, int | None]]:
         system, path = core.url_to_fs(url)
         try:
             details = system.info(path)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             if not glob.has_magic(url):
-                raise CorpusError(f"the input {url} does not exist; check the address") from None
+                why = f" ({error.__cause__})" if error.__cause__ is not None else ""
+                raise CorpusError(f"the input {url} does not exist{why}; check the address") from error
             matches = system.glob(path, detail=True)
         else:
             if details.get("type") != "directory":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def plan_chunks(
     delimiters: Delimiters,
     pretokenizer: Pretokenizer,
     cut_documents: bool = True,
+    longest: int = sys.maxsize,
 ) -> Iterator[Chunk]:
     """Divide files, or parts of them, into chunks of about ``chunk_size`` bytes; in order, without gap or overlap.
     Empty files give none.
@@ -56,13 +58,14 @@ def plan_chunks(
     Every ``chunk_size`` gives the same pre-tokens in total, and the same documents. The plan is lazy, and holds one
     open file and one window of it in memory.
 
-    ConfigError if ``chunk_size`` is below 1; CorpusError for a file that has vanished or shrunk since it was found.
+    ConfigError if ``chunk_size`` is below 1; CorpusError for a file that has vanished or shrunk since it was found, and
+    for about ``longest`` bytes in which a chunk may not end.
     What was appended to a file since then is not read.
     """
     if chunk_size < 1:
         raise ConfigError(f"the chunk size must be at least 1 byte, not {chunk_size}")
     cutter = _cutter(pretokenizer, cut_documents)
-    return chain.from_iterable(_file_chunks(file, chunk_size, delimiters, cutter) for file in files)
+    return chain.from_iterable(_file_chunks(file, chunk_size, delimiters, cutter, longest) for file in files)
 
 
 def find_boundary(
@@ -72,31 +75,34 @@ def find_boundary(
 
     CorpusError for a file that has vanished or shrunk since it was found.
     """
-    with _boundaries(file, delimiters, _cutter(pretokenizer, cut_documents)) as finder:
+    with _boundaries(file, delimiters, _cutter(pretokenizer, cut_documents), sys.maxsize) as finder:
         return finder.next_boundary(target, LOOK_AHEAD_BYTES)
 
 
 def _file_chunks(
-    file: CorpusFile, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None
+    file: CorpusFile, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int
 ) -> Iterator[Chunk]:
-    with _boundaries(file, delimiters, cutter) as finder:
+    with _boundaries(file, delimiters, cutter, longest) as finder:
         reach = min(chunk_size, LOOK_AHEAD_BYTES)
         offset, stop = file.begin, file.size if file.end is None else file.end
         while offset < stop:
-            end = min(finder.next_boundary(offset + chunk_size, reach), stop)
+            target = offset + chunk_size
+            end = stop if target >= stop else min(finder.next_boundary(target, reach), stop)
             yield Chunk(str(file.path), offset, end - offset, end == file.size, file.source)
             offset = end
 
 
 @contextmanager
-def _boundaries(file: CorpusFile, delimiters: Delimiters, cutter: Pretokenizer | None) -> Iterator[BoundaryFinder]:
+def _boundaries(
+    file: CorpusFile, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int
+) -> Iterator[BoundaryFinder]:
     """Open a file, see that it is as long as it was, and find boundaries in it."""
     try:
         with file.path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size < file.size:
                 raise CorpusError(f"{file.path} shrank from {file.size} to {size} bytes; run again when it is complete")
-            yield BoundaryFinder(stream, file.size, delimiters, cutter)
+            yield BoundaryFinder(stream, file.size, delimiters, cutter, longest)
     except OSError as error:
         raise CorpusError(f"cannot read {file.path}: {error.strerror}") from error
 

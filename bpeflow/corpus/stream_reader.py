@@ -26,9 +26,9 @@ class StreamTask:
     sampled: bool = False
 
     @property
-    def from_stdin(self) -> bool:
-        """Whether standard input is among them, which can be read in the calling process only."""
-        return any(file.place == "stdin" for file in self.files)
+    def only_here(self) -> bool:
+        """Whether one of them can be read in the calling process only."""
+        return any(file.only_here for file in self.files)
 
     @property
     def weight(self) -> int:

@@ -49,6 +49,11 @@ class StreamFile:
     row_groups: tuple[int, ...] | None = None
     modified: int = 0
 
+    @property
+    def only_here(self) -> bool:
+        """Whether only this process has it: its standard input, or what fsspec keeps in memory."""
+        return self.place == "stdin" or self.name.startswith("memory://")
+
     def open(self) -> AbstractContextManager[BinaryIO]:
         """Open the file as it is, compressed or not."""
         if self.place == "stdin":

@@ -27,7 +27,7 @@ class CountObserver(Protocol):
 
 
 class Passes:
-    """Runs pipelines, watched.
+    """Runs pipelines, watched. The total is by the sizes of files; where it is `unknown`, there may be more to come.
 
     Attributes:
         reports: what each worker of each stage did and took, in all pipelines together.
@@ -38,6 +38,7 @@ class Passes:
     def __init__(
         self,
         total_bytes: int,
+        unknown: bool = False,
         observer: CountObserver | None = None,
         on_sample: Callable[[Sample], None] | None = None,
         sample_interval: float = 10.0,
@@ -46,15 +47,17 @@ class Passes:
         self.spilled = Spilled()
         self.done_bytes = 0
         self._total_bytes = total_bytes
+        self._unknown = unknown
         self._observer = observer
         self._on_sample = on_sample
         self._sample_interval = sample_interval
         self._began = monotonic()
 
-    def tell(self) -> None:
-        """Tell the observer how far it has come."""
+    def tell(self, done: int = 0) -> None:
+        """Tell the observer how much has been counted, `done` of it by the pipeline that runs."""
         if self._observer is not None:
-            self._observer.counting(self.done_bytes, self._total_bytes)
+            done += self.done_bytes
+            self._observer.counting(done, max(self._total_bytes, done + 1) if self._unknown else self._total_bytes)
 
     def run(self, pipeline: Pipeline, inline: bool) -> list[CountRun]:
         """Run a pipeline and return its results."""
@@ -71,8 +74,8 @@ class Passes:
         return runs
 
     def _hear_progress(self, sample: Sample) -> None:
-        if self._observer is not None and "counter" in sample.stages:
-            self._observer.counting(self.done_bytes + sample.stages["counter"].weight_done, self._total_bytes)
+        if "counter" in sample.stages:
+            self.tell(sample.stages["counter"].weight_done)
 
     def _hear_sample(self, sample: Sample) -> None:
         """Pass a sample on, with the totals of the pipelines before this one."""

@@ -138,7 +138,7 @@ class CorpusCounter:
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = Memory.share(limit, counters, self.settings.num_merger)
-        passes = Passes(self.total_bytes, observer, on_sample, sample_interval)
+        passes = Passes(self.total_bytes, self.corpus.only_here, observer, on_sample, sample_interval)
         segments = self._segments(memory)
         with removed_at_end(self.scratch):
             if segments is None:

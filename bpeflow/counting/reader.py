@@ -16,7 +16,6 @@ from bpeflow.corpus import (
     plan_chunks,
 )
 from bpeflow.corpus.given import GivenDocuments
-from bpeflow.errors import CorpusError
 from bpeflow.pretokenize import Pretokenizer
 
 
@@ -62,14 +61,7 @@ class ChunkReader:
 
     def _planned(self, file: CorpusFile) -> Iterator[Chunk]:
         may_cut = self.invalid_utf8 != "skip"
-        for chunk in plan_chunks([file], self.chunk_size, self.delimiters, self.pretokenizer, cut_documents=may_cut):
-            if chunk.length > max(self.longest, 2 * self.chunk_size):
-                raise CorpusError(
-                    f"{chunk.path}: from byte {chunk.offset:,} on, {chunk.length:,} bytes cannot be divided at a "
-                    f"document separator or by the pattern, and memory_limit leaves room for {self.longest:,}; raise "
-                    "it, or see that separator is what stands between the documents"
-                )
-            yield chunk
+        return plan_chunks([file], self.chunk_size, self.delimiters, self.pretokenizer, may_cut, self.longest)
 
 
 def _divided(task: StreamTask) -> Iterator[StreamTask]:

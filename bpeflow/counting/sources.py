@@ -39,7 +39,7 @@ class Corpus:
     def only_here(self) -> bool:
         """Whether some of it can be read in the calling process only: its standard input, or an iterable."""
         return any(
-            isinstance(entry, GivenDocuments) or (isinstance(entry, StreamTask) and entry.from_stdin)
+            isinstance(entry, GivenDocuments) or (isinstance(entry, StreamTask) and entry.only_here)
             for entry in self.entries
         )
 
@@ -107,12 +107,16 @@ def _path(names: str) -> tuple[str, ...]:
     return tuple(names.split("."))
 
 
+def _reads_stdin(task: StreamTask) -> bool:
+    return any(file.place == "stdin" for file in task.files)
+
+
 def _check_stdin(entries: list[Entry]) -> None:
     """Refuse what standard input, which can be read once, cannot give."""
-    readers = [e for e in entries if isinstance(e, StreamTask) and e.from_stdin]
+    readers = [e for e in entries if isinstance(e, StreamTask) and _reads_stdin(e)]
     if len(readers) > 1:
         raise ConfigError("- (standard input) is named by several sources, but can be read once only")
     for task in readers:
-        if task.sampled or any(file.place == "stdin" and file.format == "parquet" for file in task.files):
+        if task.sampled or task.files[0].format == "parquet":
             why = "max_bytes has to read its source twice" if task.sampled else "Parquet is read from its end"
             raise ConfigError(f"- (standard input): {why}; save it to a file first")

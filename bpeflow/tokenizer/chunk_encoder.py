@@ -60,12 +60,14 @@ class EncodedChunk:
         ends: how many of the ids stand before the end of each document that ends in the chunk, ascending; its end token
             is among them. Skipped documents are not.
         statistics: what the chunk consisted of.
+        weight: how much of the corpus the chunk was, by the sizes of files.
     """
 
     number: int
     ids: Ids
     ends: NDArray[np.int64]
     statistics: DocumentStatistics
+    weight: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ class ChunkEncoder:
 
     def encode(self, numbered: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
         """Read and encode a chunk. Raises `CorpusError`, which names the file."""
-        return self.encode_text(buffer.read(numbered.chunk), numbered)
+        encoded = self.encode_text(buffer.read(numbered.chunk), numbered)
+        return replace(encoded, weight=numbered.chunk.weight)
 
     def encode_text(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
         """Encode the text of a chunk: all at once where that can be done, else document by document.

@@ -65,8 +65,8 @@ class CorpusEncoder:
     def encoded(self) -> Iterator[EncodedChunk]:
         """Encode the corpus: its chunks, in order. Raises as `ChunkEncoder.encode` does, and `WorkerDied`."""
         in_threads = _leaves_interpreter(self.encoder.tokenizer)
-        stdin = any(isinstance(file, StreamTask) and file.from_stdin for file in self.files)
-        in_process = in_threads or self.threads == 1 or stdin or self.bytes <= SMALL_INPUT
+        only_here = any(isinstance(file, StreamTask) and file.only_here for file in self.files)
+        in_process = in_threads or self.threads == 1 or only_here or self.bytes <= SMALL_INPUT
         chunk_size = self.chunk_size or CHUNK_SIZE["threads" if in_threads else "processes"]
         pipeline = Pipeline(
             Source("chunk reader", _NumberedReader(self._reader(chunk_size))),

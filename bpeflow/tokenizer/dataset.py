@@ -141,11 +141,13 @@ def encode_file(
     started = perf_counter()
     with new_token_file(path, chosen, facts, index) as writer:
         statistics = DocumentStatistics()
+        done = 0
         for chunk in corpus.encoded():
             writer.write(chunk.ids, chunk.ends)
             statistics += chunk.statistics
+            done += chunk.weight
             if progress is not None:
-                progress(min(statistics.bytes, corpus.bytes), corpus.bytes)
+                progress(done, max(done, corpus.bytes))  # of standard input nobody knows the size
         writer.facts["skipped_documents"] = statistics.skipped_documents
     if statistics.skipped_documents:
         log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)
