@@ -7,12 +7,10 @@ import logging
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,7 @@ import psutil
 import pytest
 
 import bpeflow
-from bpeflow import merging, partial_merges
-from bpeflow.backends.base import MergeBackend
-from bpeflow.cli import main
+from bpeflow import merging
 from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.partial_merges import PARTIAL_FILE
 
@@ -371,76 +367,3 @@ def test_restart_loses_what_is_there_and_says_so(
 def test_flags_that_make_no_sense_are_refused(corpus: Path, tmp_path: Path, flags: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"give one of the two|out_dir is missing"):
         bpeflow.train(settings_of(corpus, tmp_path / "run", **flags))
-
-
-# ---- partial merges ----
-
-
-@pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, object]], None]]:
-    """Trains until some merges are saved, and then fails."""
-
-    def train(settings: dict[str, object]) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(merging, "FIRST_STEP", 16)
-            patch.setattr(partial_merges, "INTERVAL", 0.0)
-            patch.setattr(merging.LearnedMerges, "__init__", None)
-            with pytest.raises(TypeError):
-                bpeflow.train(settings)
-
-    yield train
-
-
-def test_learning_goes_on_from_partial_merges(
-    corpus: Path, tmp_path: Path, backend: MergeBackend, stopped: Callable[[dict[str, object]], None]
-) -> None:
-    base = settings_of(corpus, tmp_path / "base", vocab_size=280)
-    bpeflow.train(base)
-    settings = settings_of(corpus, tmp_path / "run", init_from=tmp_path / "base", backend=backend.name)
-    unbroken = bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
-    stopped(settings)
-    with pytest.raises(ResumeError, match=r"has an unfinished run \(merges\.partial\)"):
-        bpeflow.train(settings)
-    result = bpeflow.train({**settings, "resume": True})
-    assert result.learned is not None and unbroken.learned is not None
-    assert (result.learned.pairs, result.learned.counts) == (unbroken.learned.pairs, unbroken.learned.counts)
-    told = result.statistics["merging"]
-    assert (told["replayed"], told["learned"]) == (23, 50)
-    assert 10 < told["taken_over"] < 73
-    assert not (tmp_path / "run" / PARTIAL_FILE).exists()
-
-
-def test_the_merge_command_goes_on_from_them_too(
-    corpus: Path, tmp_path: Path, stopped: Callable[[dict[str, object]], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = settings_of(corpus, tmp_path / "run")
-    stopped(settings)
-    assert main(["merge", "--counts", str(tmp_path / "run")]) == 2
-    assert "--resume" in capsys.readouterr().err
-    assert main(["merge", "--counts", str(tmp_path / "run"), "--resume"]) == 0
-    assert "learned before" in capsys.readouterr().out
-    bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
-    for name in RESULTS:
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
-
-
-def test_partial_merges_of_something_else_are_refused_and_damaged_ones_passed_over(
-    corpus: Path,
-    tmp_path: Path,
-    stopped: Callable[[dict[str, object]], None],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    settings = settings_of(corpus, tmp_path / "run")
-    stopped(settings)
-    partial = tmp_path / "run" / PARTIAL_FILE
-    with pytest.raises(ResumeError, match=r"merges\.partial is of a run with other settings: min_frequency was 1"):
-        bpeflow.train({**settings, "resume": True, "min_frequency": 3})
-    bpeflow.train(settings_of(corpus / "a", tmp_path / "other", skip_merge=True))
-    shutil.copy(partial, tmp_path / "other")
-    with pytest.raises(ResumeError, match="was learned from other counts"):
-        bpeflow.train(settings_of(corpus / "a", tmp_path / "other", resume=True))
-    partial.write_text(partial.read_text().replace("77", "78", 1))
-    result = bpeflow.train({**settings, "resume": True})
-    assert "merges.partial is damaged" in caplog.text
-    assert result.statistics["merging"]["taken_over"] == 0
-    assert not partial.exists()
