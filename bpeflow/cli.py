@@ -197,7 +197,12 @@ def _counts_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_flags(parser: argparse.ArgumentParser) -> None:
-    _setting(_settings_flags(parser), "--out_dir", metavar="FOLDER", help="the run folder, where everything is written")
+    group = _settings_flags(parser)
+    _setting(group, "--out_dir", metavar="FOLDER", help="the run folder, where everything is written")
+    _setting(group, "--resume", action="store_const", const=True,
+             help="go on with the run in that folder, which was killed or failed")  # fmt: skip
+    _setting(group, "--restart", action="store_const", const=True,
+             help="begin again where there is an unfinished run, which is lost")  # fmt: skip
 
 
 def _settings_flags(parser: argparse.ArgumentParser) -> Any:

@@ -192,6 +192,11 @@ class CountSettings(TokenSettings):
         description="where counts go that memory_limit has no room for, until the end; by default the run folder or, "
         "without one, the system's temporary folder",
     )
+    segment_size: Size = Field(
+        default=ByteSize(8_000_000_000),
+        description="a corpus larger than this is counted in segments of about this size, each of which is durable in "
+        "the run folder when it is done, so that a run that is killed can go on there",
+    )
     queue: QueueSettings = QueueSettings()
     start_method: StartMethod = Field(default="forkserver", description="how processes start")
 
@@ -259,6 +264,8 @@ class Settings(CountSettings, MergeSettings):
     )
     out_dir: Folder | None = Field(default=None, description="the run folder, where everything is written")
     skip_merge: bool = Field(default=False, description="stop after the counts")
+    resume: bool = Field(default=False, description="go on with the run in out_dir that was killed or failed")
+    restart: bool = Field(default=False, description="begin again where there is an unfinished run, which is lost")
     output: OutputSettings = OutputSettings()
     monitor: MonitorSettings = MonitorSettings()
 
@@ -268,6 +275,10 @@ class Settings(CountSettings, MergeSettings):
             raise ValueError("vocab_size and vocab_sizes: give one of the two")
         if not self.skip_merge and not self.sizes:
             raise ValueError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
+        if self.resume and self.restart:
+            raise ValueError("resume and restart: give one of the two")
+        if (self.resume or self.restart) and self.out_dir is None:
+            raise ValueError("out_dir is missing: which run to resume or restart")
         check_vocab_sizes(self.sizes, len(self.special_tokens))
         check_special_tokens(self.special_tokens, reuse_tokens=self.tie_break == "huggingface")
         return self

@@ -9,7 +9,7 @@ from bpeflow.corpus.chunk import StreamChunk
 from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.documents import ChunkBuffer, ChunkTexts, DocumentStatistics, InvalidUtf8Policy, decode_chunk
 from bpeflow.corpus.files import CorpusFile, find_files
-from bpeflow.corpus.plan import Chunk, plan_chunks
+from bpeflow.corpus.plan import Chunk, find_boundary, plan_chunks
 from bpeflow.corpus.sources import Source
 from bpeflow.corpus.stream_reader import StreamReader, StreamTask
 from bpeflow.corpus.streams import StreamFile
@@ -29,6 +29,7 @@ __all__ = [
     "StreamReader",
     "StreamTask",
     "decode_chunk",
+    "find_boundary",
     "find_files",
     "plan_chunks",
 ]

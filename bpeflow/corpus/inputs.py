@@ -114,9 +114,9 @@ def _is_compressed(path: Path) -> bool:
 
 
 def _as_stream(file: CorpusFile | StreamFile) -> StreamFile:
-    if isinstance(file, StreamFile):
+    if not isinstance(file, CorpusFile):
         return file
-    return StreamFile(str(file.path), file.size, source=file.source, modified=file.path.stat().st_mtime_ns)
+    return StreamFile(str(file.path), file.size, source=file.source, modified=file.modified)
 
 
 # ---- URLs ----

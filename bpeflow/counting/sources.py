@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 from bpeflow.config import CountSettings, SourceSettings
 from bpeflow.corpus import CorpusFile, Source, StreamTask
@@ -48,16 +48,6 @@ class Corpus:
         """The sizes of all files together, as far as they are known; compressed as they are."""
         return sum(entry.weight for entry in self.entries)
 
-    @property
-    def stream_parts(self) -> int:
-        """How many streams can be read at once, at most. (A Parquet file has nobody knows how many row groups.)"""
-        return sum(100 if task.files[0].format == "parquet" else 1 for task in self.streams)
-
-    def streams_first(self) -> list[Entry]:
-        """The entries in an order in which the longest streams begin early: they take longest."""
-        others = [entry for entry in self.entries if not isinstance(entry, StreamTask)]
-        return [*sorted(self.streams, key=attrgetter("weight"), reverse=True), *others]
-
     def file_counts(self) -> list[int]:
         """How many files each source has."""
         counts = [0] * len(self.sources)
@@ -67,6 +57,17 @@ class Corpus:
             elif isinstance(entry, StreamTask):
                 counts[entry.files[0].source] += len(entry.files)
         return counts
+
+
+def stream_parts(entries: Iterable[Entry]) -> int:
+    """How many streams can be read at once, at most. (A Parquet file has nobody knows how many row groups.)"""
+    tasks = [entry for entry in entries if isinstance(entry, StreamTask)]
+    return sum(100 if task.files[0].format == "parquet" else 1 for task in tasks)
+
+
+def longest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries in an order in which the longest streams begin early: they take longest. Files come after them."""
+    return sorted(entries, key=lambda entry: -1 - entry.weight if isinstance(entry, StreamTask) else 0)
 
 
 def find_corpus(settings: CountSettings, given: GivenDocuments | None = None) -> Corpus:

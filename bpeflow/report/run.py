@@ -19,11 +19,10 @@ from bpeflow.cores import available_cores
 from bpeflow.corpus import DocumentStatistics, Source
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
-from bpeflow.counting.table import chosen_instructions, native_unicode_version
+from bpeflow.counting.table import chosen_instructions
 from bpeflow.errors import FormatError
 from bpeflow.flow import WorkerReport, peak_memory
 from bpeflow.merging import LearnedMerges
-from bpeflow.pretokenize import unicode_version
 from bpeflow.vocab import Vocab
 
 RUN_FILE = "run.json"
@@ -90,7 +89,7 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
         "pattern": corpus.pretokenizer.regex,
         "scanner": corpus.scanner,
         "instructions": chosen_instructions() if corpus.scanner == "native" else None,
-        "unicode": native_unicode_version() if corpus.scanner == "native" else unicode_version(),
+        "unicode": corpus.unicode,
         "pretokens": counts.total,
         "pretoken_bytes": counts.total_bytes,
         "distinct_pretokens": len(counts),
@@ -121,13 +120,15 @@ def _describe_sources(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str,
     return {"sources": described}
 
 
-def describe_counting(counted: CorpusCounts) -> dict[str, Any]:
-    """How it was counted."""
+def describe_counting(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, Any]:
+    """How it was counted; by several runs, if it was resumed."""
     return {
         "seconds": counted.seconds,
         "memory_limit": counted.memory_limit,
         "spilled": asdict(counted.spilled),
+        "segments": asdict(counted.segments) if counted.segments else None,
         "stages": describe_stages(counted),
+        "fingerprint": corpus.fingerprint.summary(),
     }
 
 
@@ -172,11 +173,12 @@ def _rate(size: int, seconds: float) -> float | None:
 
 
 def describe_merges(learned: LearnedMerges, vocab: Vocab, seconds: float) -> dict[str, Any]:
-    """What was learned; after the initial merges, if there were any."""
+    """What was learned, after the initial merges, if there were any; some of it by the run that this goes on with."""
     longest = vocab.longest_token
     new = len(learned) - learned.replayed
     return {
         "replayed": learned.replayed,
+        "taken_over": learned.taken_over,
         "learned": new,
         "wanted": learned.wanted,
         "seconds": seconds,
