@@ -69,13 +69,18 @@ def plan_chunks(
 
 
 def find_boundary(
-    file: CorpusFile, target: int, delimiters: Delimiters, pretokenizer: Pretokenizer, cut_documents: bool = True
+    file: CorpusFile,
+    target: int,
+    delimiters: Delimiters,
+    pretokenizer: Pretokenizer,
+    cut_documents: bool = True,
+    longest: int = sys.maxsize,
 ) -> int:
     """Return where a file may be divided: at byte ``target`` or soon after it, as chunks are; at the latest at its end.
 
-    CorpusError for a file that has vanished or shrunk since it was found.
+    CorpusError for a file that has vanished or shrunk since it was found, and for no boundary in ``longest`` bytes.
     """
-    with _boundaries(file, delimiters, _cutter(pretokenizer, cut_documents), sys.maxsize) as finder:
+    with _boundaries(file, delimiters, _cutter(pretokenizer, cut_documents), longest) as finder:
         return finder.next_boundary(target, LOOK_AHEAD_BYTES)
 
 

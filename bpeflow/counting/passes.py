@@ -27,7 +27,7 @@ class CountObserver(Protocol):
 
 
 class Passes:
-    """Runs pipelines, watched. The total is by the sizes of files; where it is `unknown`, there may be more to come.
+    """Runs pipelines, watched. The total is by the sizes of files; with `more` there may be more to come.
 
     Attributes:
         reports: what each worker of each stage did and took, in all pipelines together.
@@ -38,26 +38,27 @@ class Passes:
     def __init__(
         self,
         total_bytes: int,
-        unknown: bool = False,
         observer: CountObserver | None = None,
         on_sample: Callable[[Sample], None] | None = None,
         sample_interval: float = 10.0,
+        more: bool = False,
     ) -> None:
+        """`more`: there may be more than `total_bytes`, nobody knows how much."""
         self.reports: list[WorkerReport] = []
         self.spilled = Spilled()
         self.done_bytes = 0
         self._total_bytes = total_bytes
-        self._unknown = unknown
         self._observer = observer
         self._on_sample = on_sample
         self._sample_interval = sample_interval
+        self._more = more
         self._began = monotonic()
 
     def tell(self, done: int = 0) -> None:
         """Tell the observer how much has been counted, `done` of it by the pipeline that runs."""
         if self._observer is not None:
             done += self.done_bytes
-            self._observer.counting(done, max(self._total_bytes, done + 1) if self._unknown else self._total_bytes)
+            self._observer.counting(done, max(self._total_bytes, done + 1) if self._more else self._total_bytes)
 
     def run(self, pipeline: Pipeline, inline: bool) -> list[CountRun]:
         """Run a pipeline and return its results."""

@@ -138,7 +138,7 @@ class CorpusCounter:
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = Memory.share(limit, counters, self.settings.num_merger)
-        passes = Passes(self.total_bytes, self.corpus.only_here, observer, on_sample, sample_interval)
+        passes = Passes(self.total_bytes, observer, on_sample, sample_interval, more=self.corpus.only_here)
         segments = self._segments(memory)
         with removed_at_end(self.scratch):
             if segments is None:
@@ -183,8 +183,13 @@ class CorpusCounter:
             return None
         if self.corpus.only_here:  # and once: no other run could go on with it
             return None
-        cut = self.settings.invalid_utf8 != "skip"
-        boundary = partial(find_boundary, delimiters=self.delimiters, pretokenizer=self.pretokenizer, cut_documents=cut)
+        boundary = partial(
+            find_boundary,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            cut_documents=self.settings.invalid_utf8 != "skip",
+            longest=memory.longest_text,
+        )
         plan = SegmentPlan(self.corpus.entries, size, boundary)
         return SegmentFolder(folder / SEGMENTS_FOLDER, plan, self.fingerprint, memory)
 
