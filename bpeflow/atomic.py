@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,6 +37,27 @@ def atomic_path(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error  # name what the caller asked for
         raise
+
+
+def remove_parts(folder: Path, names: Iterable[str]) -> None:
+    """Remove what `atomic_path` left of files with these names, or globs, when its process was killed.
+
+    For those who know that nobody else writes such files there now.
+    """
+    for name in names:
+        place = Path(name)
+        for part in folder.glob(str(place.with_name(f".{place.name}.*.part"))):
+            part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder, new, changed or removed, outlive a power cut, as `atomic_path` has the content."""
+    with suppress(OSError):  # some systems do it anyway and know no such call
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _check_replaceable(path: Path) -> None:

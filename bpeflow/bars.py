@@ -59,7 +59,7 @@ class TerminalObserver(Observer):
 
     def _update(self, what: str, done: int, total: int) -> None:
         if what not in self._tasks:
-            self._tasks[what] = self._progress.add_task(what, total=total)
+            self._tasks[what] = self._progress.add_task(what, total=total, completed=done)
         self._progress.update(self._tasks[what], completed=done)  # type: ignore[arg-type]
 
 

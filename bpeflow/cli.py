@@ -197,7 +197,12 @@ def _counts_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_flags(parser: argparse.ArgumentParser) -> None:
-    _setting(_settings_flags(parser), "--out_dir", metavar="FOLDER", help="the run folder, where everything is written")
+    group = _settings_flags(parser)
+    _setting(group, "--out_dir", metavar="FOLDER", help="the run folder, where everything is written")
+    _setting(group, "--resume", action="store_const", const=True,
+             help="go on with the run in that folder, which was killed or failed")  # fmt: skip
+    _setting(group, "--restart", action="store_const", const=True,
+             help="begin again where there is an unfinished run, which is lost")  # fmt: skip
 
 
 def _settings_flags(parser: argparse.ArgumentParser) -> Any:
@@ -213,7 +218,12 @@ def _settings_flags(parser: argparse.ArgumentParser) -> Any:
 
 def _count_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("counting")
-    _setting(group, "--input", metavar="PATH", nargs="+", help="files, folders and globs to train on")
+    _setting(
+        group, "--input", metavar="PATH", nargs="+", help="files, folders, globs, @lists, URLs, or - for standard input"
+    )
+    _setting(group, "--input_format", metavar="NAME", help="auto (by the files' names), text, jsonl or parquet")
+    _setting(group, "--text_field", metavar="NAME", help="field of JSON Lines with the text, such as data.text")
+    _setting(group, "--text_column", metavar="NAME", help="column of Parquet with the text")
     _setting(group, "--num_counter", "-c", metavar="N", type=int, help="counter processes (default: one per core)")
     _setting(group, "--num_merger", "-m", metavar="N", type=int, help="merger processes (default: 1)")
     _setting(group, "--chunk_size", metavar="SIZE", help="text that a counter takes at a time, such as 8mb")

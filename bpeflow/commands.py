@@ -19,8 +19,9 @@ from bpeflow.init_from import read_initial_merges
 from bpeflow.observer import Observer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.report.run import check_counts, describe_run, read_run, write_run
+from bpeflow.run_folder import COUNTS_FILE
 from bpeflow.terminal import observing, print_summary, set_up_logging, summary_console, table_console
-from bpeflow.training import COUNTS_FILE, TrainResult
+from bpeflow.training import TrainResult
 
 
 def train(config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
@@ -85,6 +86,7 @@ def _merge_again(earlier: Mapping[str, Any], path: Path, config: Path | None, ov
     if in_vain := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
         raise ConfigError(f"{in_vain[0]} concerns counting, which merge does not do again")
     values = {"input": str(path), **earlier.get("settings", {}), "out_dir": str(path.parent) if earlier else None}
+    values |= {"resume": False, "restart": False}  # which were of that run
     given = read_yaml(config) if config else {}
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
     return make_settings(Settings, {**override(values, overrides), "skip_merge": False})

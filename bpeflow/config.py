@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from bpeflow.corpus import InvalidUtf8Policy
 from bpeflow.errors import ConfigError
@@ -35,7 +44,7 @@ def _as_tuple(value: object) -> object:
     """Let one value stand for a list of one. A set is refused: the order of special tokens is part of them."""
     if isinstance(value, set | frozenset):
         raise ValueError("a set has no order, which is needed here; give a list")
-    return (value,) if isinstance(value, str | int | Path) and not isinstance(value, bool) else value
+    return (value,) if isinstance(value, str | int | Path | Mapping) and not isinstance(value, bool) else value
 
 
 def _as_paths(value: object) -> object:
@@ -57,6 +66,8 @@ def _as_folder(value: object) -> object:
 
 
 NonEmpty = Annotated[str, Field(min_length=1)]
+#: The names of a nested field, joined by dots.
+FieldPath = Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)*$")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_as_paths)]
 Folder = Annotated[Path, BeforeValidator(_as_folder)]
 #: What crosses the border to native code must fit there.
@@ -107,10 +118,49 @@ class TokenSettings(_Frozen):
         return self
 
 
+class SourceSettings(_Frozen):
+    """A part of a mixed corpus. What is not given here is as the settings of the same names say for all."""
+
+    name: NonEmpty = Field(
+        default="", description="as it is reported; by default its first path", validate_default=False
+    )
+    paths: Paths = Field(
+        min_length=1,
+        description="as input",
+        validation_alias=AliasChoices("paths", "path"),
+        serialization_alias="paths",
+    )
+    exclude: Paths = Field(default=(), description="globs of files to leave out, besides those of all")
+    weight: int = Field(default=1, ge=1, le=1_000_000, description="how often each document counts")
+    max_bytes: Size | None = Field(default=None, description="take a sample of documents of so many bytes at most")
+    seed: int = Field(default=0, description="of the sample")
+    format: Literal["auto", "text", "jsonl", "parquet"] | None = Field(default=None, description="as input_format")
+    text_field: FieldPath | None = Field(default=None, description="for JSON Lines")
+    text_column: FieldPath | None = Field(default=None, description="for Parquet")
+
+    @model_validator(mode="after")
+    def _name_by_path(self) -> SourceSettings:
+        if not self.name:
+            object.__setattr__(self, "name", self.paths[0])
+        return self
+
+
 class CountSettings(TokenSettings):
     """How a corpus becomes pre-token counts."""
 
-    input: Paths = Field(min_length=1, description="files, folders and globs; {stdlib} is Python's standard library")
+    input: Paths = Field(
+        default=(),
+        description="files, folders, globs, @lists of these, - for standard input, URLs; or sources, as mappings. "
+        "{stdlib} is Python's standard library",
+    )
+    sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_as_tuple)] = Field(
+        default=(), description="parts of a mixed corpus, each with a name, paths, a weight, max_bytes"
+    )
+    input_format: Literal["auto", "text", "jsonl", "parquet"] = Field(
+        default="auto", description="what files hold, compressed or not; by default as their names end, else text"
+    )
+    text_field: FieldPath = Field(default="text", description="the field of JSON Lines with the text; a.b is b in a")
+    text_column: FieldPath = Field(default="text", description="the column of Parquet with the text; a.b is b in a")
     exclude: Paths = Field(default=(), description="globs of files to leave out")
     separator: NonEmpty | None = Field(
         default=None, description="what stands between documents; by default the first special token"
@@ -142,8 +192,36 @@ class CountSettings(TokenSettings):
         description="where counts go that memory_limit has no room for, until the end; by default the run folder or, "
         "without one, the system's temporary folder",
     )
+    segment_size: Size = Field(
+        default=ByteSize(8_000_000_000),
+        description="a corpus larger than this is counted in segments of about this size, each of which is durable in "
+        "the run folder when it is done, so that a run that is killed can go on there",
+    )
     queue: QueueSettings = QueueSettings()
     start_method: StartMethod = Field(default="forkserver", description="how processes start")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sources_apart(cls, values: Any) -> Any:
+        """Take mappings among the inputs for the sources that they describe."""
+        if not isinstance(values, Mapping) or "input" not in values:
+            return values
+        given = values["input"]
+        entries = list(given) if isinstance(given, list | tuple) else [given]
+        sources = [entry for entry in entries if isinstance(entry, Mapping | SourceSettings)]
+        if not sources:
+            return values
+        others = tuple(entry for entry in entries if entry not in sources)
+        return {**values, "input": others, "sources": (*values.get("sources", ()), *sources)}
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> CountSettings:
+        if not self.input and not self.sources:
+            raise ValueError("input: is missing; name at least 1 file, folder or glob to train on")
+        names = [source.name for source in self.sources]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")
+        return self
 
     @property
     def document_separator(self) -> str | None:
@@ -186,6 +264,8 @@ class Settings(CountSettings, MergeSettings):
     )
     out_dir: Folder | None = Field(default=None, description="the run folder, where everything is written")
     skip_merge: bool = Field(default=False, description="stop after the counts")
+    resume: bool = Field(default=False, description="go on with the run in out_dir that was killed or failed")
+    restart: bool = Field(default=False, description="begin again where there is an unfinished run, which is lost")
     output: OutputSettings = OutputSettings()
     monitor: MonitorSettings = MonitorSettings()
 
@@ -195,6 +275,10 @@ class Settings(CountSettings, MergeSettings):
             raise ValueError("vocab_size and vocab_sizes: give one of the two")
         if not self.skip_merge and not self.sizes:
             raise ValueError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
+        if self.resume and self.restart:
+            raise ValueError("resume and restart: give one of the two")
+        if (self.resume or self.restart) and self.out_dir is None:
+            raise ValueError("out_dir is missing: which run to resume or restart")
         check_vocab_sizes(self.sizes, len(self.special_tokens))
         check_special_tokens(self.special_tokens, reuse_tokens=self.tie_break == "huggingface")
         return self
@@ -290,6 +374,10 @@ def _explain(model: type[BaseModel], details: Any) -> str:
 def _nearest(model: type[BaseModel], location: list[str]) -> str:
     """Name the known key that is most like the unknown one at the end of `location`."""
     for section in location[:-1]:
+        if section == "sources":
+            model = SourceSettings
+        if section.isdigit() or section == "sources":
+            continue
         annotation = model.model_fields[section].annotation
         if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
             return ""

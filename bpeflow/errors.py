@@ -17,6 +17,7 @@ __all__ = [
     "CorpusError",
     "CountOverflowError",
     "FlowError",
+    "FolderInUse",
     "FormatError",
     "InputTypeError",
     "InvalidTextError",
@@ -24,6 +25,7 @@ __all__ = [
     "NativeError",
     "NativeUnavailable",
     "PatternError",
+    "ResumeError",
     "ScratchError",
     "SpecialTokenError",
     "UnknownTokenError",
@@ -41,6 +43,14 @@ class ConfigError(BpeflowError):
 
 class PatternError(ConfigError):
     """A pre-token pattern that is neither a known name nor a valid regular expression."""
+
+
+class ResumeError(ConfigError):
+    """An unfinished run that cannot be gone on with as asked, with what has changed and the ways out."""
+
+
+class FolderInUse(BpeflowError):  # noqa: N818  # a state of affairs, more than an error
+    """A run folder in which another run is at work."""
 
 
 class CorpusError(BpeflowError):

@@ -31,6 +31,21 @@ class MergeObserver(Protocol):
     def merging(self, learned: int, wanted: int) -> None: ...
 
 
+class PartialMerges(Protocol):
+    """Keeps what has been learned so far, for a run that goes on with it: `partial_merges` has the one in a file."""
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        ...
+
+    def save(self, merges: Sequence[Merge]) -> None: ...
+
+    def load(self, initial_merges: Sequence[Merge]) -> tuple[Merge, ...]:
+        """The merges of an earlier run, which begin with these; or none."""
+        ...
+
+
 class _NoObserver:
     def merging(self, learned: int, wanted: int) -> None:
         pass
@@ -48,6 +63,7 @@ class LearnedMerges(Sequence[Merge]):
         wanted: how many merges would have filled the vocabulary; fewer are there when no pair was left to merge.
         reuse_tokens: whether a merge whose bytes were there already made no new token (`Vocab.build`).
         replayed: how many of them, from the first on, were the initial merges, whose counts can be anything.
+        taken_over: how many of the others an earlier run had learned, which this one goes on with.
     """
 
     pairs: tuple[Merge, ...]
@@ -57,6 +73,7 @@ class LearnedMerges(Sequence[Merge]):
     wanted: int
     reuse_tokens: bool
     replayed: int = 0
+    taken_over: int = 0
 
     def __repr__(self) -> str:
         return f"LearnedMerges({len(self):,} of {self.wanted:,} merges, by {self.backend})"
@@ -122,19 +139,34 @@ def learn_by_settings(
     settings: MergeSettings,
     initial_merges: Iterable[Merge] = (),
     observer: MergeObserver | None = None,
+    partial: PartialMerges | None = None,
 ) -> LearnedMerges:
-    """Do what `learn_merges` does by settings, with a `vocab_size`, that have been validated. Raises as it does."""
+    """Do what `learn_merges` does by settings, with a `vocab_size`, that have been validated. Raises as it does.
+
+    With `partial` it goes on from what an earlier run has left there, and leaves there what it has learned so far.
+    """
     chosen = choose_backend(settings.backend)
-    task = merge_task(counts, settings, initial_merges)
+    initial_merges = tuple(initial_merges)
+    earlier = partial.load(initial_merges) if partial else ()
+    task = merge_task(counts, settings, earlier or initial_merges)
     with chosen.start(task) as session:
-        records = _step_to_the_end(session, task, observer)
+        records = _step_to_the_end(session, task, observer, partial)
         statistics = session.statistics()
-    pairs, wanted = _pairs_of(records, task), task.max_tokens - len(task.tokens)
-    pair_counts, replayed = tuple(records["count"].tolist()), len(task.initial_merges)
-    return LearnedMerges(pairs, pair_counts, chosen.name, statistics, wanted, task.reuse_tokens, replayed)
+    return LearnedMerges(
+        pairs=_pairs_of(records, task),
+        counts=tuple(records["count"].tolist()),
+        backend=chosen.name,
+        statistics=statistics,
+        wanted=task.max_tokens - len(task.tokens),
+        reuse_tokens=task.reuse_tokens,
+        replayed=len(initial_merges),
+        taken_over=max(len(earlier) - len(initial_merges), 0),
+    )
 
 
-def _step_to_the_end(session: MergeSession, task: MergeTask, observer: MergeObserver | None) -> npt.NDArray[np.void]:
+def _step_to_the_end(
+    session: MergeSession, task: MergeTask, observer: MergeObserver | None, partial: PartialMerges | None
+) -> npt.NDArray[np.void]:
     """Learn all that the task asks for, in steps that take about `STEP_SECONDS` each."""
     if observer is None:
         observer = _NoObserver()
@@ -151,6 +183,8 @@ def _step_to_the_end(session: MergeSession, task: MergeTask, observer: MergeObse
             step *= 2
         made = int(records["token"].max(initial=made + len(task.tokens) - 1)) + 1 - len(task.tokens)
         observer.merging(made, made if finished else wanted)
+        if partial is not None and partial.due and not finished:
+            partial.save(_pairs_of(np.concatenate(steps), task))
     return np.concatenate(steps)
 
 

@@ -71,7 +71,7 @@ class PlainObserver(Observer):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._started: dict[str, float] = {}
+        self._started: dict[str, tuple[float, int]] = {}
         self._printed: dict[str, float] = {}
 
     def counting(self, counted_bytes: int, total_bytes: int) -> None:
@@ -84,30 +84,35 @@ class PlainObserver(Observer):
         self._say_bytes("decoding", decoded_bytes, total_bytes)
 
     def merging(self, learned: int, wanted: int) -> None:
-        if (elapsed := self._due("merging", learned >= wanted)) is not None:
-            self._say(f"merging: {learned:,} of {wanted:,} merges{_time_left(elapsed, learned, wanted)}")
+        if (since := self._due("merging", learned, learned >= wanted)) is not None:
+            elapsed, new = since
+            self._say(f"merging: {learned:,} of {wanted:,} merges{_time_left(elapsed, new, wanted - learned)}")
 
     def monitored(self, sample: Sample) -> None:
         self._say(sample.line())
 
     def _say_bytes(self, what: str, done: int, total: int) -> None:
-        if (elapsed := self._due(what, done >= total)) is not None:
-            rate = f", {format_size(done / elapsed)}/s" if elapsed > 0.05 else ""
-            left = _time_left(elapsed, done, total)
-            self._say(f"{what}: {format_size(done)} of {format_size(total)}{rate}{left}")
+        if (since := self._due(what, done, done >= total)) is not None:
+            elapsed, new = since
+            rate = f", {format_size(new / elapsed)}/s" if elapsed > 0.05 else ""
+            self._say(
+                f"{what}: {format_size(done)} of {format_size(total)}{rate}{_time_left(elapsed, new, total - done)}"
+            )
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def _due(self, what: str, finished: bool) -> float | None:
-        """Seconds since `what` began, if it is time to say something of it; its end is told once, whenever it comes."""
+    def _due(self, what: str, done: int, finished: bool) -> tuple[float, int] | None:
+        """How long it has been since `what` was heard of first, and what was done since then (all, or what an earlier
+        run had left to do), if it is time to say something of it; its end is told once, whenever it comes.
+        """
         now = time.monotonic()
-        started = self._started.setdefault(what, now)
+        started, at_first = self._started.setdefault(what, (now, done))
         last = self._printed.setdefault(what, now)
         if last == float("inf") or (not finished and now - last < PLAIN_INTERVAL):
             return None
         self._printed[what] = float("inf") if finished else now
-        return now - started
+        return now - started, done - at_first
 
 
 def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
@@ -124,6 +129,9 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
     if counting := statistics.get("counting"):
         rate = statistics["corpus"]["bytes"] / max(counting["seconds"], 1e-9)
         say(f"[bold]counting[/] {counting['seconds']:.1f} s, {format_size(rate)}/s" + _workers(counting["stages"]))
+        if (segments := counting.get("segments")) and segments["taken_over"]:
+            already = f"{segments['taken_over']:,} of {_number(segments['segments'], 'segment')}"
+            say(f"         {already}, {format_size(segments['taken_over_bytes'])} of text, had been counted before")
         if (spilled := counting.get("spilled", {})).get("runs"):
             limit = format_size(counting["memory_limit"])
             say(f"         {format_size(spilled['bytes'])} of counts went through files: memory_limit is {limit}")
@@ -131,6 +139,7 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
         backend = merging["backend"]
         threads = f", {backend['threads']} threads" if backend["threads"] > 1 else ""
         after = f" after {merging['replayed']:,} replayed" if merging["replayed"] else ""
+        after += f", {merging['taken_over']:,} of them learned before" if merging.get("taken_over") else ""
         merges = f"{merging['learned']:,} merges{after} ({backend['name']}{threads})"
         say(f"[bold]merging[/]  {merging['seconds']:.1f} s for {merges}")
         longest = merging["longest_token"]
@@ -187,8 +196,8 @@ def format_size(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
-def _time_left(elapsed: float, done: int, total: int) -> str:
-    if not done or done >= total:
+def _time_left(elapsed: float, done: int, left: int) -> str:
+    if done <= 0 or left <= 0:
         return ""
-    seconds = round(elapsed * (total - done) / done)
+    seconds = round(elapsed * left / done)
     return f", {seconds // 60}:{seconds % 60:02} left"

@@ -34,8 +34,15 @@ def encode_command(argv: Sequence[str]) -> int:
     _tokenizer_flag(parser)
     parser.add_argument(
         "--input", metavar="PATH", nargs="+", required=True, dest="inputs",
-        help="files, folders and globs; documents keep the order in which they are named",
+        help="files, folders, globs, @lists, URLs, or - for standard input; documents keep the order in which they are "
+        "named",
     )  # fmt: skip
+    parser.add_argument(
+        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
+        help="auto (by the files' names), text, jsonl or parquet",
+    )  # fmt: skip
+    parser.add_argument("--text_field", metavar="NAME", default="text", help="field of JSON Lines with the text")
+    parser.add_argument("--text_column", metavar="NAME", default="text", help="column of Parquet with the text")
     _out_flag(parser, "the token file to write")
     parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
     _separator_flag(parser)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.atomic import atomic_path
+from bpeflow.atomic import atomic_path, remove_parts, sync_folder
 from bpeflow.errors import FormatError
 
 
@@ -95,3 +95,18 @@ def test_a_link_to_itself_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links") as caught:
         write(link, "text")
     assert str(caught.value.filename) == str(link)
+
+
+def test_parts_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    ours = [".out.1.part", ".out.77.part", "inner/.out.1.part"]
+    others = [".other.1.part", "out", ".out", "inner/.other.1.part"]
+    for name in (*ours, *others):
+        (tmp_path / name).touch()
+    remove_parts(tmp_path, ["out", "in*/out"])
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(others)
+
+
+def test_a_folder_that_cannot_be_synced_does_no_harm(tmp_path: Path) -> None:
+    sync_folder(tmp_path)
+    sync_folder(tmp_path / "missing")

@@ -94,7 +94,7 @@ def test_wrong_settings_are_named(values: dict[str, object], complaint: str) -> 
 
 
 def test_a_missing_input_is_named() -> None:
-    with pytest.raises(ConfigError, match="input is missing: say what to train on"):
+    with pytest.raises(ConfigError, match="input: is missing; name at least 1 file"):
         make_settings(CountSettings, {})
 
 

@@ -16,7 +16,8 @@ Two facts make that decidable on the spot:
 
 from __future__ import annotations
 
-from typing import BinaryIO
+import sys
+from typing import Protocol
 
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.errors import CorpusError
@@ -27,18 +28,44 @@ WINDOW_BYTES = 64 * 1024
 """Read at a time. Smaller: more reads where separators are far apart; larger: more bytes read in vain where not."""
 
 
+def cannot_divide(name: str, start: int, length: int) -> CorpusError:
+    """Say that so many bytes, for which there is no room, hold neither a separator nor a safe cut."""
+    return CorpusError(
+        f"{name}: {length:,} bytes from byte {start:,} on cannot be divided at a document separator or by the pattern, "
+        "and memory_limit leaves no room for more; raise it, or see that separator is what stands between documents"
+    )
+
+
+class Seekable(Protocol):
+    """What is asked of a file."""
+
+    @property
+    def name(self) -> object: ...
+    def seek(self, position: int, /) -> object: ...
+    def read(self, length: int, /) -> bytes: ...
+
+
 class BoundaryFinder:
     """Finds the positions at which one file may be divided. Positions count bytes from the file's beginning.
 
-    ``cutter`` allows cuts inside documents, at the pattern's safe cuts; None allows none.
+    ``cutter`` allows cuts inside documents, at the pattern's safe cuts; None allows none. CorpusError where none is
+    allowed in more than ``longest`` bytes.
     """
 
-    def __init__(self, file: BinaryIO, size: int, delimiters: Delimiters, cutter: Pretokenizer | None) -> None:
+    def __init__(
+        self,
+        file: Seekable,
+        size: int,
+        delimiters: Delimiters,
+        cutter: Pretokenizer | None,
+        longest: int = sys.maxsize,
+    ) -> None:
         self._file = file
         self._size = size
         self._delimiters = delimiters
         self._cutter = cutter
-        self._separator_bytes = len((delimiters.separator or "").encode())
+        self._longest = longest
+        self._separator_bytes = len(delimiters.separator_bytes)
         # How far an occurrence can reach over a position: that many bytes before it can hold the start of one.
         self._overhang = max(delimiters.longest - 1, 0)
         self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest, 2 * (LOOK_BEHIND + LOOK_AHEAD))
@@ -51,7 +78,12 @@ class BoundaryFinder:
         small ``reach`` cheap in a long document that cannot be cut.)
         """
         start = target
-        while start < self._size:
+        while True:
+            self._see(start + reach)
+            if start >= self._size:
+                return self._size
+            if start - target > self._longest:
+                raise cannot_divide(str(self._file.name), target, start - target)
             stop = min(start + reach, self._size)
             free = self._next_free(max(start - self._separator_bytes, 0))
             boundary = self._separator_end(free, stop)
@@ -61,7 +93,9 @@ class BoundaryFinder:
                 return boundary
             start = max(stop, free)  # between the two nothing is free
             reach *= 2
-        return self._size
+
+    def _see(self, end: int) -> None:
+        """Be told that bytes up to ``end`` are going to be read: streams get them, and learn whether they end there."""
 
     def _next_free(self, position: int) -> int:
         """The first position from ``position`` on that no delimiter's bytes lie across."""
@@ -121,6 +155,7 @@ class BoundaryFinder:
         An occurrence that starts before that position ends inside the window, so that neither it nor a longer one at
         the same place can be cut off by the window's end.
         """
+        self._see(start + self._window_bytes)
         length = min(self._window_bytes, self._size - start)
         self._file.seek(start)
         window = self._file.read(length)

@@ -34,6 +34,8 @@ class Delimiters:
 
     separator: str | None
     special_tokens: Sequence[str] = ()
+    record_end: bytes | None = None
+    """In place of a separator: bytes that are no UTF-8, behind each document of text that is made of records."""
     all: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """The separator and the special tokens, each once, the longest first."""
     longest: int = field(init=False, repr=False, compare=False)
@@ -42,7 +44,7 @@ class Delimiters:
     _pattern: re.Pattern[bytes] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        separator = None if self.separator is None else _encode(self.separator)
+        separator = self.record_end if self.separator is None else _encode(self.separator)
         delimiters = {_encode(token) for token in self.special_tokens} | ({separator} if separator else set())
         longest_first = tuple(sorted(delimiters, key=lambda delimiter: (-len(delimiter), delimiter)))
         pattern = re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None
@@ -51,6 +53,11 @@ class Delimiters:
         set_field(self, "longest", max(map(len, delimiters), default=0))
         set_field(self, "_separator", separator)
         set_field(self, "_pattern", pattern)
+
+    @property
+    def separator_bytes(self) -> bytes:
+        """The separator; no bytes if there is none."""
+        return self._separator or b""
 
     @property
     def separator_index(self) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import starmap, zip_longest
+from operator import add
 from pathlib import Path
 from typing import Literal
 
+from bpeflow.corpus.chunk import StreamChunk
 from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.plan import Chunk
 from bpeflow.errors import CorpusError, InvalidUtf8Error
@@ -20,18 +23,25 @@ class DocumentStatistics:
 
     ``documents``: all of them, empty ones between two separators included; one cut into several chunks counts once, in
     the chunk that holds its end. ``skipped_documents``: those of them dropped for not being UTF-8. ``bytes``: all,
-    delimiters and skipped documents included.
+    delimiters and skipped documents included; of records (JSON Lines, Parquet) those of the text that was kept.
+    ``sources``: the same for each source, where there are several.
     """
 
     documents: int = 0
     skipped_documents: int = 0
     bytes: int = 0
+    sources: tuple[DocumentStatistics, ...] = ()
+
+    def of_source(self, number: int) -> DocumentStatistics:
+        """The same, as those of the source of this number, by which they add up apart."""
+        return replace(self, sources=(*[DocumentStatistics()] * number, self))
 
     def __add__(self, other: DocumentStatistics) -> DocumentStatistics:
         return DocumentStatistics(
             self.documents + other.documents,
             self.skipped_documents + other.skipped_documents,
             self.bytes + other.bytes,
+            tuple(starmap(add, zip_longest(self.sources, other.sources, fillvalue=DocumentStatistics()))),
         )
 
 
@@ -57,6 +67,8 @@ class ChunkBuffer:
 
         CorpusError if the file is gone, or shorter than when the chunk was planned.
         """
+        if isinstance(chunk, StreamChunk):
+            return memoryview(chunk.data)
         if len(self._memory) < chunk.length:
             self._memory = bytearray(chunk.length)
         data = memoryview(self._memory)[: chunk.length]

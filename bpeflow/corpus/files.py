@@ -16,10 +16,25 @@ from bpeflow.errors import CorpusError
 
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
-    """A regular file, under the name by which it was found, and its ``size`` in bytes at that time."""
+    """A regular file, or a part of one, under the name by which it was found.
+
+    ``size``: of the whole file, in bytes, when it was found.
+    ``modified``: when it had last been changed then, in nanoseconds; 0 where nobody has looked.
+    ``source``: the number of the source that it is of.
+    ``begin``, ``end``: the part's place in it, at boundaries (`find_boundary`); up to the file's end if there is none.
+    """
 
     path: Path
     size: int
+    modified: int = 0
+    source: int = 0
+    begin: int = 0
+    end: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """How much of the corpus it is, by the sizes of files."""
+        return (self.size if self.end is None else self.end) - self.begin
 
 
 def find_files(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> list[CorpusFile]:
@@ -136,4 +151,4 @@ def _corpus_file(path: Path) -> CorpusFile:
         raise CorpusError(f"the input {path} is not a regular file (a device, pipe or socket); save its content first")
     if not os.access(path, os.R_OK):
         raise CorpusError(f"the input {path} is not readable for this user; change its mode or exclude it")
-    return CorpusFile(path, status.st_size)
+    return CorpusFile(path, status.st_size, status.st_mtime_ns)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Lock
 from typing import Literal
 
-from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk
+from bpeflow.corpus import (
+    Chunk,
+    ChunkBuffer,
+    Delimiters,
+    DocumentStatistics,
+    InvalidUtf8Policy,
+    Source,
+    StreamChunk,
+    decode_chunk,
+)
+from bpeflow.corpus.records import Records, parse_lines, record_delimiters
 from bpeflow.counting.memory import Memory
 from bpeflow.counting.run import CountRun
 from bpeflow.counting.scratch import Scratch
@@ -31,6 +42,7 @@ class ChunkCounter:
         partitions: how many mergers share the counts.
         memory: what the table may take.
         scratch: where it may be written.
+        sources: what there is to know of the sources, by their numbers.
         threads: how many of them count, with a table each: where there is one worker only, and the scanner is native,
             which leaves the interpreter to others while it is at work.
     """
@@ -42,6 +54,7 @@ class ChunkCounter:
     partitions: int
     memory: Memory
     scratch: Scratch
+    sources: Sequence[Source] = (Source(),)
     threads: int = 1
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
@@ -64,43 +77,82 @@ class ChunkCounter:
             raise
 
     def _count_all(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
-        table = new_table(self.pretokenizer, self.scanner)
+        tables = self._new_tables()
         statistics = DocumentStatistics()
         buffer = ChunkBuffer()
         most_new = 0  # pre-tokens that a chunk has brought: what the next one may bring
         spilled = False
         for chunk in chunks:
+            table = tables[self.sources[chunk.source].weight]
             before = len(table)
             statistics += self._count(chunk, buffer.read(chunk), table)
             most_new = max(most_new, len(table) - before)
-            if table.memory(most_new) > self.memory.counter:
-                runs = self._runs(table, statistics, spill=True)
-                table, statistics = new_table(self.pretokenizer, self.scanner), DocumentStatistics()
+            if sum(table.memory(most_new) for table in tables.values()) > self.memory.counter:
+                runs = self._runs(tables, statistics, spill=True)
+                tables, statistics = self._new_tables(), DocumentStatistics()
                 spilled = True
                 yield from runs
-        runs = self._runs(table, statistics, spilled or table.memory(0) > self.memory.largest_sent_table)
-        del table  # before the runs are copied on their way
+        memory = sum(table.memory(0) for table in tables.values())
+        runs = self._runs(tables, statistics, spilled or memory > self.memory.largest_sent_table)
+        tables.clear()  # before the runs are copied on their way
         yield from runs
 
+    def _new_tables(self) -> dict[int, CountTable]:
+        """An empty table for each weight that a source has."""
+        return {source.weight: new_table(self.pretokenizer, self.scanner) for source in self.sources}
+
     def _count(self, chunk: Chunk, data: memoryview, table: CountTable) -> DocumentStatistics:
-        """Count a chunk: all at once as far as that goes, the rest document by document."""
-        done = table.count_documents(data, self.delimiters)
+        """Count a chunk, of text or of records, and tell what it consisted of."""
+        if isinstance(chunk, StreamChunk) and chunk.holds != "text":
+            statistics = self._count_records(chunk, table)
+        else:
+            statistics = self._count_text(chunk, data, table, self.delimiters)
+        return statistics if len(self.sources) == 1 else statistics.of_source(chunk.source)
+
+    def _count_records(self, chunk: StreamChunk, table: CountTable) -> DocumentStatistics:
+        records = Records(chunk.data, chunk.skipped)
+        if chunk.holds == "jsonl":
+            records = parse_lines(chunk, self.sources[chunk.source].text_field, self.invalid_utf8)
+        text = replace(chunk, length=len(records.data))
+        counted = self._count_text(text, memoryview(records.data), table, self._record_delimiters)
+        return DocumentStatistics(
+            counted.documents + records.skipped, records.skipped, counted.bytes - counted.documents
+        )
+
+    @cached_property
+    def _record_delimiters(self) -> Delimiters:
+        return record_delimiters(self.delimiters)
+
+    def _count_text(
+        self, chunk: Chunk, data: memoryview, table: CountTable, delimiters: Delimiters
+    ) -> DocumentStatistics:
+        """Count a chunk of text: all at once as far as that goes, the rest document by document."""
+        done = table.count_documents(data, delimiters)
         complete = done.documents - (done.open and not chunk.ends_file)
         statistics = DocumentStatistics(complete, bytes=done.bytes)
         if done.bytes < chunk.length:
             rest = replace(chunk, offset=chunk.offset + done.bytes, length=chunk.length - done.bytes)
-            decoded = decode_chunk(bytes(data[done.bytes :]), rest, self.delimiters, self.invalid_utf8)
+            decoded = decode_chunk(bytes(data[done.bytes :]), rest, delimiters, self.invalid_utf8)
             statistics += decoded.statistics
             for text in decoded.texts:
                 table.count(text)
         return statistics
 
-    def _runs(self, table: CountTable, statistics: DocumentStatistics, spill: bool) -> list[CountRun]:
+    def _runs(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[CountRun]:
         runs = [
-            table.run(partition, self.partitions, self.scratch.new_path("counter") if spill else None)
+            self._run(table, weight, partition, spill)
+            for weight, table in tables.items()
             for partition in range(self.partitions)
         ]
         return [replace(runs[0], statistics=statistics), *runs[1:]]
+
+    def _run(self, table: CountTable, weight: int, partition: int, spill: bool) -> CountRun:
+        path = self.scratch.new_path("counter") if spill else None
+        if weight == 1:
+            return table.run(partition, self.partitions, path)
+        run = table.run(partition, self.partitions)
+        weighted = ((token, count * weight) for token, count in run.items())
+        return CountRun.pack(partition, weighted, path if len(run) else None)
 
 
 class _Shared(Iterator[Chunk]):

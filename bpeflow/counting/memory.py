@@ -26,6 +26,9 @@ LEAST_SHARE = 1 << 20
 #: The smallest chunks that are worth their way through the queue.
 LEAST_CHUNK = 1 << 16
 
+#: Text that cannot be divided is taken up to this length, however small the limit is.
+LONGEST_TEXT = 1 << 26
+
 #: The size of a table against that of the text that filled it, at most: with a new pre-token every five bytes, and up
 #: to 160 bytes of table for each while it grows.
 _TABLE_TO_TEXT = 32
@@ -59,6 +62,16 @@ class Memory:
     def chunk_size(self, wanted: int) -> int:
         """The size of chunks: so small that a chunk alone cannot fill the table."""
         return min(wanted, max(self.counter // _TABLE_TO_TEXT, LEAST_CHUNK))
+
+    @property
+    def longest_text(self) -> int:
+        """The longest piece of text that is taken although it cannot be divided: it is copied to be looked at."""
+        return max(self.counter // 4, LONGEST_TEXT)
+
+    @property
+    def queued_text(self) -> int:
+        """The text that may wait for the counters where it travels with its chunks."""
+        return max(self.counter, LEAST_SHARE)
 
     @property
     def largest_sent_table(self) -> int:

@@ -24,18 +24,22 @@ class CountMerger:
     one stream, of which it gathers as much as its memory holds and sorts that into canonical order: as a rule all of
     it, and that is the result. Otherwise these pieces are files, which are merged once more, in canonical order.
 
+    For a segment (`segments`) the result is one file in order of bytes, to be merged with other segments'.
+
     Attributes:
         memory: what it may take.
         scratch: where it may write.
         max_open: files that it reads at a time.
+        order: of the result.
     """
 
     memory: Memory
     scratch: Scratch
     max_open: int = MAX_OPEN_RUNS
+    order: Order = "count"
 
     def __call__(self, runs: Iterable[CountRun]) -> Iterator[CountRun]:
-        """Yield one run for each partition met, in canonical order, when the input ends.
+        """Yield one run for each partition met when the input ends.
 
         A merger of several meets one partition; the calling process, where it stands for all of them, meets all.
         """
@@ -49,6 +53,9 @@ class CountMerger:
         statistics = sum((run.statistics for run in runs), start=DocumentStatistics())
         spilled = sum((run.spilled for run in runs), start=Spilled())
         runs, spilled = self._fewer_files(runs, "bytes", spilled)
+        if self.order == "bytes":
+            merged = self._merged_file(runs, "bytes")
+            return replace(merged, statistics=statistics, spilled=spilled)  # itself not for lack of memory
         pieces = self._sorted_pieces(runs)
         spilled = sum((piece.spilled for piece in pieces), start=spilled)
         if len(pieces) > 1:

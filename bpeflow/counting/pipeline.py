@@ -4,45 +4,51 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.cores import available_cores
-from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, find_files
+from bpeflow.corpus import Delimiters, DocumentStatistics, StreamReader, find_boundary
+from bpeflow.corpus.given import GIVEN, GivenDocuments, is_documents
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.memory import Memory, default_limit
+from bpeflow.counting.merge import Order
 from bpeflow.counting.merger import CountMerger, owner
+from bpeflow.counting.passes import CountObserver, Passes
 from bpeflow.counting.reader import ChunkReader
 from bpeflow.counting.reducer import reduce_runs
-from bpeflow.counting.scratch import Scratch, Spilled, scratch_in
-from bpeflow.counting.table import choose_scanner, why_regex
+from bpeflow.counting.run import CountRun
+from bpeflow.counting.scratch import Spilled, new_scratch, removed_at_end
+from bpeflow.counting.segments import (
+    SEGMENTS_FOLDER,
+    SegmentFolder,
+    SegmentPlan,
+    SegmentStatistics,
+    is_begun,
+    remove_segments,
+)
+from bpeflow.counting.sources import Corpus, Entry, find_corpus, longest_first, stream_parts
+from bpeflow.counting.table import choose_scanner, native_unicode_version, why_regex
 from bpeflow.errors import ConfigError
-from bpeflow.flow import Monitor, Pipeline, QueueSpec, Sample, Source, Stage, WorkerReport
-from bpeflow.pretokenize import Pretokenizer, load_pretokenizer
-
-#: How often an observer hears of the progress, in seconds.
-PROGRESS_INTERVAL = 0.5
-
+from bpeflow.flow import Pipeline, QueueSpec, Sample, Source, Stage, WorkerReport
+from bpeflow.pretokenize import Pretokenizer, load_pretokenizer, unicode_version
 
 #: Input up to this size is counted in this process, in threads: reading and counting so much takes about as long as
 #: starting processes, importing what they need, and sending their counts. By the `regex` module, in one thread.
 SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
 
+#: The same where there are streams, which are read in parallel by processes only.
+SMALL_STREAMS = 4_000_000
+
 log = logging.getLogger(__name__)
-
-
-class CountObserver(Protocol):
-    """Is told how far counting has come."""
-
-    def counting(self, counted_bytes: int, total_bytes: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,8 @@ class CorpusCounts:
         counters: how many there were; in the calling process they are threads.
         memory_limit: bytes that the processes together might take for counts.
         spilled: what was written to the scratch folder because of it.
+        segments: how it was divided; None for a corpus that was counted at once. With segments `seconds`, `workers` and
+            the documents are those of all runs that took part.
     """
 
     counts: PretokenCounts
@@ -74,20 +82,25 @@ class CorpusCounts:
     counters: int
     memory_limit: int
     spilled: Spilled
+    segments: SegmentStatistics | None = None
 
 
 class CorpusCounter:
     """A corpus that has been found and settings that have been checked: all that can be refused before any work.
 
-    `run_folder` is where counts are spilled to, if need be, when the settings name no folder.
+    `run_folder` is where the segments of a large corpus are, and where counts are spilled to, if need be, when the
+    settings name no folder. Who counts into it holds its lock.
 
     Raises `CorpusError` for input that is not there, `PatternError` for a pattern that is none, and `ConfigError` for a
     scratch folder that cannot be written to.
     """
 
-    def __init__(self, settings: CountSettings, run_folder: Path | None = None) -> None:
+    def __init__(
+        self, settings: CountSettings, run_folder: Path | None = None, given: GivenDocuments | None = None
+    ) -> None:
         self.settings = settings
-        self._scratch_parent = settings.scratch_dir or run_folder
+        self._run_folder = run_folder
+        self.scratch = new_scratch(settings.scratch_dir or run_folder)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is no folder that can be written to")
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern)
@@ -95,8 +108,18 @@ class CorpusCounter:
         if self.scanner == "regex" and settings.scanner == "auto":
             log.info("pre-tokens are found by the regex module, which is slow: %s", why_regex(self.pretokenizer))
         self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
-        self.files: list[CorpusFile] = find_files(settings.input, settings.exclude)
-        self.total_bytes = sum(file.size for file in self.files)
+        self.corpus: Corpus = find_corpus(settings, given)
+        self.total_bytes = self.corpus.known_bytes
+
+    @cached_property
+    def unicode(self) -> str:
+        """The version of Unicode that the pattern goes by."""
+        return native_unicode_version() if self.scanner == "native" else unicode_version()
+
+    @cached_property
+    def fingerprint(self) -> Fingerprint:
+        """What the counts depend on."""
+        return Fingerprint.of(self.settings, self.pretokenizer.regex, self.unicode, self.corpus.entries)
 
     def count(
         self,
@@ -104,58 +127,111 @@ class CorpusCounter:
         on_sample: Callable[[Sample], None] | None = None,
         sample_interval: float = 10.0,
     ) -> CorpusCounts:
-        """Run the pipeline; `on_sample` gets a sample of the queue monitor every `sample_interval` seconds."""
+        """Run the pipeline; `on_sample` gets a sample of the queue monitor every `sample_interval` seconds.
+
+        Where there is a run folder, a corpus larger than `segment_size` is counted in segments, and so is one of which
+        there are segments already: those are taken over. They stay until `forget_segments`. Raises `ResumeError` if
+        they are of another corpus or of other settings.
+        """
         started = perf_counter()
-        in_process = self.total_bytes <= self._small_input() and on_sample is None
+        in_process = self.corpus.only_here or (self.total_bytes <= self._small_input() and on_sample is None)
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = Memory.share(limit, counters, self.settings.num_merger)
-        with scratch_in(self._scratch_parent) as scratch:
-            pipeline = self._pipeline(counters, in_process, memory, scratch)
-            with ExitStack() as watchers:
-                if observer is not None:
-                    observer.counting(0, self.total_bytes)
-                    tell = partial(_tell_progress, observer, self.total_bytes)
-                    watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, tell, processes=False))
-                if on_sample is not None:
-                    watchers.enter_context(Monitor(pipeline, sample_interval, on_sample))
-                with closing(pipeline.run(inline=in_process)) as results:  # its workers end before their files go
-                    runs = list(results)
+        passes = Passes(self.total_bytes, observer, on_sample, sample_interval, more=self.corpus.only_here)
+        segments = self._segments(memory)
+        with removed_at_end(self.scratch):
+            if segments is None:
+                passes.tell()
+                runs = passes.run(self._pipeline(self.corpus.entries, counters, in_process, memory), in_process)
+            else:
+
+                def count_entries(entries: list[Entry]) -> list[CountRun]:
+                    return passes.run(self._pipeline(entries, counters, in_process, memory, "bytes"), in_process)
+
+                counted = segments.count(passes, count_entries)
+                runs = passes.run(self._merging(counted, Memory.share(limit, 1, 1)), in_process)
             reducing = perf_counter()
             counts, documents = reduce_runs(runs, memory)
         ended = perf_counter()
         if documents.skipped_documents:
             log.warning("%d of %d documents were skipped: not UTF-8", documents.skipped_documents, documents.documents)
+        statistics = segments.statistics() if segments else None
         return CorpusCounts(
             counts=counts,
             documents=documents,
-            files=len(self.files),
-            seconds=ended - started,
-            workers=pipeline.reports,
+            files=sum(self.corpus.file_counts()),
+            seconds=ended - started + (statistics.taken_over_seconds if statistics else 0),
+            workers=segments.reports(passes) if segments else passes.reports,
             reducer_seconds=ended - reducing,
             reduced_bytes=sum(run.size for run in runs),
             in_process=in_process,
             counters=counters,
             memory_limit=limit,
-            spilled=sum((run.spilled for run in runs), start=Spilled()),
+            spilled=passes.spilled,
+            segments=statistics,
         )
 
+    def forget_segments(self) -> None:
+        """Remove the segments: the counts are elsewhere, and durable."""
+        if self._run_folder is not None:
+            remove_segments(self._run_folder)
+
+    def _segments(self, memory: Memory) -> SegmentFolder | None:
+        folder, size = self._run_folder, int(self.settings.segment_size)
+        if folder is None or not (self.total_bytes > size or is_begun(folder)):
+            return None
+        if self.corpus.only_here:  # and once: no other run could go on with it
+            return None
+        boundary = partial(
+            find_boundary,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            cut_documents=self.settings.invalid_utf8 != "skip",
+            longest=memory.longest_text,
+        )
+        plan = SegmentPlan(self.corpus.entries, size, boundary)
+        return SegmentFolder(folder / SEGMENTS_FOLDER, plan, self.fingerprint, memory)
+
     def _small_input(self) -> int:
-        small = self.settings.small_input
-        return SMALL_INPUT[self.scanner] if small is None else int(small)
+        if self.settings.small_input is not None:
+            return int(self.settings.small_input)
+        return min(SMALL_INPUT[self.scanner], SMALL_STREAMS) if self.corpus.streams else SMALL_INPUT[self.scanner]
 
     def _counters(self, in_process: bool) -> int:
         counters = self.settings.num_counter or available_cores()
         if not in_process:
             return counters
         chunks = -(-self.total_bytes // int(self.settings.chunk_size))
+        if self.corpus.streams or self.corpus.only_here:
+            chunks = counters  # nobody knows how many there are going to be
         return max(min(counters, chunks), 1) if self.scanner == "native" else 1
 
-    def _pipeline(self, counters: int, in_process: bool, memory: Memory, scratch: Scratch) -> Pipeline:
+    def _pipeline(
+        self, entries: Sequence[Entry], counters: int, in_process: bool, memory: Memory, order: Order = "count"
+    ) -> Pipeline:
+        """Counts files, or documents at hand; the results are in this order."""
         settings = self.settings
-        queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=int(settings.queue.max_bytes))
+        most = int(settings.queue.max_bytes)
+        queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
         chunk_size = memory.chunk_size(int(settings.chunk_size))
-        reader = ChunkReader(self.files, chunk_size, self.delimiters, self.pretokenizer, settings.invalid_utf8)
+        streams = StreamReader(
+            sources=self.corpus.sources,
+            chunk_size=chunk_size,
+            longest=memory.longest_text,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            invalid_utf8=settings.invalid_utf8,
+        )
+        reader = ChunkReader(
+            files=entries if in_process else longest_first(entries),
+            chunk_size=chunk_size,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            invalid_utf8=settings.invalid_utf8,
+            longest=memory.longest_text,
+            streams=streams if in_process else None,
+        )
         counter = ChunkCounter(
             delimiters=self.delimiters,
             pretokenizer=self.pretokenizer,
@@ -163,51 +239,85 @@ class CorpusCounter:
             invalid_utf8=settings.invalid_utf8,
             partitions=settings.num_merger,
             memory=memory,
-            scratch=scratch,
+            scratch=self.scratch,
+            sources=self.corpus.sources,
             threads=counters if in_process else 1,
         )
+        stages = [
+            Stage(
+                "counter",
+                counter,
+                reads=queue("chunk_queue", max_bytes=min(most, memory.queued_text)),
+                workers=1 if in_process else counters,
+                weigh=attrgetter("weight"),
+            ),
+            Stage(
+                "merger",
+                CountMerger(memory, self.scratch, order=order),
+                reads=queue("counter_queue", route=owner),
+                workers=settings.num_merger,
+                weigh=attrgetter("size"),
+            ),
+        ]
+        if parts := 0 if in_process else stream_parts(entries):
+            readers = min(parts, available_cores())
+            stages.insert(
+                0,
+                Stage(
+                    "stream reader",
+                    streams,
+                    reads=queue("stream_queue"),
+                    workers=readers,
+                    weigh=attrgetter("weight"),
+                ),
+            )
         return Pipeline(
             Source("chunk reader", reader),
-            [
-                Stage(
-                    "counter",
-                    counter,
-                    reads=queue("chunk_queue"),
-                    workers=1 if in_process else counters,
-                    weigh=attrgetter("length"),
-                ),
-                Stage(
-                    "merger",
-                    CountMerger(memory, scratch),
-                    reads=queue("counter_queue", route=owner),
-                    workers=settings.num_merger,
-                    weigh=attrgetter("size"),
-                ),
-            ],
+            stages,
             results=queue("merged_queue"),
             start_method=settings.start_method,
             preload=("bpeflow.counting.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
         )
 
+    def _merging(self, segments: Sequence[CountRun], memory: Memory) -> Pipeline:
+        """Merges segments, in a process of its own: no more than one, for they are not parted by hash."""
+        queue = self.settings.queue
+        return Pipeline(
+            Source("segment reader", partial(list, segments)),
+            [
+                Stage(
+                    "merger",
+                    CountMerger(memory, self.scratch),
+                    reads=QueueSpec("segment_queue", queue.max_items, int(queue.max_bytes)),
+                    weigh=attrgetter("size"),
+                )
+            ],
+            results=QueueSpec("merged_queue", queue.max_items, int(queue.max_bytes)),
+            start_method=self.settings.start_method,
+            preload=("bpeflow.counting.merger",),
+        )
+
 
 def count(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path] | Iterable[str | bytes],
     pattern: str = "gpt2",
     special_tokens: Sequence[str] = (),
     *,
     observer: CountObserver | None = None,
     **options: Any,
 ) -> PretokenCounts:
-    """Count the pre-tokens of files.
+    """Count the pre-tokens of files, or of documents that are at hand.
 
     Args:
-        paths: files, folders and globs.
+        paths: files, folders, globs, ``@lists`` of these, ``-`` for standard input, or URLs that fsspec knows; or any
+            iterable of documents that is no list or tuple (``iter(documents)``), each of them a `str` or `bytes`.
         pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"`` or a regular expression of the
             `regex` module.
         special_tokens: taken out before pre-tokenization, the longest first; the first one ends documents unless
             `separator` names something else.
         observer: is told of the progress.
-        options: the other keys of `bpeflow.config.CountSettings`: `exclude`, `separator`, `invalid_utf8`,
+        options: the other keys of `bpeflow.config.CountSettings`: `sources`, `input_format`,
+            `text_field`, `text_column`, `exclude`, `separator`, `invalid_utf8`,
             `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`,
             `start_method`.
 
@@ -217,9 +327,12 @@ def count(
         ScratchError: counts for which there was neither memory nor room on the disk.
         WorkerDied: a process of the pipeline was killed.
     """
-    values = {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
-    return CorpusCounter(make_settings(CountSettings, values)).count(observer).counts
+    values, given = given_apart({"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options})
+    return CorpusCounter(make_settings(CountSettings, values), given=given).count(observer).counts
 
 
-def _tell_progress(observer: CountObserver, total_bytes: int, sample: Sample) -> None:
-    observer.counting(sample.stages["counter"].weight_done, total_bytes)
+def given_apart(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], GivenDocuments | None]:
+    """Settings of which `input` may be an iterable of documents, and that iterable if it is one."""
+    if "input" not in values or not is_documents(values["input"]):
+        return values, None
+    return {**values, "input": GIVEN}, GivenDocuments(values["input"])

@@ -33,6 +33,7 @@ class CountRun:
         path: the file, or None.
         statistics: of the documents that were counted, in one partition's run only, so that they add up.
         spilled: what was written to files on the way to this run, its own included.
+        durable: whether the file is there to stay, as that of a segment is, when the run has been merged with others.
     """
 
     partition: int
@@ -42,6 +43,7 @@ class CountRun:
     path: Path | None = None
     statistics: DocumentStatistics = field(default=DocumentStatistics())
     spilled: Spilled = field(default=Spilled())
+    durable: bool = False
 
     def __len__(self) -> int:
         return self.tokens
@@ -96,8 +98,8 @@ class CountRun:
         return damaged(self.path) if self.path is not None else FormatError("no run of counts (please report this)")
 
     def remove(self) -> None:
-        """Remove the file, if the run is in one and it is still there."""
-        if self.path is not None:
+        """Remove the file, if the run is in one that is still there and is not to stay."""
+        if self.path is not None and not self.durable:
             self.path.unlink(missing_ok=True)
 
 

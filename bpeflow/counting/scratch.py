@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 from secrets import token_hex
 
 from bpeflow.errors import ScratchError
+
+_SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,29 @@ class Scratch:
         return self.folder / f"{writer}-{token_hex(8)}.run"
 
 
+def new_scratch(parent: Path | None) -> Scratch:
+    """Name a scratch folder in `parent`, or in the system's temporary folder. The first worker that spills makes it."""
+    name = f"bpeflow-{token_hex(8)}" if parent is None else f".scratch-{token_hex(8)}"
+    return Scratch((parent or Path(tempfile.gettempdir())).absolute() / name)
+
+
 @contextmanager
-def scratch_in(parent: Path | None) -> Iterator[Scratch]:
-    """Yield a scratch folder in `parent`, or in the system's temporary folder. It is gone when the block ends.
+def removed_at_end(scratch: Scratch) -> Iterator[None]:
+    """Remove the scratch folder when the block ends.
 
     The main process enters this, and leaves it when all workers have ended; so it also removes what a worker that died
-    has left. (Only if it is killed itself the folder stays.) The first worker that spills makes the folder.
+    has left. Only if it is killed itself the folder stays, until the next run in the same run folder removes it.
     """
-    name = f"bpeflow-{token_hex(8)}" if parent is None else f".scratch-{token_hex(8)}"
-    scratch = Scratch((parent or Path(tempfile.gettempdir())).absolute() / name)
     try:
-        yield scratch
+        yield
     finally:
         shutil.rmtree(scratch.folder, ignore_errors=True)
+
+
+def remove_left_behind(folder: object) -> None:
+    """Remove the scratch folder of a run that was killed; nothing that has another name than scratch folders have."""
+    if isinstance(folder, str) and _SCRATCH_NAME.fullmatch(Path(folder).name) and not Path(folder).is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def cannot_write(path: Path, error: OSError) -> ScratchError:

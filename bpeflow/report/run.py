@@ -16,13 +16,13 @@ from typing import Any
 from bpeflow.atomic import atomic_path
 from bpeflow.config import Settings
 from bpeflow.cores import available_cores
+from bpeflow.corpus import DocumentStatistics, Source
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
-from bpeflow.counting.table import chosen_instructions, native_unicode_version
+from bpeflow.counting.table import chosen_instructions
 from bpeflow.errors import FormatError
 from bpeflow.flow import WorkerReport, peak_memory
 from bpeflow.merging import LearnedMerges
-from bpeflow.pretokenize import unicode_version
 from bpeflow.vocab import Vocab
 
 RUN_FILE = "run.json"
@@ -82,13 +82,14 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
     counts = counted.counts
     return {
         "files": counted.files,
+        **_describe_sources(corpus, counted),
         "bytes": counted.documents.bytes,
         "documents": counted.documents.documents,
         "skipped_documents": counted.documents.skipped_documents,
         "pattern": corpus.pretokenizer.regex,
         "scanner": corpus.scanner,
         "instructions": chosen_instructions() if corpus.scanner == "native" else None,
-        "unicode": native_unicode_version() if corpus.scanner == "native" else unicode_version(),
+        "unicode": corpus.unicode,
         "pretokens": counts.total,
         "pretoken_bytes": counts.total_bytes,
         "distinct_pretokens": len(counts),
@@ -96,13 +97,38 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, A
     }
 
 
-def describe_counting(counted: CorpusCounts) -> dict[str, Any]:
-    """How it was counted."""
+def _describe_sources(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, Any]:
+    """What each source was, where there are several or one with settings of its own."""
+    sources, statistics = corpus.corpus.sources, counted.documents.sources
+    if sources == [Source()]:
+        return {}
+    described = []
+    for number, (source, files) in enumerate(zip(sources, corpus.corpus.file_counts(), strict=True)):
+        documents = counted.documents if len(sources) == 1 else DocumentStatistics()
+        documents = statistics[number] if number < len(statistics) else documents
+        described.append(
+            {
+                "name": source.name,
+                "weight": source.weight,
+                "sample": None if source.sample is None else asdict(source.sample),
+                "files": files,
+                "bytes": documents.bytes,
+                "documents": documents.documents,
+                "skipped_documents": documents.skipped_documents,
+            }
+        )
+    return {"sources": described}
+
+
+def describe_counting(corpus: CorpusCounter, counted: CorpusCounts) -> dict[str, Any]:
+    """How it was counted; by several runs, if it was resumed."""
     return {
         "seconds": counted.seconds,
         "memory_limit": counted.memory_limit,
         "spilled": asdict(counted.spilled),
+        "segments": asdict(counted.segments) if counted.segments else None,
         "stages": describe_stages(counted),
+        "fingerprint": corpus.fingerprint.summary(),
     }
 
 
@@ -116,6 +142,11 @@ def describe_stages(counted: CorpusCounts) -> dict[str, Any]:
     described = {stage: _describe_stage(workers) for stage, workers in stages.items()}
     reader = described["chunk reader"]  # its rate is that of the bytes that it plans; it reads few of them
     reader |= {"bytes": counted.documents.bytes, "mb_per_second": _rate(counted.documents.bytes, reader["seconds"])}
+    if "stream reader" in described:  # what streams unfold to is known behind it
+        described["counter"] |= {
+            "bytes": counted.documents.bytes,
+            "mb_per_second": _rate(counted.documents.bytes, described["counter"]["seconds"]),
+        }
     reducer: dict[str, Any] = {"workers": 1, "seconds": counted.reducer_seconds, "bytes": counted.reduced_bytes}
     reducer["mb_per_second"] = _rate(counted.reduced_bytes, counted.reducer_seconds)
     described["counter"]["threads"] = counted.counters if counted.in_process else 1
@@ -142,11 +173,12 @@ def _rate(size: int, seconds: float) -> float | None:
 
 
 def describe_merges(learned: LearnedMerges, vocab: Vocab, seconds: float) -> dict[str, Any]:
-    """What was learned; after the initial merges, if there were any."""
+    """What was learned, after the initial merges, if there were any; some of it by the run that this goes on with."""
     longest = vocab.longest_token
     new = len(learned) - learned.replayed
     return {
         "replayed": learned.replayed,
+        "taken_over": learned.taken_over,
         "learned": new,
         "wanted": learned.wanted,
         "seconds": seconds,

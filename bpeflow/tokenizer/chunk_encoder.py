@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, Document, DocumentStatistics, InvalidUtf8Policy
+from bpeflow.corpus import (
+    Chunk,
+    ChunkBuffer,
+    Delimiters,
+    Document,
+    DocumentStatistics,
+    InvalidUtf8Policy,
+    Source,
+    StreamChunk,
+)
+from bpeflow.corpus.chunk import RECORD_END
 from bpeflow.corpus.documents import decode_document
+from bpeflow.corpus.records import Records, parse_lines
 from bpeflow.errors import InvalidTextError
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
@@ -49,12 +60,14 @@ class EncodedChunk:
         ends: how many of the ids stand before the end of each document that ends in the chunk, ascending; its end token
             is among them. Skipped documents are not.
         statistics: what the chunk consisted of.
+        weight: how much of the corpus the chunk was, by the sizes of files.
     """
 
     number: int
     ids: Ids
     ends: NDArray[np.int64]
     statistics: DocumentStatistics
+    weight: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,7 @@ class ChunkEncoder:
         delimiters: the separator, and those special tokens that are not text; no chunk divides one.
         end_id: the id that ends a document; None for none.
         invalid_utf8: what to do with input that is not UTF-8.
+        source: for records, where their text is.
         threads: how many of them encode; for encoders that leave the interpreter to others while they are at work.
     """
 
@@ -77,6 +91,7 @@ class ChunkEncoder:
     delimiters: Delimiters
     end_id: int | None
     invalid_utf8: InvalidUtf8Policy
+    source: Source = field(default_factory=Source)
     threads: int = 1
 
     def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
@@ -109,19 +124,35 @@ class ChunkEncoder:
 
     def encode(self, numbered: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
         """Read and encode a chunk. Raises `CorpusError`, which names the file."""
-        return self.encode_text(buffer.read(numbered.chunk), numbered)
+        encoded = self.encode_text(buffer.read(numbered.chunk), numbered)
+        return replace(encoded, weight=numbered.chunk.weight)
 
     def encode_text(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
         """Encode the text of a chunk: all at once where that can be done, else document by document.
 
         Raises `InvalidUtf8Error`, which names the file and the place.
         """
+        if isinstance(numbered.chunk, StreamChunk) and numbered.chunk.holds != "text":
+            return self._encode_records(numbered.chunk, numbered.number)
         if self._at_once:
             try:
                 return self._encode_at_once(data, numbered)
             except InvalidTextError:
                 pass
-        return self._encode_documents(bytes(data), numbered)
+        return self._encode_documents(bytes(data), numbered, self.delimiters, self._marking)
+
+    def _encode_records(self, chunk: StreamChunk, number: int) -> EncodedChunk:
+        """Encode the records of a chunk. A separator that is no special token is ordinary text in them."""
+        records = Records(chunk.data, chunk.skipped)
+        if chunk.holds == "jsonl":
+            records = parse_lines(chunk, self.source.text_field, self.invalid_utf8)
+        specials = {token: self.tokenizer.special_tokens[token] for token in self.delimiters.special_tokens}
+        delimiters = Delimiters(None, [*specials], RECORD_END)
+        text = NumberedChunk(number, replace(chunk, length=len(records.data)))
+        encoded = self._encode_documents(bytes(records.data), text, delimiters, SpecialTokens.of(specials))
+        documents = encoded.statistics.documents
+        statistics = DocumentStatistics(documents + records.skipped, records.skipped, len(records.data) - documents)
+        return replace(encoded, statistics=statistics)
 
     def _encode_at_once(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
         """Encode as one text, in which the separator is a special token with an id of its own, the mark.
@@ -143,20 +174,22 @@ class ChunkEncoder:
         statistics = DocumentStatistics(len(ends), 0, len(data))
         return EncodedChunk(numbered.number, ids, ends.astype(np.int64, copy=False), statistics)
 
-    def _encode_documents(self, data: bytes, numbered: NumberedChunk) -> EncodedChunk:
+    def _encode_documents(
+        self, data: bytes, numbered: NumberedChunk, delimiters: Delimiters, marking: SpecialTokens
+    ) -> EncodedChunk:
         """The definition, which also does what is not UTF-8."""
         chunk = numbered.chunk
         parts: list[NDArray[Any]] = []
         ends = []
         length = documents = skipped = 0
-        for document in self.delimiters.documents(data):
+        for document in delimiters.documents(data):
             complete = document.closed or chunk.ends_file
             documents += complete
             texts = decode_document(data, document, chunk, self.invalid_utf8)
             if texts is None:
                 skipped += 1
                 continue
-            encoded = [*self._encode_document(data, document, texts)]
+            encoded = [*self._encode_document(data, document, texts, marking)]
             if complete and self.end_id is not None:
                 encoded.append(np.array([self.end_id], self._dtype))
             parts += encoded
@@ -167,12 +200,14 @@ class ChunkEncoder:
         statistics = DocumentStatistics(documents, skipped, len(data))
         return EncodedChunk(numbered.number, ids, np.array(ends, np.int64), statistics)
 
-    def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
+    def _encode_document(
+        self, data: bytes, document: Document, texts: list[bytes], marking: SpecialTokens
+    ) -> Iterator[NDArray[Any]]:
         """The ids of a document's texts, and of the special tokens that stand between them."""
         before = None
         for (start, end), text in zip(document.pieces, texts, strict=True):
             if before is not None:
-                yield np.array([self._marking.ids[data[before:start]]], self._dtype)
+                yield np.array([marking.ids[data[before:start]]], self._dtype)
             if text:
                 yield self._encoder.encode_to_array(text, NO_SPECIAL_TOKENS, self._dtype)
             before = end

@@ -23,7 +23,8 @@ from functools import cached_property
 from itertools import starmap
 from operator import attrgetter
 
-from bpeflow.corpus import CorpusFile
+from bpeflow.corpus import CorpusFile, StreamReader, StreamTask
+from bpeflow.counting.memory import LONGEST_TEXT
 from bpeflow.counting.reader import ChunkReader
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
 from bpeflow.pretokenize import load_pretokenizer
@@ -51,7 +52,7 @@ class CorpusEncoder:
         chunk_size: bytes of text in a chunk, about; None for what suits the way that it is encoded in.
     """
 
-    files: Sequence[CorpusFile]
+    files: Sequence[CorpusFile | StreamTask]
     encoder: ChunkEncoder
     threads: int
     chunk_size: int | None
@@ -59,12 +60,13 @@ class CorpusEncoder:
     @cached_property
     def bytes(self) -> int:
         """The size of the corpus."""
-        return sum(file.size for file in self.files)
+        return sum(file.weight for file in self.files)
 
     def encoded(self) -> Iterator[EncodedChunk]:
         """Encode the corpus: its chunks, in order. Raises as `ChunkEncoder.encode` does, and `WorkerDied`."""
         in_threads = _leaves_interpreter(self.encoder.tokenizer)
-        in_process = in_threads or self.threads == 1 or self.bytes <= SMALL_INPUT
+        only_here = any(isinstance(file, StreamTask) and file.only_here for file in self.files)
+        in_process = in_threads or self.threads == 1 or only_here or self.bytes <= SMALL_INPUT
         chunk_size = self.chunk_size or CHUNK_SIZE["threads" if in_threads else "processes"]
         pipeline = Pipeline(
             Source("chunk reader", _NumberedReader(self._reader(chunk_size))),
@@ -85,7 +87,9 @@ class CorpusEncoder:
     def _reader(self, chunk_size: int) -> ChunkReader:
         encoder = self.encoder
         pretokenizer = load_pretokenizer(encoder.tokenizer.pattern)
-        return ChunkReader(self.files, chunk_size, encoder.delimiters, pretokenizer, encoder.invalid_utf8)
+        delimiters, invalid_utf8 = encoder.delimiters, encoder.invalid_utf8
+        streams = StreamReader([encoder.source], chunk_size, LONGEST_TEXT, delimiters, pretokenizer, invalid_utf8)
+        return ChunkReader(self.files, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams)
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class _NumberedReader:
     reader: ChunkReader
 
     def __call__(self) -> Iterator[NumberedChunk]:
-        return starmap(NumberedChunk, enumerate(self.reader()))
+        return starmap(NumberedChunk, enumerate(self.reader.chunks()))
 
 
 def _in_order(chunks: Iterable[EncodedChunk]) -> Iterator[EncodedChunk]:

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import Any, get_args
 
 from bpeflow.atomic import atomic_path
-from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, InvalidUtf8Policy, find_files
+from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, InvalidUtf8Policy, Source, StreamTask
+from bpeflow.corpus.inputs import InputFormat, InputRules, find_inputs, listed_inputs
 from bpeflow.errors import ConfigError, FormatError, UnknownTokenError
 from bpeflow.tokenizer.chunk_encoder import ChunkEncoder
 from bpeflow.tokenizer.corpus_encoder import CorpusEncoder
@@ -80,6 +81,9 @@ def encode_file(
     index: bool = False,
     threads: int | None = None,
     chunk_size: int | None = None,
+    input_format: InputFormat = "auto",
+    text_field: str = "text",
+    text_column: str = "text",
     progress: Progress | None = None,
 ) -> EncodedCorpus:
     """Encode a corpus to a token file, with a sidecar beside it (see `token_file`).
@@ -89,7 +93,8 @@ def encode_file(
 
     Args:
         tokenizer: what encodes.
-        src: files, folders and globs; the files of a folder or a glob in the order of their paths, each file once.
+        src: files, folders, globs, ``@lists`` of these, ``-`` for standard input, URLs that fsspec knows; compressed or
+            not. The files of a folder or a glob come in the order of their paths, each file once.
         dst: the token file to write.
         dtype: ``auto``, ``uint16`` or ``uint32``.
         separator: what stands between documents, and is no part of them; by default the tokenizer's first special
@@ -102,6 +107,9 @@ def encode_file(
         index: write an index of the documents, too.
         threads: how many encode at once; by default one for each core.
         chunk_size: bytes of text that each takes at a time, by default a few MB; memory is a multiple of it.
+        input_format: what the files hold: ``text``, ``jsonl``, ``parquet``, or ``auto``, as their names end.
+        text_field: for JSON Lines, the field with the text; ``a.b`` is b in a.
+        text_column: for Parquet, likewise.
         progress: is told how many bytes of how many are encoded and written.
 
     Raises:
@@ -116,22 +124,30 @@ def encode_file(
     chosen = choose_dtype(dtype, tokenizer.vocab_size)
     policy = _policy(invalid_utf8)
     corpus = CorpusEncoder(
-        files=find_in_order([src] if isinstance(src, str | Path) else src),
-        encoder=ChunkEncoder(tokenizer, delimiters, None if end is None else tokenizer.special_tokens[end], policy),
+        files=find_in_order([src] if isinstance(src, str | Path) else src, InputRules(format=input_format)),
+        encoder=ChunkEncoder(
+            tokenizer,
+            delimiters,
+            None if end is None else tokenizer.special_tokens[end],
+            policy,
+            Source(text_field=tuple(text_field.split(".")), text_column=tuple(text_column.split("."))),
+        ),
         threads=checked_threads(threads),
         chunk_size=_checked_size(chunk_size),
     )
     path = Path(dst)
-    _check_apart([path, sidecar_path(path), index_path(path)], corpus.files)
+    _check_apart([path, sidecar_path(path), index_path(path)], [name for name, _ in named_files(corpus.files)])
     facts = _describe(corpus, end)
     started = perf_counter()
     with new_token_file(path, chosen, facts, index) as writer:
         statistics = DocumentStatistics()
+        done = 0
         for chunk in corpus.encoded():
             writer.write(chunk.ids, chunk.ends)
             statistics += chunk.statistics
+            done += chunk.weight
             if progress is not None:
-                progress(statistics.bytes, corpus.bytes)
+                progress(done, max(done, corpus.bytes))  # of standard input nobody knows the size
         writer.facts["skipped_documents"] = statistics.skipped_documents
     if statistics.skipped_documents:
         log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)
@@ -141,7 +157,7 @@ def encode_file(
         tokens=writer.tokens,
         documents=writer.documents,
         skipped_documents=statistics.skipped_documents,
-        files=len(corpus.files),
+        files=len(named_files(corpus.files)),
         bytes=statistics.bytes,
         seconds=perf_counter() - started,
     )
@@ -188,7 +204,7 @@ def decode_file(
         )
     path = Path(dst)
     sources = [file.path, sidecar_path(file.path), index_path(file.path)]
-    _check_apart([path], [CorpusFile(source, 0) for source in sources])
+    _check_apart([path], [str(source) for source in sources])
     started = perf_counter()
     done = written = 0
     with atomic_path(path) as temporary, temporary.open("wb") as text, file.path.open("rb") as stream:
@@ -213,18 +229,35 @@ def _decode(tokenizer: Tokenizer, ids: Ids, file: TokenFile, before: int) -> byt
 # ---- what the options mean ----
 
 
-def find_in_order(inputs: Sequence[str | Path]) -> list[CorpusFile]:
+def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None) -> list[CorpusFile | StreamTask]:
     """The files that ``inputs`` name, in their order; those of a folder or a glob by their paths. Each of them once.
 
-    Raises `CorpusError` as `find_files` does.
+    Raises `CorpusError` as `find_inputs` does.
     """
     if not inputs:
-        return find_files(inputs)  # which says what is wrong
-    files: dict[str, CorpusFile] = {}
+        return find_inputs(inputs, InputRules())  # which says what is wrong
+    files: dict[str, CorpusFile | StreamTask] = {}
     for entry in inputs:
-        for file in find_files([entry]):
-            files.setdefault(os.path.realpath(file.path), file)
+        for listed in listed_inputs(entry):
+            for file in find_inputs([listed], rules or InputRules()):
+                files.setdefault(_real_name(file), file)
     return list(files.values())
+
+
+def _real_name(file: CorpusFile | StreamTask) -> str:
+    [(name, _)] = named_files([file])
+    return name if isinstance(file, StreamTask) and file.files[0].place != "file" else os.path.realpath(name)
+
+
+def named_files(files: Iterable[CorpusFile | StreamTask]) -> list[tuple[str, int | None]]:
+    """The names and sizes of files."""
+    named: list[tuple[str, int | None]] = []
+    for file in files:
+        if isinstance(file, CorpusFile):
+            named.append((str(file.path), file.size))
+        else:
+            named += [(stream.name, stream.size) for stream in file.files]
+    return named
 
 
 def choose_separator(tokenizer: Tokenizer, separator: str | None) -> str | None:
@@ -260,9 +293,9 @@ def _checked_size(chunk_size: int | None) -> int | None:
     return chunk_size
 
 
-def _check_apart(outputs: Iterable[Path], files: Iterable[CorpusFile]) -> None:
+def _check_apart(outputs: Iterable[Path], files: Iterable[str]) -> None:
     """Raise `ConfigError` where an output would take the place of an input."""
-    real = {os.path.realpath(file.path): file.path for file in files}
+    real = {os.path.realpath(file) for file in files}
     for path in outputs:
         if os.path.realpath(path) in real:
             raise ConfigError(f"{path}: is one of the input files, which would be lost; write to another one")
@@ -286,6 +319,6 @@ def _describe(corpus: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
         "special_tokens": "as ids" if encoder.delimiters.special_tokens else "as text",
         "invalid_utf8": encoder.invalid_utf8,
         "bytes": corpus.bytes,
-        "input": [{"path": str(file.path), "bytes": file.size} for file in corpus.files],
+        "input": [{"path": name, "bytes": size} for name, size in named_files(corpus.files)],
         "bpeflow": version("bpeflow"),
     }

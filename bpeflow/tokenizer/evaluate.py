@@ -96,7 +96,7 @@ def evaluate_all(
     """
     if not tokenizers or not inputs:
         raise ConfigError("there is nothing to evaluate: name tokenizers and input")
-    corpora = {str(entry): find_in_order([entry]) for entry in inputs}
+    corpora = {str(entry): _plain_files(entry) for entry in inputs}
     done, total = 0, len(tokenizers) * sum(file.size for files in corpora.values() for file in files)
     evaluations = []
     for corpus, files in corpora.items():
@@ -114,12 +114,20 @@ def evaluate_all(
     return evaluations
 
 
+def _plain_files(entry: str) -> list[CorpusFile]:
+    found = find_in_order([entry])
+    files = [file for file in found if isinstance(file, CorpusFile)]
+    if len(files) < len(found):
+        raise ConfigError(f"{entry}: evaluate reads plain text in files; decompress or convert it first")
+    return files
+
+
 def read_text(files: Sequence[CorpusFile], delimiters: Delimiters) -> CorpusText:
     """Count what a corpus consists of."""
     size = words = documents = 0
     buffer = ChunkBuffer()
     in_word = False  # whether the text so far ends in a word, which then may go on in the next chunk
-    for chunk in ChunkReader(files, _CHUNK_SIZE, delimiters, load_pretokenizer("gpt2"), "replace")():
+    for chunk in ChunkReader(files, _CHUNK_SIZE, delimiters, load_pretokenizer("gpt2"), "replace").chunks():
         data = bytes(buffer.read(chunk))
         for document in delimiters.documents(data):
             encoded = data[document.pieces[0][0] : document.pieces[-1][1]]
@@ -148,7 +156,7 @@ class _Measure:
         buffer = ChunkBuffer()
         encoder = self._encoder
         pretokenizer = load_pretokenizer(self._tokenizer.pattern)
-        chunks = ChunkReader(files, _CHUNK_SIZE, encoder.delimiters, pretokenizer, encoder.invalid_utf8)()
+        chunks = ChunkReader(files, _CHUNK_SIZE, encoder.delimiters, pretokenizer, encoder.invalid_utf8).chunks()
         for number, chunk in enumerate(chunks):
             data = buffer.read(chunk)
             started = perf_counter()

@@ -123,23 +123,21 @@ class Tokenizer:
         return cls.from_saved(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
 
     @classmethod
-    def train(cls, corpus: str | Path | Iterable[str | Path], vocab_size: int, **settings: Any) -> Tokenizer:
-        """Train a tokenizer on a text file, a folder, a glob, or several of these.
+    def train(cls, corpus: str | Path | Iterable[str | Path | bytes], vocab_size: int, **settings: Any) -> Tokenizer:
+        """Train a tokenizer on a text file, a folder, a glob, several of these, or documents, as for `bpeflow.count`.
 
         `settings`: any other of `bpeflow.config.Settings`; with `out_dir` all that the run leaves is written there, and
         `load` reads it. Raises as `bpeflow.train` does.
         """
-        from bpeflow.config import Settings, make_settings
         from bpeflow.training import train
 
-        paths = corpus if isinstance(corpus, (str, Path)) else list(corpus)
-        checked = make_settings(Settings, {**settings, "input": paths, "vocab_size": vocab_size})
-        vocab = train(checked).vocab
+        trained = train({**settings, "input": corpus, "vocab_size": vocab_size})
+        vocab = trained.vocab
         if vocab is None:
             raise ConfigError(
                 "skip_merge leaves no vocabulary to make a tokenizer of; leave it out, or call bpeflow.train"
             )
-        return cls.from_saved(SavedTokenizer(vocab, checked.pattern))
+        return cls.from_saved(SavedTokenizer(vocab, trained.statistics["settings"]["pattern"]))
 
     def save(self, path: str | Path, to: str = "gpt2") -> list[Path]:
         """Write the tokenizer into the folder `path`, and return the paths of its files.

@@ -20,7 +20,7 @@ import bpeflow
 from bpeflow.cli import main
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
-from bpeflow.counting.scratch import Scratch, scratch_in
+from bpeflow.counting.scratch import Scratch, new_scratch, removed_at_end
 from bpeflow.counting.table import Scanner
 from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDied
 
@@ -204,7 +204,8 @@ def test_a_scratch_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> Non
 
 
 def test_the_folder_is_made_when_it_is_needed_and_gone_in_the_end(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), scratch_in(tmp_path) as scratch:
+    scratch = new_scratch(tmp_path)
+    with pytest.raises(ZeroDivisionError), removed_at_end(scratch):
         assert not list(tmp_path.iterdir())
         paths = {scratch.new_path("counter") for _ in range(100)}
         assert len(paths) == 100
@@ -216,6 +217,7 @@ def test_the_folder_is_made_when_it_is_needed_and_gone_in_the_end(tmp_path: Path
 
 def test_without_any_folder_the_systems_temporary_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with scratch_in(None) as scratch:
+    scratch = new_scratch(None)
+    with removed_at_end(scratch):
         assert scratch.new_path("counter").parent.parent == tmp_path
     assert not list(tmp_path.iterdir())

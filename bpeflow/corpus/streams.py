@@ -1,0 +1,128 @@
+"""Inputs that are read from their begin to their end: compressed files, standard input, URLs, files of records.
+
+Plain text in files of this machine is none of them: it is divided by looking for places (`plan`), and is read by those
+who count it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from bpeflow.corpus.compression import MAGIC_BYTES, Compression, compression_of, decompress
+from bpeflow.corpus.extras import load_extra
+from bpeflow.errors import CorpusError
+
+Format = Literal["text", "jsonl", "parquet"]
+Place = Literal["file", "url", "stdin"]
+
+#: Stands for standard input where files are named.
+STDIN = "-"
+
+#: What is read of a file at a time.
+_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFile:
+    """An input that is read as a stream.
+
+    Attributes:
+        name: its path, its URL, or ``-``.
+        size: bytes, compressed as they are, when it was found; None where nobody can tell.
+        format: what it holds when it is not compressed any more.
+        place: what the name means.
+        source: the number of the source that it is of.
+        row_groups: for Parquet, which row groups to read; None for all.
+        modified: when it had last been changed, in nanoseconds; 0 where nobody knows.
+    """
+
+    name: str
+    size: int | None
+    format: Format = "text"
+    place: Place = "file"
+    source: int = 0
+    row_groups: tuple[int, ...] | None = None
+    modified: int = 0
+
+    @property
+    def only_here(self) -> bool:
+        """Whether only this process has it: its standard input, or what fsspec keeps in memory."""
+        return self.place == "stdin" or self.name.startswith("memory://")
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """Open the file as it is, compressed or not."""
+        if self.place == "stdin":
+            return nullcontext(sys.stdin.buffer)
+        if self.place == "url":
+            fsspec = load_extra("fsspec", "fsspec", f"URLs such as {self.name}")
+            opened: AbstractContextManager[BinaryIO] = fsspec.open(self.name, "rb")
+            return opened
+        return Path(self.name).open("rb")
+
+
+class Blocks(Iterator[bytes]):
+    """The bytes of a stream, block by block.
+
+    Attributes:
+        name: as messages call what the offsets of these bytes are in.
+        taken: how many bytes of the file, compressed as they are, it took so far.
+    """
+
+    def __init__(self, file: StreamFile, stream: BinaryIO) -> None:
+        self.taken = 0
+        self._file = file
+        self._stream = stream
+        begin = self._read(MAGIC_BYTES)
+        while 0 < len(begin) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(begin))):
+            begin += more
+        self.compression: Compression | None = compression_of(begin)
+        raw = self._raw(begin)
+        self._blocks = decompress(raw, self.compression, file.name) if self.compression else raw
+        self.name = f"{file.name} (decompressed)" if self.compression else file.name
+
+    def __next__(self) -> bytes:
+        return next(self._blocks)
+
+    def _raw(self, begin: bytes) -> Iterator[bytes]:
+        if begin:
+            yield begin
+        while block := self._read(_BLOCK):
+            yield block
+        size = self._file.size
+        if size is not None and self.taken < size:
+            raise CorpusError(
+                f"{self._file.name} shrank from {size} to {self.taken} bytes; run again when it is complete"
+            )
+
+    def _read(self, most: int) -> bytes:
+        """The next bytes; none behind the end that the file had when it was found."""
+        if self._file.size is not None:
+            most = min(most, self._file.size - self.taken)
+        block = self._stream.read(most) if most else b""
+        self.taken += len(block)
+        return block
+
+
+@contextmanager
+def open_blocks(file: StreamFile) -> Iterator[Blocks]:
+    """Open a stream and read it, decompressed. Raises `CorpusError`, which names it, whatever fails about it."""
+    with reading(file), file.open() as stream:
+        yield Blocks(file, stream)
+
+
+@contextmanager
+def reading(file: StreamFile) -> Iterator[None]:
+    """Turn the exceptions of files, and of the many libraries behind URLs, into `CorpusError`."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(f"cannot read {file.name}: {error.strerror or error or type(error).__name__}") from error
+    except Exception as error:
+        if file.place != "url" or type(error).__module__.startswith("bpeflow."):
+            raise
+        raise CorpusError(f"cannot read {file.name}: {error or type(error).__name__}") from error

@@ -1,0 +1,79 @@
+"""Streams are divided as files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bpeflow.corpus import CorpusFile, Delimiters, StreamChunk, plan_chunks
+from bpeflow.corpus.cutting import cut_lines, cut_text
+from bpeflow.corpus.streams import StreamFile, open_blocks
+from bpeflow.errors import CorpusError
+from bpeflow.pretokenize import load_pretokenizer
+
+PARTS = ["a", "b", " ", "\n", "<|e|>", "||", "|", "é", "字", "1", "a b " * 20, "x" * 70]
+
+
+def stream_chunks(path: Path, *options: object) -> list[StreamChunk]:
+    with open_blocks(StreamFile(str(path), None)) as blocks:
+        return list(cut_text(blocks, *options))  # type: ignore[arg-type]
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    text=st.lists(st.sampled_from(PARTS), max_size=40).map("".join),
+    chunk_size=st.integers(1, 60),
+    separator=st.sampled_from(["||", "\n", "<|e|>", None]),
+    whole=st.booleans(),
+    window=st.sampled_from([16, 64 << 10]),
+)
+def test_a_stream_has_the_chunks_of_the_file(
+    tmp_path: Path, text: str, chunk_size: int, separator: str | None, whole: bool, window: int
+) -> None:
+    path = tmp_path / "file"
+    path.write_text(text, encoding="utf-8", newline="")
+    size = path.stat().st_size
+    delimiters, pretokenizer = Delimiters(separator, ["<|e|>"]), load_pretokenizer("gpt2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bpeflow.corpus.boundaries.WINDOW_BYTES", window)
+        patch.setattr("bpeflow.corpus.streams._BLOCK", 7)
+        planned = list(plan_chunks([CorpusFile(path, size)], chunk_size, delimiters, pretokenizer, not whole))
+        cut = stream_chunks(path, chunk_size, delimiters, None if whole else pretokenizer, 1 << 20)
+    assert [(c.path, c.offset, c.length, c.ends_file) for c in cut] == [
+        (c.path, c.offset, c.length, c.ends_file) for c in planned
+    ]
+    assert b"".join(chunk.data for chunk in cut) == path.read_bytes()
+    assert sum(chunk.weight for chunk in cut) == size
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(text=st.text("ab\n", max_size=80), chunk_size=st.integers(1, 30))
+def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chunk_size: int) -> None:
+    path = tmp_path / "file"
+    path.write_text(text, newline="")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bpeflow.corpus.streams._BLOCK", 5)
+        with open_blocks(StreamFile(str(path), None)) as blocks:
+            chunks = list(cut_lines(blocks, chunk_size, 1000))
+    assert b"".join(chunk.data for chunk in chunks).decode() == text
+    assert all(chunk.data.endswith(b"\n") for chunk in chunks[:-1])
+    assert [chunk.line for chunk in chunks] == [1 + text[: chunk.offset].count("\n") for chunk in chunks]
+    assert sum(chunk.weight for chunk in chunks) == len(text)
+
+
+def test_what_cannot_be_divided_is_an_error_beyond_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"a|" + b"x" * 5_000_000)
+    delimiters, pretokenizer = Delimiters("|"), load_pretokenizer("gpt2")
+    with pytest.raises(CorpusError, match=r"file: .* bytes from byte \d+ on cannot be divided"):
+        stream_chunks(tmp_path / "file", 1000, delimiters, pretokenizer, 1_000_000)
+    file = CorpusFile(tmp_path / "file", 5_000_002)
+    with pytest.raises(CorpusError, match=r"file: .* bytes from byte [\d,]+ on cannot be divided"):
+        list(plan_chunks([file], 1000, delimiters, pretokenizer, longest=1_000_000))
+    with (
+        pytest.raises(CorpusError, match="line 1 has more than 1,000,000 bytes"),
+        open_blocks(StreamFile(str(file.path), None)) as blocks,
+    ):
+        list(cut_lines(blocks, 1000, 1_000_000))

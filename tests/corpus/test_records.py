@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from corpus_forms import COMPRESSORS
+
+import bpeflow
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.corpus import DocumentStatistics, InvalidUtf8Policy
+from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.errors import CorpusError, InvalidUtf8Error
+
+
+def lines(path: Path, *values: object) -> Path:
+    file = path / "corpus.jsonl"
+    file.write_text("".join(json.dumps(value) + "\n" for value in values))
+    return file
+
+
+def test_fields_may_be_nested_and_columns_too(tmp_path: Path) -> None:
+    file = lines(tmp_path, {"a": {"b": "one"}}, {"a": {"b": "two", "c": 1}})
+    assert dict(bpeflow.count(file, text_field="a.b")) == {b"one": 1, b"two": 1}
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
+    from pyarrow import parquet
+
+    parquet.write_table(
+        pyarrow.table({"a": [{"b": "one"}, {"b": "two"}], "x.y": ["three", "four"], "n": [1, 2]}),
+        tmp_path / "p.parquet",
+    )
+    assert dict(bpeflow.count(tmp_path / "p.parquet", text_column="a.b")) == {b"one": 1, b"two": 1}
+    assert dict(bpeflow.count(tmp_path / "p.parquet", text_column="x.y")) == {b"three": 1, b"four": 1}
+
+
+def test_lines_may_be_empty_or_end_as_windows_does_or_begin_with_a_mark(tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_bytes(b'\xef\xbb\xbf{"text": "one"}\r\n\n   \n{"text": "t\\nw\\u00f6"}')
+    counts = bpeflow.count(tmp_path / "a.ndjson")
+    assert dict(counts) == {b"one": 1, b"t": 1, b"\n": 1, "wö".encode(): 1}
+
+
+@pytest.mark.parametrize("chunk_size", [1, 20, 1 << 20])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "a"', r"line 3: not JSON at character 12"),
+        ('{"body": "a"}', r"line 3: no field 'text' \(there are 'body'\); .* text_field"),
+        ("[1]", r"line 3: no field 'text' \(found a list above it\)"),
+        ('{"text": 5}', r"line 3: text is a number, not a string"),
+        ('{"text": null}', r"line 3: text is null, not a string; use invalid_utf8: skip"),
+        ("[" * 100_000, r"line 3: JSON that cannot be read"),
+        ('{"text": ' + "1" * 5000 + "}", r"line 3: (JSON that cannot be read|text is a number)"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str, chunk_size: int) -> None:
+    path = tmp_path / "corpus.jsonl.gz"
+    path.write_bytes(COMPRESSORS["gz"](f'{{"text": "a"}}\n\n{line}\n{{"text": "b"}}\n'.encode()))
+    with pytest.raises(CorpusError, match=rf"corpus\.jsonl\.gz \(decompressed\): {message}"):
+        bpeflow.count(path, chunk_size=chunk_size)
+
+
+@pytest.mark.parametrize(
+    ("policy", "counts", "statistics"),
+    [
+        ("replace", {b"a": 3, "\ufffd".encode(): 2}, DocumentStatistics(3, 0, 9)),
+        ("skip", {b"a": 1}, DocumentStatistics(3, 2, 1)),
+    ],
+)
+def test_what_is_not_utf8_is_replaced_or_skipped(
+    tmp_path: Path, policy: InvalidUtf8Policy, counts: dict[bytes, int], statistics: DocumentStatistics
+) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_bytes(b'{"text": "a"}\n{"text": "a\xff"}\n{"text": "a\\ud800"}\n')
+    counted = CorpusCounter(make_settings(CountSettings, {"input": str(path), "invalid_utf8": policy})).count()
+    assert dict(counted.counts) == counts
+    assert counted.documents == statistics
+    with pytest.raises(InvalidUtf8Error, match="line 2: not UTF-8 at byte 11"):
+        bpeflow.count(path)
+    path.write_bytes(b'{"text": "a\\ud800"}')
+    with pytest.raises(InvalidUtf8Error, match="line 1: not UTF-8 at character 1 of the document"):
+        bpeflow.count(path)
+
+
+def test_wrong_parquet_is_named(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
+    from pyarrow import parquet
+
+    path = tmp_path / "corpus.parquet"
+    table = pyarrow.table({"text": ["a", None, "b"], "n": [1, 2, 3], "raw": [b"a", b"\xff", b"c"]})
+    parquet.write_table(table, path, row_group_size=1)
+    for options, message in (
+        ({"text_column": "body"}, r"no column 'body' \(there are 'text', 'n', 'raw'\)"),
+        ({"text_column": "text.a"}, r"no column 'text\.a'"),
+        ({"text_column": "n"}, r"the column 'n' holds int64, not strings"),
+        ({}, r"row 2: no text but null"),
+        ({"text_column": "raw"}, r"row 2: not UTF-8 at byte 0"),
+    ):
+        for small_input in (0, "1mb"):
+            with pytest.raises(CorpusError, match=rf"corpus\.parquet: {message}"):
+                bpeflow.count(path, small_input=small_input, num_counter=1, **options)
+    assert dict(bpeflow.count(path, invalid_utf8="skip")) == {b"a": 1, b"b": 1}
+    for damaged in (b"PAR1", path.read_bytes()[:-20], b"no parquet at all"):
+        (tmp_path / "bad.parquet").write_bytes(damaged)
+        with pytest.raises(CorpusError, match=r"bad\.parquet: not Parquet, or damaged"):
+            bpeflow.count(tmp_path / "bad.parquet")
+    (tmp_path / "a.parquet.gz").write_bytes(COMPRESSORS["gz"](path.read_bytes()))
+    with pytest.raises(CorpusError, match=r"a\.parquet\.gz: Parquet inside gzip"):
+        bpeflow.count(tmp_path / "a.parquet.gz")

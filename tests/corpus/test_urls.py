@@ -1,0 +1,108 @@
+"""URLs, on a server in this process and in fsspec's memory: no network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from corpus_forms import COMPRESSORS, SEPARATOR, jsonl_bytes, pieces, text_bytes, write
+
+import bpeflow
+from bpeflow.errors import ConfigError, CorpusError
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (extra fsspec)")
+
+DOCUMENTS = [f"document number {number}, and it's é {'long ' * (number % 50)}" for number in range(300)]
+OPTIONS = [{"small_input": 0, "num_counter": 2, "chunk_size": 2000}, {"chunk_size": 5000}]
+
+
+def count(paths: object, **options: object) -> bpeflow.PretokenCounts:
+    return bpeflow.count(paths, special_tokens=[SEPARATOR], **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def expected() -> bpeflow.PretokenCounts:
+    return count(iter(DOCUMENTS))
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed (extra fsspec)")
+    (tmp_path / "www").mkdir()
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(tmp_path / "www")))
+    threading.Thread(target=httpd.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{httpd.server_port}"
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("form", ["txt", "txt.gz", "txt.zst", "jsonl", "jsonl.xz", "parquet"])
+def test_a_file_on_a_server_is_counted(
+    tmp_path: Path, server: str, expected: bpeflow.PretokenCounts, form: str, options: dict[str, object]
+) -> None:
+    write(tmp_path / "www" / f"corpus.{form}", DOCUMENTS)
+    assert count(f"{server}/corpus.{form}", **options) == expected
+
+
+def test_what_is_not_on_the_server_is_an_error(server: str) -> None:
+    with pytest.raises(CorpusError, match=r"http://127.*missing\.txt does not exist"):
+        count(f"{server}/missing.txt")
+
+
+def test_a_server_that_is_not_there_is_an_error(server: str) -> None:
+    with pytest.raises(CorpusError, match=r"http://127\.0\.0\.1:9/corpus\.txt does not exist \(.*connect"):
+        count("http://127.0.0.1:9/corpus.txt")
+
+
+@pytest.fixture
+def memory() -> Iterator[str]:
+    """Files in fsspec's memory, which only this process has."""
+    system = fsspec.filesystem("memory")
+    parts = list(pieces(DOCUMENTS, 4))
+    system.pipe("/lab/a.txt", text_bytes(parts[0]))
+    system.pipe("/lab/b.jsonl", jsonl_bytes(parts[1]))
+    system.pipe("/lab/deep/c.txt.gz", COMPRESSORS["gz"](text_bytes(parts[2])))
+    system.pipe("/lab/deep/d.jsonl.bz2", COMPRESSORS["bz2"](jsonl_bytes(parts[3])))
+    system.pipe("/lab/.hidden", b"not to be counted")
+    try:
+        yield "memory://lab"
+    finally:
+        system.rm("/lab", recursive=True)
+
+
+def test_folders_and_globs_are_expanded(memory: str, expected: bpeflow.PretokenCounts) -> None:
+    assert count(memory) == expected
+    assert count([f"{memory}/*.txt", f"{memory}/b.jsonl", f"{memory}/deep/*"]) == expected
+    assert count(f"{memory}/**", small_input=0) == expected
+    assert count(memory, exclude=["*/deep/*", "*.jsonl"]) == count(iter(DOCUMENTS[:75]))
+
+
+def test_a_source_of_urls_is_sampled(memory: str) -> None:
+    counts = count([{"name": "lab", "path": memory, "max_bytes": 5000}])
+    assert 2500 < counts.total_bytes <= 5000
+
+
+def test_nothing_to_read_is_an_error(memory: str) -> None:
+    with pytest.raises(CorpusError, match="memory://nowhere does not exist"):
+        count("memory://nowhere")
+    with pytest.raises(CorpusError, match="matches, no file"):
+        count(f"{memory}/*.parquet")
+    with pytest.raises(CorpusError, match="excluded"):
+        count(memory, exclude=["*"])
+
+
+def test_an_unknown_protocol_is_an_error() -> None:
+    with pytest.raises((CorpusError, ConfigError), match="cannot read nonsense://x"):
+        count("nonsense://x")

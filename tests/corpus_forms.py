@@ -1,0 +1,68 @@
+"""The same documents in every form that a corpus can have."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+SEPARATOR = "<|endoftext|>"
+
+
+def zstd(data: bytes) -> bytes:
+    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed (extra zstd)")
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstd,
+}
+
+
+def text_bytes(documents: Sequence[str]) -> bytes:
+    return "".join(document + SEPARATOR for document in documents).encode()
+
+
+def jsonl_bytes(documents: Sequence[str]) -> bytes:
+    return "".join(
+        json.dumps({"id": number, "text": document}, ensure_ascii=number % 2 == 0) + "\n"
+        for number, document in enumerate(documents)
+    ).encode()
+
+
+def write_parquet(path: Path, documents: Sequence[str], row_group_size: int = 100) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
+    from pyarrow import parquet
+
+    table = pyarrow.table({"id": pyarrow.array(range(len(documents))), "text": pyarrow.array(documents, "string")})
+    parquet.write_table(table, path, row_group_size=row_group_size)
+
+
+FORMS = ["txt", "jsonl", "parquet", *(f"{form}.{suffix}" for form in ("txt", "jsonl") for suffix in COMPRESSORS)]
+
+
+def write(path: Path, documents: Sequence[str]) -> Path:
+    """Write documents in the form that the name's endings tell."""
+    form, *compressed = path.name.split(".")[1:]
+    if form == "parquet":
+        write_parquet(path, documents)
+        return path
+    data = text_bytes(documents) if form == "txt" else jsonl_bytes(documents)
+    for suffix in compressed:
+        data = COMPRESSORS[suffix](data)
+    path.write_bytes(data)
+    return path
+
+
+def pieces(items: Sequence[str], parts: int) -> Iterator[Sequence[str]]:
+    """The items in so many runs."""
+    for part in range(parts):
+        yield items[len(items) * part // parts : len(items) * (part + 1) // parts]

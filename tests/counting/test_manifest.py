@@ -1,0 +1,138 @@
+"""What a folder of segments is refused for, and what happens where it cannot be written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from segmented import counter, fail_after, made
+
+from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE
+from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.counting.segments import SEGMENTS_FOLDER
+from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
+
+# ---- refusals ----
+
+
+def touch(corpus: Path) -> None:
+    os.utime(corpus / "a", ns=(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (touch, {}, "corpus/a has been written to since"),
+        (lambda corpus: os.truncate(corpus / "c", 9), {}, r"corpus/c had \d+ bytes and has \d+"),
+        (lambda corpus: (corpus / "d").unlink(), {}, "corpus/d is gone"),
+        (lambda corpus: (corpus / "f").touch(), {}, "corpus/f is new"),
+        (None, {"pattern": "cl100k"}, r"pattern was .* and is"),
+        (
+            None,
+            {"special_tokens": ["low"]},
+            r"special_tokens was \['<\|endoftext\|>'\] and is \['low'\].*; separator was",
+        ),
+        (None, {"invalid_utf8": "skip"}, "invalid_utf8 was 'error' and is 'skip'"),
+        (None, {"separator": "low"}, r"separator was '<\|endoftext\|>' and is 'low'"),
+    ],
+)
+def test_another_corpus_or_other_settings_are_refused(
+    corpus: Path,
+    tmp_path: Path,
+    change: Callable[[Path], object] | None,
+    options: dict[str, object],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS_FOLDER).iterdir()}
+    if change:
+        change(corpus)
+    with pytest.raises(ResumeError, match=f"counts something else: .*{message}.*--restart"):
+        counter(corpus, tmp_path / "run", segment_size="8kb", **options).count()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS_FOLDER).iterdir()} == before
+
+
+def test_a_missing_fingerprint_only_costs_the_explanation(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    (tmp_path / "run" / SEGMENTS_FOLDER / FINGERPRINT_FILE).unlink()
+    touch(corpus)
+    with pytest.raises(ResumeError, match=re.escape("(what, fingerprint.json there does not tell)")):
+        counter(corpus, tmp_path / "run", segment_size="8kb").count()
+
+
+def test_what_the_counts_do_not_depend_on_may_change(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    options = {"num_counter": 2, "num_merger": 3, "chunk_size": 500, "memory_limit": "20mb", "segment_size": "1gb"}
+    parts = counter(Path("corpus"), tmp_path / "run", **options, small_input=0, separator="<|endoftext|>").count()
+    assert parts.counts == counter(corpus, None).count().counts
+    assert parts.segments is not None
+    assert (parts.segments.segments, parts.segments.taken_over) == (3, 2)
+
+
+@pytest.mark.parametrize("change", [touch, lambda corpus: (corpus / "a").unlink()])
+def test_a_file_that_changes_while_it_is_counted_is_an_error(
+    corpus: Path, tmp_path: Path, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = CorpusCounter._pipeline
+
+    def changing(self: CorpusCounter, *rest: object) -> object:
+        pipeline = write(self, *rest)  # type: ignore[arg-type]
+        run = pipeline.run
+
+        def run_and_change(inline: bool) -> Iterator[object]:
+            yield from run(inline=inline)
+            change(corpus)
+
+        monkeypatch.setattr(pipeline, "run", run_and_change)
+        return pipeline
+
+    monkeypatch.setattr(CorpusCounter, "_pipeline", changing)
+    with pytest.raises(CorpusError, match=r"corpus/a"):
+        counter(corpus, tmp_path / "run", segment_size="4kb").count()
+    told = json.loads((tmp_path / "run" / SEGMENTS_FOLDER / MANIFEST_FILE).read_text())
+    assert told["segments"] == []
+
+
+# ---- a full disk ----
+
+
+@pytest.mark.parametrize("name", ["000001.run", MANIFEST_FILE])
+def test_a_full_disk_keeps_what_is_counted(
+    corpus: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    fail_after(1, counter(corpus, run, segment_size="8kb"), monkeypatch)
+    fsync = os.fsync
+
+    def full(descriptor: int) -> None:
+        if name in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        expected = rf"cannot write {run}/segments/{name}: No space left on device.*--resume"
+        with pytest.raises(ScratchError, match=expected):
+            counter(corpus, run, segment_size="8kb").count()
+    assert not list((run / SEGMENTS_FOLDER).glob(".*"))
+    parts = counter(corpus, run, segment_size="8kb").count()
+    assert parts.counts == counter(corpus, None).count().counts
+    assert parts.segments is not None
+    assert parts.segments.taken_over == 1
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(corpus: Path, tmp_path: Path) -> None:
+    (made(tmp_path / "run") / SEGMENTS_FOLDER).write_text("a file")
+    with pytest.raises(BpeflowError, match=r"cannot write .*segments: "):
+        counter(corpus, tmp_path / "run", segment_size="8kb").count()

@@ -1,0 +1,308 @@
+"""Segments: the counts do not depend on them; what is there is taken over, what is damaged is counted again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from segmented import Listener, counter, fail_after, failing_after, made, total
+
+import bpeflow
+from bpeflow.corpus import CorpusFile
+from bpeflow.counting import manifest as manifest_module
+from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Place
+from bpeflow.counting.segments import SEGMENTS_FOLDER, SegmentPlan, is_begun, remove_segments
+from bpeflow.counting.table import Scanner
+from bpeflow.errors import ResumeError
+
+# ---- the counts ----
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"segment_size": 1},
+        {"segment_size": 700, "chunk_size": 200, "num_counter": 3, "num_merger": 2},
+        {"segment_size": "10kb", "invalid_utf8": "skip"},
+        {"segment_size": "10kb", "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 1000},
+        {"segment_size": "25kb", "small_input": 0, "num_counter": 1, "start_method": "fork"},
+        {"segment_size": "10kb", "pattern": r"\w+|\W"},
+    ],
+    ids=str,
+)
+def test_the_counts_do_not_depend_on_segments(
+    corpus: Path, tmp_path: Path, options: dict[str, object], scanner: Scanner
+) -> None:
+    options = {"scanner": scanner} | options if "pattern" not in options else options
+    whole = counter(corpus, None, **{**options, "small_input": "1gb"}).count()
+    counting = counter(corpus, tmp_path / "run", **options)
+    parts = counting.count()
+    assert whole.segments is None
+    assert parts.segments is not None
+    assert parts.segments.segments >= 2
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+    assert parts.spilled.runs == (parts.segments.segments > 128)  # more are not read at a time
+    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == total(corpus)
+    assert is_begun(tmp_path / "run")
+    counting.forget_segments()
+    assert not list((tmp_path / "run").iterdir())
+
+
+@pytest.mark.parametrize("small_input", [0, "1gb"])
+def test_streams_are_whole_and_sources_add_up(
+    corpus: Path, tmp_path: Path, small_input: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed text, JSON Lines and a sample, beside files that are divided; a run that goes on in between."""
+    text = (corpus / "c").read_text(encoding="utf-8")
+    lines = "".join(json.dumps({"text": part}) + "\n" for part in text.split("<|endoftext|>"))
+    streams = made(tmp_path / "streams")
+    (streams / "c.gz").write_bytes(gzip.compress(text.encode()))
+    (streams / "c.jsonl").write_text(lines, encoding="utf-8")
+    values = {
+        "input": [
+            {"name": "text", "path": str(corpus), "weight": 3},
+            {"name": "compressed", "path": str(streams)},
+            {"name": "sample", "path": str(corpus / "c"), "max_bytes": 5000},
+        ],
+        "num_counter": 2,
+        "chunk_size": "2kb",
+    }
+    whole = counter(corpus, None, **values).count()
+    run = tmp_path / "run"
+    options = {**values, "small_input": small_input, "segment_size": "10kb"}
+    fail_after(2, counter(corpus, run, **options), monkeypatch)
+    counting, listener = counter(corpus, run, **options), Listener()
+    parts = counting.count(listener)
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+    assert len(parts.documents.sources) == 3
+    assert parts.segments is not None
+    assert parts.segments.taken_over == 2
+    assert parts.segments.segments > 4
+    assert listener.heard[-1] == (counting.total_bytes, counting.total_bytes)
+    (streams / "c.gz").touch()
+    with pytest.raises(ResumeError, match=r"streams/c\.gz has been written to since"):
+        counter(corpus, run, **options).count()
+
+
+def test_documents_at_hand_are_counted_at_once(tmp_path: Path) -> None:
+    """And they are never taken for those of another run, of which nobody knows what they were."""
+    settings = {"vocab_size": 258, "special_tokens": [], "out_dir": str(made(tmp_path / "run")), "segment_size": 1}
+    bpeflow.train({**settings, "input": iter(["low lower"])})
+    assert not is_begun(tmp_path / "run")
+    with pytest.raises(ResumeError, match="counted something else"):
+        bpeflow.train({**settings, "input": iter(["low lower"]), "resume": True})
+
+
+@settings(max_examples=60)
+@given(
+    texts=st.lists(st.text("ab é|\n<x>", max_size=80), min_size=1, max_size=4),
+    segment_size=st.integers(1, 60),
+    chunk_size=st.integers(1, 60),
+    killed_after=st.integers(0, 6),
+    other_size=st.integers(1, 60),
+)
+def test_any_sizes_and_any_end_give_the_same_counts(
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[str],
+    segment_size: int,
+    chunk_size: int,
+    killed_after: int,
+    other_size: int,
+) -> None:
+    corpus, run = tmp_path_factory.mktemp("corpus"), tmp_path_factory.mktemp("run")
+    for number, text in enumerate(texts):
+        (corpus / str(number)).write_bytes(text.encode())
+    values = {"special_tokens": ["|", "<x>"], "num_counter": 1, "chunk_size": chunk_size}
+    whole = counter(corpus, None, **values).count()
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            with failing_after(killed_after, patch):
+                counter(corpus, run, segment_size=segment_size, **values).count()
+        except ZeroDivisionError:
+            pass
+    parts = counter(corpus, run, segment_size=other_size, **values).count()
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+
+
+def test_a_corpus_of_one_segment_leaves_the_folder_alone(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", None)
+    for run_folder, size in ((tmp_path / "run", total(corpus)), (None, 1)):
+        assert counter(corpus, run_folder, segment_size=size).count().segments is None
+    assert not list((tmp_path / "run").iterdir())
+
+
+# ---- going on ----
+
+
+@pytest.mark.parametrize("done", [1, 3])
+def test_segments_that_are_there_are_taken_over(
+    corpus: Path, tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = counter(corpus, None).count()
+    values = {"segment_size": "8kb", "chunk_size": "2kb"}
+    fail_after(done, counter(corpus, tmp_path / "run", **values), monkeypatch)
+    assert "keeps what is counted" in caplog.text
+    listener = Listener()
+    parts = counter(corpus, tmp_path / "run", **values).count(listener)
+    heard = listener.heard
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+    assert parts.segments is not None
+    assert parts.segments.taken_over == done
+    assert parts.segments.segments > done
+    assert heard[0] == (parts.segments.taken_over_bytes, total(corpus))
+    assert heard[-1] == (total(corpus), total(corpus))
+    assert [counted for counted, _ in heard] == sorted(counted for counted, _ in heard)
+    assert parts.segments.taken_over_bytes >= done * 8000
+    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == total(corpus)
+    assert parts.seconds > parts.segments.taken_over_seconds > 0
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("which", [["000000.run"], ["000001.run", "000002.run"]])
+def test_a_damaged_segment_is_counted_again(
+    corpus: Path,
+    tmp_path: Path,
+    damage: Callable[[Path], object],
+    which: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = counter(corpus, None).count()
+    fail_after(3, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    for name in which:
+        damage(tmp_path / "run" / SEGMENTS_FOLDER / name)
+    parts = counter(corpus, tmp_path / "run", segment_size="9kb").count()
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+    assert parts.segments is not None
+    assert parts.segments.recounted == len(which)
+    assert parts.segments.taken_over == 3 - len(which)
+    for name in which:
+        assert f"{name} is damaged or gone: its part of the corpus is counted again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        cut_short,
+        flip_a_bit,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_text("[]"),
+        lambda path: path.write_text("{}"),
+        lambda path: path.write_text(path.read_text().replace('"offset": 0', '"offset": 1')),
+    ],
+)
+def test_a_damaged_manifest_is_an_error_with_the_ways_out(
+    corpus: Path, tmp_path: Path, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    damage(tmp_path / "run" / SEGMENTS_FOLDER / MANIFEST_FILE)
+    with pytest.raises(ResumeError, match=r"manifest\.json is damaged.*--restart"):
+        counter(corpus, tmp_path / "run", segment_size="8kb").count()
+
+
+def test_a_manifest_of_another_version_is_an_error(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    monkeypatch.setattr(manifest_module, "VERSION", 2)
+    with pytest.raises(ResumeError, match="it has version 1, this bpeflow reads 2"):
+        counter(corpus, tmp_path / "run", segment_size="8kb").count()
+
+
+def test_leftovers_that_the_manifest_does_not_tell_of_go_and_others_stay(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    fail_after(2, counter(corpus, run, segment_size="8kb"), monkeypatch)
+    ours = ["000002.run", ".000002.run.77.part", ".manifest.json.77.part"]
+    for name in (*ours, "notes.txt"):
+        (run / SEGMENTS_FOLDER / name).write_text("?")
+    counting = counter(corpus, run, segment_size="8kb")
+    counting.count()
+    counting.forget_segments()
+    assert [path.name for path in (run / SEGMENTS_FOLDER).iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_without_a_manifest_is_no_beginning(corpus: Path, tmp_path: Path) -> None:
+    folder = made(made(tmp_path / "run") / SEGMENTS_FOLDER)
+    (folder / FINGERPRINT_FILE).write_text("{}")
+    (folder / "000000.run").write_text("?")
+    assert not is_begun(tmp_path / "run")
+    parts = counter(corpus, tmp_path / "run", segment_size="8kb").count()
+    assert parts.counts == counter(corpus, None).count().counts
+    remove_segments(tmp_path / "run")
+    remove_segments(tmp_path / "run")
+    assert not folder.exists()
+
+
+# ---- where segments end ----
+
+
+def test_segments_cover_the_corpus_without_gap_or_overlap() -> None:
+    choose = random.Random(1)
+    for _ in range(300):
+        files = [CorpusFile(Path(str(n)), choose.choice([0, 1, 7, 30])) for n in range(choose.randrange(1, 6))]
+        plan = SegmentPlan(files, choose.randrange(1, 40), lambda file, at: min(at + choose.randrange(3), file.size))
+        begin, parts, sizes = Place(), [], []
+        while begin < plan.end:
+            end = plan.end_after(begin)
+            assert begin < end
+            segment = plan.entries_of(begin, end)
+            sizes.append(sum((file.end or file.size) - file.begin for file in segment))
+            parts += segment
+            begin = end
+        assert all(plan.size <= size < plan.size + 3 for size in sizes[:-1])
+        for file in files:
+            own = [part for part in parts if part.path == file.path]
+            ends = [(part.begin, file.size if part.end is None else part.end) for part in own]
+            assert [begin for begin, _ in ends] == [0, *(end for _, end in ends)][: len(ends)]
+            assert (ends[-1][1] if ends else 0) == file.size
+
+
+def test_the_order_of_writing_makes_it_durable(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run has its content on the disk before its name, and its name before the manifest tells of it."""
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def noting_fsync(descriptor: int) -> None:
+        steps.append("sync " + re.sub(r"\.\d+\.part$", "", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+        fsync(descriptor)
+
+    def noting_replace(self: Path, target: Path) -> Path:
+        steps.append(f"name {target.name}")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    monkeypatch.setattr(Path, "replace", noting_replace)
+    counter(corpus, tmp_path / "run", segment_size=total(corpus) - 1000).count()
+    manifest = ["sync segments", "sync .manifest.json", "name manifest.json", "sync segments"]
+    assert steps == [
+        *("sync .fingerprint.json", "name fingerprint.json", *manifest, "sync run"),
+        *("sync .000000.run", "name 000000.run", *manifest),
+        *("sync .000001.run", "name 000001.run", *manifest),
+    ]

@@ -1,0 +1,146 @@
+"""Input that wants all the memory: a correct result or a clear error, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus_forms import SEPARATOR
+
+from bpeflow.config import load_settings
+from bpeflow.errors import ConfigError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured as on Linux")
+
+#: Counts a corpus in a process of its own, within a limit for the memory that it may ask for besides what it has after
+#: its imports (its own pages, not those of libraries), and prints what came of it.
+COUNT = """
+import json, resource, sys
+import bpeflow
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.errors import BpeflowError
+values, limit = json.loads(sys.argv[1])
+settings = make_settings(CountSettings, {"memory_limit": "16mb", "num_counter": 2, **values})
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+try:
+    counted = CorpusCounter(settings).count()
+    print(counted.documents.documents, counted.counts.total, len(counted.counts))
+except BpeflowError as error:
+    print(type(error).__name__, error)
+"""
+
+#: Everything that the process may have: its imports and arenas (about 100 MB, of which threads only reserve the most),
+#: tables of 16 MB, and what chunks and decompressors take.
+LIMIT = 450_000_000
+
+
+def count(path: Path, limit: int = LIMIT, **settings: Any) -> str:
+    import json
+
+    arguments = json.dumps([{"input": str(path), **settings}, limit])
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, arguments], capture_output=True, text=True, timeout=200, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def write_gzip(path: Path, blocks: Iterable[bytes]) -> Path:
+    compress = zlib.compressobj(1, wbits=31)
+    with path.open("wb") as file:
+        for block in blocks:
+            file.write(compress.compress(block))
+        file.write(compress.flush())
+    return path
+
+
+def write_zstd(path: Path, blocks: Iterable[bytes]) -> Path:
+    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed (extra zstd)")
+    with path.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as compress:
+        for block in blocks:
+            compress.write(block)
+    return path
+
+
+@pytest.mark.parametrize("write", [write_gzip, write_zstd])
+def test_a_bomb_of_text_is_counted_in_bounded_memory(tmp_path: Path, write: Any) -> None:
+    path = write(tmp_path / "bomb", [b"some words again 1234\n" * 50_000] * 909)  # 1 GB
+    assert path.stat().st_size < 8_000_000
+    assert count(path) == f"1 {5 * 50_000 * 909} 5"
+
+
+@pytest.mark.parametrize("write", [write_gzip, write_zstd])
+def test_a_bomb_that_cannot_be_divided_is_an_error(tmp_path: Path, write: Any) -> None:
+    path = write(tmp_path / "bomb", [b"0" * 1_000_000] * 2000)  # 2 GB
+    assert "bomb (decompressed): " in (error := count(path)) and "cannot be divided" in error
+    assert "memory_limit leaves no room" in error
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", r"\S+|\s+"])
+def test_a_line_of_4_gb_is_an_error_soon(tmp_path: Path, pattern: str) -> None:
+    with (tmp_path / "line").open("wb") as file:
+        file.truncate(4_300_000_000)  # zeros, which take no room on the disk
+    assert "cannot be divided" in count(tmp_path / "line", pattern=pattern, chunk_size=1_000_000)
+    (tmp_path / "line").unlink()
+
+
+def test_a_json_line_of_1_gb_is_an_error(tmp_path: Path) -> None:
+    blocks = [b'{"text": "fine"}\n{"text": "', *([b"a long line " * 80_000] * 1042), b'"}\n']
+    path = write_gzip(tmp_path / "line.jsonl.gz", blocks)
+    assert "line 2 has more than 67,108,864 bytes" in (error := count(path))
+    assert "memory_limit" in error
+
+
+def test_ten_million_empty_documents_are_counted(tmp_path: Path) -> None:
+    text = write_gzip(tmp_path / "a.txt.gz", [SEPARATOR.encode() * 100_000] * 100)
+    assert count(text) == "10000000 0 0"
+    lines = write_gzip(tmp_path / "a.jsonl.gz", [b'{"text":""}\n' * 100_000] * 20)
+    assert count(lines) == "2000000 0 0"
+
+
+def test_a_parquet_column_of_long_equal_strings_is_counted(tmp_path: Path) -> None:
+    """Its dictionary makes 500 MB of 1 MB."""
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
+    from pyarrow import parquet
+
+    words = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 500, "int32"), pyarrow.array(["a b " * 250_000]))
+    parquet.write_table(pyarrow.table({"text": words}), tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 2_000_000
+    assert count(tmp_path / "a.parquet", limit=900_000_000) == f"500 {500 * 500_001} 4"
+
+
+def test_a_stream_that_shrank_is_an_error(tmp_path: Path) -> None:
+    from bpeflow.corpus.streams import StreamFile, open_blocks
+    from bpeflow.errors import CorpusError
+
+    data = gzip.compress(os.urandom(100_000))
+    (tmp_path / "a.gz").write_bytes(data[:50_000])
+    with (
+        pytest.raises(CorpusError, match=r"a\.gz shrank from \d+ to 50000 bytes"),
+        open_blocks(StreamFile(str(tmp_path / "a.gz"), len(data))) as blocks,
+    ):
+        list(blocks)
+
+
+def test_what_is_appended_to_a_stream_is_left_out(tmp_path: Path) -> None:
+    from bpeflow.corpus.streams import StreamFile, open_blocks
+
+    data = gzip.compress(b"text")
+    (tmp_path / "a.gz").write_bytes(data + b"appended")
+    with open_blocks(StreamFile(str(tmp_path / "a.gz"), len(data))) as blocks:
+        assert b"".join(blocks) == b"text"
+
+
+def test_a_config_makes_no_objects(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("input: !!python/object/apply:os.system ['touch made']\nvocab_size: 300\n")
+    with pytest.raises(ConfigError, match="is not valid YAML"):
+        load_settings(tmp_path / "c.yaml")

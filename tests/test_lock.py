@@ -1,0 +1,152 @@
+"""The lock of a run folder: one run at a time, and a dead one does no harm."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bpeflow import lock
+from bpeflow.errors import ConfigError, FolderInUse
+from bpeflow.lock import LOCK_FILE, RunLock
+
+#: Takes the lock, says so, and keeps it until it is killed.
+HOLDER = """
+import sys, time
+from pathlib import Path
+from bpeflow.lock import RunLock
+with RunLock(Path(sys.argv[1])) as lock:
+    lock.sign(scratch="somewhere")
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def hold(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+def test_a_second_run_is_refused_and_told_who_has_the_folder(tmp_path: Path) -> None:
+    with hold(tmp_path) as process:
+        try:
+            expected = rf"process {process.pid} on {socket.gethostname()}, since 20.* is at work in {tmp_path}"
+            with pytest.raises(FolderInUse, match=expected), RunLock(tmp_path):
+                pass
+        finally:
+            process.kill()
+
+
+def test_a_dead_runs_lock_does_no_harm_and_tells_what_it_left(tmp_path: Path) -> None:
+    with hold(tmp_path) as process:
+        process.send_signal(signal.SIGKILL)
+    assert (tmp_path / LOCK_FILE).exists()
+    for _ in range(2):  # it is told until somebody has signed
+        with RunLock(tmp_path) as mine:
+            assert mine.left_behind["scratch"] == "somewhere"
+            assert mine.left_behind["pid"] == process.pid
+            (tmp_path / "copy").write_bytes((tmp_path / LOCK_FILE).read_bytes())
+        (tmp_path / "copy").rename(tmp_path / LOCK_FILE)
+    with RunLock(tmp_path) as mine:
+        mine.sign()
+        assert json.loads((tmp_path / LOCK_FILE).read_text())["pid"] == os.getpid()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_lock_is_released_in_the_end_and_after_a_failure(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), RunLock(tmp_path) as mine:
+            assert mine.left_behind == {}
+            raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_holds_within_one_process_too(tmp_path: Path) -> None:
+    with RunLock(tmp_path), pytest.raises(FolderInUse, match="another run is at work"), RunLock(tmp_path):
+        pass
+
+
+def test_a_lock_file_that_is_removed_and_made_anew_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between our opening the file and locking it, its holder ends and removes it: that lock would be worth nothing."""
+    tries = []
+    flock = lock._lock
+
+    def remove_first(descriptor: int, path: Path) -> None:
+        tries.append(descriptor)
+        if len(tries) < 3:
+            path.unlink()
+        flock(descriptor, path)
+
+    monkeypatch.setattr(lock, "_lock", remove_first)
+    with RunLock(tmp_path), pytest.raises(FolderInUse), RunLock(tmp_path):
+        pass
+    assert len(tries) == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"null"])
+def test_any_content_of_the_file_will_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / LOCK_FILE).write_bytes(content)
+    with RunLock(tmp_path) as mine:
+        assert mine.left_behind == {}
+
+
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    script = """
+import os, sys, time
+from pathlib import Path
+from bpeflow.lock import RunLock
+RunLock(Path(sys.argv[1])).__enter__()
+if not os.fork():
+    time.sleep(60)
+print("locked", flush=True)
+time.sleep(60)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.2)  # for the child to come up
+            process.kill()
+            process.wait()
+            with RunLock(tmp_path):
+                pass
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_without_locks_on_this_file_system_a_warning_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    with caplog.at_level(logging.WARNING), RunLock(tmp_path):
+        pass
+    assert "No locks available" in caplog.text
+    monkeypatch.setattr(lock, "fcntl", None)
+    with caplog.at_level(logging.WARNING), RunLock(tmp_path):
+        pass
+    assert "this platform has no file locks" in caplog.text
+
+
+def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / LOCK_FILE).mkdir()
+    with pytest.raises(ConfigError, match=r"cannot lock the run folder .*: \.lock: Is a directory"), RunLock(tmp_path):
+        pass

@@ -1,0 +1,111 @@
+"""Merges that are saved while they are learned: a run goes on from them to the same result."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import bpeflow
+from bpeflow import merging, partial_merges
+from bpeflow.backends.base import MergeBackend
+from bpeflow.cli import main
+from bpeflow.errors import ResumeError
+from bpeflow.partial_merges import PARTIAL_FILE
+
+
+def distinct_words(seed: int, number: int) -> str:
+    choose = random.Random(seed)
+    words = ["low", "lower", "naïve", "日本語", *(f"w{choose.randrange(10**6)}" for _ in range(number // 2))]
+    return " ".join(choose.choices(words, k=number))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Three files of documents, one of them empty; 20 kB."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, number in (("a", 700), ("b", 0), ("c", 1500)):
+        documents = [distinct_words(seed, number // 10) for seed in range(10)] if number else []
+        (folder / name).write_text("<|endoftext|>".join(documents), encoding="utf-8")
+    return folder
+
+
+def settings_of(corpus: Path, out: Path, **options: object) -> dict[str, object]:
+    return {"input": str(corpus), "vocab_size": 330, "out_dir": str(out), "backend": "python", **options}
+
+
+RESULTS = ("counts.npz", "vocab.json", "merges.txt")
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, object]], None]]:
+    """Trains until some merges are saved, and then fails."""
+
+    def train(settings: dict[str, object]) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(merging, "FIRST_STEP", 16)
+            patch.setattr(partial_merges, "INTERVAL", 0.0)
+            patch.setattr(merging.LearnedMerges, "__init__", None)
+            with pytest.raises(TypeError):
+                bpeflow.train(settings)
+
+    yield train
+
+
+def test_learning_goes_on_from_partial_merges(
+    corpus: Path, tmp_path: Path, backend: MergeBackend, stopped: Callable[[dict[str, object]], None]
+) -> None:
+    base = settings_of(corpus, tmp_path / "base", vocab_size=280)
+    bpeflow.train(base)
+    settings = settings_of(corpus, tmp_path / "run", init_from=tmp_path / "base", backend=backend.name)
+    unbroken = bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
+    stopped(settings)
+    with pytest.raises(ResumeError, match=r"has an unfinished run \(merges\.partial\)"):
+        bpeflow.train(settings)
+    result = bpeflow.train({**settings, "resume": True})
+    assert result.learned is not None and unbroken.learned is not None
+    assert (result.learned.pairs, result.learned.counts) == (unbroken.learned.pairs, unbroken.learned.counts)
+    told = result.statistics["merging"]
+    assert (told["replayed"], told["learned"]) == (23, 50)
+    assert 10 < told["taken_over"] < 73
+    assert not (tmp_path / "run" / PARTIAL_FILE).exists()
+
+
+def test_the_merge_command_goes_on_from_them_too(
+    corpus: Path, tmp_path: Path, stopped: Callable[[dict[str, object]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(corpus, tmp_path / "run")
+    stopped(settings)
+    assert main(["merge", "--counts", str(tmp_path / "run")]) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main(["merge", "--counts", str(tmp_path / "run"), "--resume"]) == 0
+    assert "learned before" in capsys.readouterr().out
+    bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
+    for name in RESULTS:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
+
+
+def test_partial_merges_of_something_else_are_refused_and_damaged_ones_passed_over(
+    corpus: Path,
+    tmp_path: Path,
+    stopped: Callable[[dict[str, object]], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = settings_of(corpus, tmp_path / "run")
+    stopped(settings)
+    partial = tmp_path / "run" / PARTIAL_FILE
+    with pytest.raises(ResumeError, match=r"merges\.partial is of a run with other settings: min_frequency was 1"):
+        bpeflow.train({**settings, "resume": True, "min_frequency": 3})
+    bpeflow.train(settings_of(corpus / "a", tmp_path / "other", skip_merge=True))
+    shutil.copy(partial, tmp_path / "other")
+    with pytest.raises(ResumeError, match="was learned from other counts"):
+        bpeflow.train(settings_of(corpus / "a", tmp_path / "other", resume=True))
+    partial.write_text(partial.read_text().replace("77", "78", 1))
+    result = bpeflow.train({**settings, "resume": True})
+    assert "merges.partial is damaged" in caplog.text
+    assert result.statistics["merging"]["taken_over"] == 0
+    assert not partial.exists()

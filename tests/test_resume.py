@@ -1,0 +1,369 @@
+"""Resuming: however a run ends, the next one goes on with it to the same bytes, or says why it cannot."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import bpeflow
+from bpeflow import merging
+from bpeflow.errors import ConfigError, ResumeError
+from bpeflow.partial_merges import PARTIAL_FILE
+
+
+def distinct_words(seed: int, number: int) -> str:
+    choose = random.Random(seed)
+    words = ["low", "lower", "naïve", "日本語", *(f"w{choose.randrange(10**6)}" for _ in range(number // 2))]
+    return " ".join(choose.choices(words, k=number))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Three files of documents, one of them empty; 20 kB."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, number in (("a", 700), ("b", 0), ("c", 1500)):
+        documents = [distinct_words(seed, number // 10) for seed in range(10)] if number else []
+        (folder / name).write_text("<|endoftext|>".join(documents), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("tie_break", "segment_size"), [("greatest_bytes", "6kb"), ("huggingface", "1gb")])
+def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_bytes(
+    corpus: Path, tmp_path: Path, tie_break: str, segment_size: str
+) -> None:
+    seed = random.randrange(2**32)
+    settings = {
+        "input": str(corpus), "vocab_size": 330, "backend": "python", "num_counter": 1, "segment_size": segment_size,
+        "chunk_size": "2kb", "out_dir": str(tmp_path / "runs"), "tie_break": tie_break,
+    }  # fmt: skip
+    (tmp_path / "runs").mkdir()
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("killed_runs.py")), json.dumps(settings), str(seed)],
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
+    told = json.loads(done.stdout)
+    assert told["steps"] > 25
+    assert told["refused"] > 2
+
+
+# ---- processes ----
+
+
+def command(corpus: Path, out: Path, *flags: str) -> list[str]:
+    """A run with worker processes, in many segments."""
+    settings = ["small_input=0", "segment_size=150kb", "chunk_size=20kb"]
+    assignments = [word for setting in settings for word in ("--set", setting)]
+    base = [sys.executable, "-m", "bpeflow", "--input", str(corpus), "--vocab_size", "400", "--out_dir", str(out)]
+    return [*base, "-c", "2", "-m", "2", "--memory_limit", "16mb", *assignments, *flags]
+
+
+def run(*arguments: str, file_limit: int | None = None) -> subprocess.CompletedProcess[str]:
+    def limit() -> None:
+        if file_limit:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, preexec_fn=limit)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some 1.2 MB, whose later parts have more distinct words."""
+    path = tmp_path_factory.mktemp("large") / "text"
+    documents = [distinct_words(seed % 3 if seed < 80 else seed, 1000) for seed in range(200)]
+    path.write_text("<|endoftext|>".join(documents), encoding="utf-8")
+    return path
+
+
+RESULTS = ("counts.npz", "vocab.json", "merges.txt")
+
+
+@pytest.fixture(scope="module")
+def expected(large: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    done = run(*command(large, out, "--set", "segment_size=1gb"))
+    assert done.returncode == 0, done.stderr
+    return {name: (out / name).read_bytes() for name in RESULTS}
+
+
+def assert_resumes(large: Path, out: Path, expected: dict[str, bytes], *flags: str) -> dict[str, Any]:
+    done = run(*command(large, out, "--resume", *flags))
+    assert done.returncode == 0, done.stderr
+    assert {name: (out / name).read_bytes() for name in RESULTS} == expected
+    assert {path.name for path in out.iterdir()} - {"monitor.jsonl"} == {*RESULTS, "bpeflow.json", "run.json"}
+    report: dict[str, Any] = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    return report
+
+
+def start(arguments: list[str], out: Path, segments: int) -> subprocess.Popen[str]:
+    """Start a run and wait until so many segments are done."""
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (out / "segments" / f"{segments - 1:06}.run").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    return process
+
+
+def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
+    _, alive = psutil.wait_procs(of, timeout=5)
+    return alive
+
+
+def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose = random.Random(seed)
+    out = tmp_path / "run"
+    for attempt in range(8):
+        process = subprocess.Popen(
+            command(large, out, "--resume", "--do_monitor", "--set", "monitor.interval=0.1"), stderr=subprocess.DEVNULL
+        )
+        with process:
+            try:
+                process.wait(choose.uniform(0.3, 2.0))
+            except subprocess.TimeoutExpired:
+                children = psutil.Process(process.pid).children(recursive=True)
+                process.kill()
+                assert not orphans(children), attempt
+    assert_resumes(large, out, expected, "--do_monitor")
+
+
+def test_what_is_taken_over_adds_up_in_the_report_and_the_monitor(
+    large: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    out = tmp_path / "run"
+    monitor = ["--do_monitor", "--set", "monitor.interval=0.05"]
+    with start(command(large, out, *monitor), out, segments=3) as process:
+        process.kill()
+    report = assert_resumes(large, out, expected, *monitor)
+    size = large.stat().st_size
+    segments = report["counting"]["segments"]
+    assert segments["taken_over"] >= 2
+    assert segments["segments"] > segments["taken_over"]
+    assert segments["taken_over_bytes"] >= 150_000 * segments["taken_over"]
+    assert report["corpus"]["bytes"] == report["counting"]["stages"]["counter"]["bytes"] == size
+    assert report["corpus"]["documents"] == 200
+    assert report["counting"]["seconds"] > segments["taken_over_seconds"] > 0
+    samples = [json.loads(line) for line in (out / "monitor.jsonl").read_text(encoding="utf-8").splitlines()]
+    counted = [sample["stages"]["counter"]["weight_done"] for sample in samples if "counter" in sample["stages"]]
+    assert max(counted) >= size - segments["taken_over_bytes"]
+    elapsed = [sample["elapsed"] for sample in samples]
+    assert sum(later < earlier for earlier, later in pairwise(elapsed)) == 1  # the clock of the second run
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_is_gone_on_with(
+    large: Path, tmp_path: Path, expected: dict[str, bytes], number: int, status: int
+) -> None:
+    out = tmp_path / "run"
+    with start(command(large, out), out, segments=2) as process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "go on with --resume" in err
+    assert "Traceback" not in err
+    assert not orphans(children)
+    assert [path.name for path in out.iterdir()] == ["segments"]
+    assert_resumes(large, out, expected)
+
+
+def test_counts_of_many_segments_are_not_made_again_unasked(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are they where no merges were saved yet: a run that is killed soon after counting."""
+    settings = settings_of(large, tmp_path / "run", segment_size="300kb")
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "merge_task", None)
+        with pytest.raises(TypeError):
+            bpeflow.train(settings)
+    with pytest.raises(ResumeError, match=r"has an unfinished run \(counts\.npz\)"):
+        bpeflow.train(settings)
+    assert bpeflow.train({**settings, "resume": True}).statistics["taken_over"] == "counts.npz"
+    assert "taken_over" not in bpeflow.train(settings).statistics  # it is finished now
+
+
+def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
+    try:
+        return child.ppid() != of.pid  # but the fork server
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    out = tmp_path / "run"
+    with start(command(large, out), out, segments=2) as process:
+        while not (
+            workers := [c for c in psutil.Process(process.pid).children(recursive=True) if is_worker(c, process)]
+        ):
+            assert process.poll() is None
+        workers[-1].kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "SIGKILL" in err
+    assert "go on with --resume" in err
+    assert not (out / ".lock").exists()
+    refused = run(*command(large, out))
+    assert refused.returncode == 2
+    assert "has an unfinished run (segments/): go on with it (--resume), begin again and lose it" in refused.stderr
+    assert assert_resumes(large, out, expected)["counting"]["segments"]["taken_over"] >= 2
+
+
+def test_a_full_disk_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """No file may grow beyond 40 kB here: enough for the first segments' counts, and not for the later ones'."""
+    out = tmp_path / "run"
+    failed = run(*command(large, out, "--set", "segment_size=50kb"), file_limit=40_000)
+    assert failed.returncode == 1
+    assert "File too large" in failed.stderr
+    assert "go on with --resume" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert not list(out.rglob(".*"))
+    assert assert_resumes(large, out, expected)["counting"]["segments"]["taken_over"] >= 1
+
+
+def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    out = tmp_path / "run"
+    with start(command(large, out), out, segments=1) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            for flags in ([], ["--resume"], ["--restart"]):
+                second = run(*command(large, out, *flags))
+                assert second.returncode == 1
+                assert f"another run (process {process.pid} on " in second.stderr
+                assert "name another out_dir" in second.stderr
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert {name: (out / name).read_bytes() for name in RESULTS} == expected
+
+
+def test_a_scratch_folder_that_a_killed_run_left_is_removed(
+    large: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """Wherever it is; that of another run that lives stays."""
+    out, scratch = tmp_path / "run", tmp_path / "scratch"
+    (scratch / ".scratch-0123456789abcdef").mkdir(parents=True)
+    arguments = command(large, out, "--set", f"scratch_dir={scratch}")
+    with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
+        while len(list(scratch.glob("*/*"))) < 1:
+            assert process.poll() is None
+        process.kill()
+    assert_resumes(large, out, expected)
+    assert [path.name for path in scratch.iterdir()] == [".scratch-0123456789abcdef"]
+
+
+# ---- what is there, and what is asked for ----
+
+
+def settings_of(corpus: Path, out: Path, **options: object) -> dict[str, object]:
+    return {"input": str(corpus), "vocab_size": 330, "out_dir": str(out), "backend": "python", **options}
+
+
+def test_a_finished_run_says_so_and_does_nothing(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = bpeflow.train(settings_of(corpus, tmp_path / "run"))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    with caplog.at_level(logging.INFO):
+        again = bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
+    assert "is finished: nothing is left to be done" in caplog.text
+    assert (again.vocab, again.merges, again.counts) == (first.vocab, first.merges, first.counts)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("missing", "damage"),
+    [("vocab.json", "gone"), ("merges.txt", "gone"), ("vocab_300/merges.txt", "gone"), ("vocab.json", "cut short")],
+)
+def test_the_merge_step_is_done_where_that_is_missing(
+    corpus: Path, tmp_path: Path, missing: str, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    settings = settings_of(corpus, out, vocab_sizes=[300, 330])
+    del settings["vocab_size"]
+    bpeflow.train(settings)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != "run.json"}
+    if damage == "gone":
+        (out / missing).unlink()
+    else:
+        os.truncate(out / missing, 100)
+    monkeypatch.setattr("bpeflow.counting.pipeline.CorpusCounter.count", None)
+    result = bpeflow.train({**settings, "resume": True})
+    assert result.statistics["taken_over"] == "counts.npz"
+    assert result.statistics["corpus"]["files"] == 3
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_without_anything_to_go_on_with_a_run_begins(corpus: Path, tmp_path: Path) -> None:
+    result = bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
+    assert result.statistics["merging"]["learned"] == 73
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vocab_size": 340}, r"sizes was \[330\] and is \[340\].*python -m bpeflow merge"),
+        ({"tie_break": "huggingface"}, "tie_break was 'greatest_bytes' and is 'huggingface'"),
+        ({"pattern": "o200k"}, "counted something else: pattern was "),
+    ],
+)
+def test_a_finished_run_of_other_settings_is_refused(
+    corpus: Path, tmp_path: Path, options: dict[str, object], message: str
+) -> None:
+    bpeflow.train(settings_of(corpus, tmp_path / "run"))
+    with pytest.raises(ResumeError, match=message):
+        bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True, **options))
+
+
+def test_counts_of_another_corpus_are_refused(corpus: Path, tmp_path: Path) -> None:
+    bpeflow.train(settings_of(corpus, tmp_path / "run", skip_merge=True))
+    (corpus / "d").write_text("more")
+    with pytest.raises(ResumeError, match=r"the input was 3 file\(s\) of \d+ bytes, is 4 of .*--restart"):
+        bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
+
+
+@pytest.mark.parametrize("name", ["counts.npz", "run.json"])
+def test_damaged_results_are_an_error_with_the_way_out(corpus: Path, tmp_path: Path, name: str) -> None:
+    bpeflow.train(settings_of(corpus, tmp_path / "run", skip_merge=True))
+    os.truncate(tmp_path / "run" / name, 200)
+    with pytest.raises(ResumeError, match=rf"{name}: .*--restart"):
+        bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
+    result = bpeflow.train(settings_of(corpus, tmp_path / "run", restart=True))
+    assert result.statistics["merging"]["learned"] == 73
+
+
+def test_restart_loses_what_is_there_and_says_so(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "run" / "segments").mkdir(parents=True)
+    (tmp_path / "run" / "segments" / "manifest.json").write_text("damaged")
+    (tmp_path / "run" / PARTIAL_FILE).write_text("damaged")
+    with pytest.raises(ResumeError, match=r"segments/ and merges\.partial"):
+        bpeflow.train(settings_of(corpus, tmp_path / "run"))
+    result = bpeflow.train(settings_of(corpus, tmp_path / "run", restart=True))
+    assert "what is there of an unfinished run is removed" in caplog.text
+    assert result.statistics["counting"]["segments"] is None
+    assert not (tmp_path / "run" / "segments").exists()
+    assert not (tmp_path / "run" / PARTIAL_FILE).exists()
+
+
+@pytest.mark.parametrize("flags", [{"resume": True, "restart": True}, {"resume": True, "out_dir": None}])
+def test_flags_that_make_no_sense_are_refused(corpus: Path, tmp_path: Path, flags: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"give one of the two|out_dir is missing"):
+        bpeflow.train(settings_of(corpus, tmp_path / "run", **flags))
