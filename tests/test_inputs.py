@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import signal
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,6 +157,31 @@ def test_standard_input_is_read(
     with (tmp_path / "stdin").open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
         assert_same(count("-", input_format=input_format, num_counter=2, chunk_size=3000), expected)
+
+
+def test_ctrl_c_ends_a_run_that_waits_for_standard_input(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bpeflow", "--input", "-", "--vocab_size", "300", "--out_dir", "run", "-c", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdin is not None and run.stderr is not None
+        run.stdin.write("some text")
+        run.stdin.flush()
+        assert "counting" in run.stderr.readline()
+        time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(5) == 130
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_iterable_is_gone_through_in_the_thread_of_its_caller() -> None:
+    threads = set()
+
+    def documents() -> Iterator[str]:
+        for number in range(1000):
+            threads.add(threading.get_ident())
+            yield f"document {number}"
+
+    bpeflow.count(documents(), num_counter=3, chunk_size=100)
+    assert threads == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("options", [{"max_bytes": 10}, {"format": "parquet"}])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Lock
+from threading import Condition, Lock
 from typing import Literal
 
 from bpeflow.corpus import (
@@ -45,6 +46,8 @@ class ChunkCounter:
         sources: what there is to know of the sources, by their numbers.
         threads: how many of them count, with a table each: where there is one worker only, and the scanner is native,
             which leaves the interpreter to others while it is at work.
+        hand_out: whether chunks are taken from where they come from in the calling thread alone. It then does not wait
+            for threads that wait for input, as after Ctrl-C; and the caller's own iterables may want to stay there.
     """
 
     delimiters: Delimiters
@@ -56,20 +59,24 @@ class ChunkCounter:
     scratch: Scratch
     sources: Sequence[Source] = (Source(),)
     threads: int = 1
+    hand_out: bool = False
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
         if self.threads == 1:
             yield from self._count_all(chunks)
             return
-        shared = _Shared(chunks)
+        shared = _HandedOut(self.threads) if self.hand_out else _Shared(chunks)
         with ThreadPoolExecutor(self.threads, "counter") as pool:
             try:
-                for counted in [pool.submit(self._count_share, shared) for _ in range(self.threads)]:
+                counting = [pool.submit(self._count_share, shared) for _ in range(self.threads)]
+                if isinstance(shared, _HandedOut):
+                    shared.hand_out(chunks)
+                for counted in counting:
                     yield from counted.result()
             finally:  # after a failure, or Ctrl-C, the threads end with the chunk that they have
                 shared.end()
 
-    def _count_share(self, chunks: _Shared) -> list[CountRun]:
+    def _count_share(self, chunks: _Shared | _HandedOut) -> list[CountRun]:
         try:
             return list(self._count_all(chunks))
         except BaseException:
@@ -172,3 +179,40 @@ class _Shared(Iterator[Chunk]):
     def end(self) -> None:
         """Give no more."""
         self._ended = True
+
+
+class _HandedOut(Iterator[Chunk]):
+    """Chunks for several threads, which one thread takes from where they come from; `room` of them wait at most."""
+
+    def __init__(self, room: int) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self._room = room
+        self._changed = Condition()
+        self._complete = self._ended = False
+
+    def hand_out(self, chunks: Iterable[Chunk]) -> None:
+        """Take all chunks, and return when the last one has been handed out, or `end` was called."""
+        for chunk in chunks:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or len(self._chunks) < self._room)
+                if self._ended:
+                    return
+                self._chunks.append(chunk)
+                self._changed.notify_all()
+        with self._changed:
+            self._complete = True
+            self._changed.notify_all()
+
+    def __next__(self) -> Chunk:
+        with self._changed:
+            self._changed.wait_for(lambda: self._chunks or self._complete or self._ended)
+            if self._ended or not self._chunks:
+                raise StopIteration
+            self._changed.notify_all()
+            return self._chunks.popleft()
+
+    def end(self) -> None:
+        """Give no more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()

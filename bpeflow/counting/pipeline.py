@@ -242,6 +242,7 @@ class CorpusCounter:
             scratch=self.scratch,
             sources=self.corpus.sources,
             threads=counters if in_process else 1,
+            hand_out=self.corpus.only_here,
         )
         stages = [
             Stage(
