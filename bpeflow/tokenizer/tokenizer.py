@@ -274,7 +274,7 @@ class Tokenizer:
         data = to_utf8(text)
         specials = self._specials(data, allowed_special, disallowed_special)
         ids = self._encoder.encode(data, specials)
-        lengths = [len(self.vocab.tokens[token_id]) for token_id in ids]
+        lengths = self._lengths(data, ids, specials)
         return ids, token_offsets(data, lengths, specials, self._pretokenizer, byte_offsets)
 
     def encode_iterable(
@@ -341,6 +341,16 @@ class Tokenizer:
             return self._every_special if allowed == "all" else self._control.allowed(allowed)
         refuse(data, self._control.refused(allowed, disallowed))
         return self._control.allowed(allowed)
+
+    def _lengths(self, data: bytes, ids: list[int], specials: SpecialTokens) -> list[int]:
+        """How many bytes of a text each of its ids stands for."""
+        tokens = self.vocab.decoded_tokens
+        if all(tokens[token_id] == special for special, token_id in specials.ids.items()):
+            return [len(tokens[token_id]) for token_id in ids]
+        # An id that a special token shares with other bytes does not tell; ids of their own do.
+        apart = SpecialTokens({special: len(tokens) + number for number, special in enumerate(specials.ids)})
+        tokens += tuple(specials.ids)
+        return [len(tokens[token_id]) for token_id in self._encoder.encode(data, apart)]
 
     def _checked_dtype(self, dtype: DTypeLike | None) -> np.dtype[Any]:
         if dtype is None:

@@ -108,6 +108,21 @@ def test_offsets_of_characters_of_several_bytes(tokenizer: Tokenizer) -> None:
     assert offsets == [(0, 1), (1, 2), (2, 3), (3, 16), *[(16, 17)] * 4]
 
 
+@pytest.mark.parametrize("pattern", ["gpt2", r" ?\p{L}+"])
+def test_text_that_shares_an_id_with_a_special_token_comes_back(encoder: str, pattern: str) -> None:
+    """In HuggingFace's mode "Ġthe" has the id of " the"; its ByteLevel decoder gives the latter as well."""
+    merges = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")]
+    vocab = Vocab.build(merges, ["Ġthe", "é"], special_tokens_first=True, reuse_tokens=True)
+    tokenizer = Tokenizer(vocab, merges, pattern=pattern, encoder=encoder)
+    assert tokenizer.encode_ordinary(" the") == tokenizer.encode("Ġthe") == [0]
+    assert tokenizer.decode(tokenizer.encode_ordinary("a the the")) == "a the the"
+    assert tokenizer.decode_bytes([1]) == b"\xe9"
+    ids, offsets = tokenizer.encode_with_offsets("a theĠthe thea", byte_offsets=True)
+    assert ids[1:4] == [0, 0, 0]
+    assert offsets == [(0, 1), (1, 5), (5, 10), (10, 14), (14, 15)]
+    assert tokenizer.encode_with_offsets("a theĠthe theé")[1] == [(0, 1), (1, 5), (5, 9), (9, 13), (13, 14)]
+
+
 @pytest.mark.parametrize(("tokens", "dtype"), [(1 << 16, np.uint16), ((1 << 16) + 1, np.uint32)])
 def test_the_dtype_is_the_smaller_one_that_holds_every_id(encoder: str, tokens: int, dtype: type) -> None:
     vocab = BYTES | {tokens - 1: b"last"}
