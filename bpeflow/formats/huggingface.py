@@ -106,13 +106,15 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
 
 
 def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> None:
-    """Refuse special tokens of ``model.vocab`` that HuggingFace would take other text for, where pre-tokens that are
-    tokens are taken whole: it compares printable forms, so that the text ``" the"`` is the token ``"Ġthe"``."""
+    """Refuse special tokens of ``model.vocab`` that HuggingFace would take other text for.
+
+    Where it takes pre-tokens whole it compares printable forms, so that the text ``" the"`` is the token ``"Ġthe"``.
+    """
     for text in specials:
         printable = from_printable(text)
         if printable and printable not in (text.encode(), vocab.ordinary_tokens[vocab.special_tokens[text]]):
             raise FormatError(
-                f"{path}: special token {text!r} is the printable form of {printable!r}: as model.ignore_merges is set, "
+                f"{path}: special token {text!r} is the printable form of {printable!r}: with model.ignore_merges "
                 "HuggingFace's tokenizers take that text for it, and bpeflow does not; choose another special token"
             )
 
@@ -175,7 +177,7 @@ def _byte_level(use_regex: bool) -> dict[str, Any]:
 def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     model = content.get("model")
     if not isinstance(model, dict):
-        hint = "; for vocab.json and merges.txt give their folder" if "a" in content else ""
+        hint = "; for vocab.json and merges.txt, named so, give their folder" if "a" in content else ""
         raise FormatError(f'{path}: no "model" in it, so it is no tokenizer.json{hint}')
     kind = model.get("type", "BPE" if "merges" in model else None)  # older files of BPE do not say
     if kind != "BPE":
