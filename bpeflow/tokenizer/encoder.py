@@ -69,13 +69,15 @@ class Encoder(Protocol):
 def new_encoder(saved: SavedTokenizer, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
     """The encoder called `name`; for ``"auto"`` the native one, and Python where that cannot be had.
 
-    Raises `ConfigError` for an unknown name, `NativeUnavailable` where ``"native"`` was asked for and is not there,
-    and `FormatError` where vocabulary and merges do not fit each other.
+    Raises `ConfigError` for an unknown name and for a size that cannot be, `NativeUnavailable` where ``"native"`` was
+    asked for and is not there, and `FormatError` where vocabulary and merges do not fit each other.
     """
     if name not in ("auto", *ENCODERS):
         nearest = difflib.get_close_matches(str(name), ENCODERS, n=1)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ConfigError(f"unknown encoder {name!r}; {hint}there are auto, {', '.join(ENCODERS)}")
+    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
+        raise ConfigError(f"cache_bytes is {cache_bytes!r}; give a whole number of bytes, 0 for no cache")
     if name != "python":
         try:
             return _native_encoder(saved, cache_bytes)

@@ -31,7 +31,7 @@ class SpecialTokens:
     @classmethod
     def of(cls, ids: Mapping[str, int]) -> SpecialTokens:
         """Make a set from strings. Raises `ConfigError` for an empty one, and for one with a lone surrogate."""
-        encoded = {_encode(token): token_id for token, token_id in ids.items()}
+        encoded = {special_bytes(token): token_id for token, token_id in ids.items()}
         return cls(dict(sorted(encoded.items(), key=lambda item: (-len(item[0]), item[0]))))
 
     def __len__(self) -> int:
@@ -138,7 +138,8 @@ def refuse(text: Utf8, refused: SpecialTokens, start: int = 0) -> None:
         )
 
 
-def _encode(token: str) -> bytes:
+def special_bytes(token: str) -> bytes:
+    """The UTF-8 form of a special token. Raises `InputTypeError` and `ConfigError` for what cannot be one."""
     if not isinstance(token, str):
         raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
     if not token:
