@@ -79,23 +79,16 @@ def new_encoder(saved: SavedTokenizer, name: str = "auto", cache_bytes: int = DE
     if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
         raise ConfigError(f"cache_bytes is {cache_bytes!r}; give a whole number of bytes, 0 for no cache")
     if name != "python":
+        from bpeflow.tokenizer.native_encoder import NativeEncoder
+
         try:
-            return _native_encoder(saved, cache_bytes)
+            return NativeEncoder(saved, cache_bytes)
         except NativeUnavailable:
             if name == "native":
                 raise
     from bpeflow.tokenizer.python_encoder import PythonEncoder
 
     return PythonEncoder(saved, cache_bytes)
-
-
-def _native_encoder(saved: SavedTokenizer, cache_bytes: int) -> Encoder:
-    try:
-        from bpeflow.tokenizer.native_encoder import NativeEncoder  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ModuleNotFoundError as error:
-        raise NativeUnavailable(f"there is no native encoder in this installation: {error}") from error
-    encoder: Encoder = NativeEncoder(saved, cache_bytes)
-    return encoder
 
 
 def unknown_token(token_id: int, index: int, tokens: int) -> UnknownTokenError:
