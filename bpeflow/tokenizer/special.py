@@ -17,6 +17,10 @@ SpecialChoice = Literal["all"] | Collection[str]
 
 _SHOWN = 5
 
+_KEPT = 32
+"""Sets of special tokens that are kept for the next call. Fewer: calls that alternate make them anew; more:
+memory, some 10 KB each, where sets come from requests."""
+
 
 @dataclass(frozen=True, eq=False)
 class SpecialTokens:
@@ -90,7 +94,8 @@ class SpecialTokenControl:
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._ids = dict(ids)
         self.every = SpecialTokens.of(ids)
-        self._made: dict[frozenset[str], SpecialTokens] = {frozenset(): NO_SPECIAL_TOKENS, frozenset(ids): self.every}
+        self._usual = {frozenset[str](): NO_SPECIAL_TOKENS, frozenset(ids): self.every}
+        self._made = dict(self._usual)
 
     def allowed(self, allowed_special: SpecialChoice) -> SpecialTokens:
         """The special tokens to look for.
@@ -122,6 +127,8 @@ class SpecialTokenControl:
     def _set(self, names: frozenset[str]) -> SpecialTokens:
         made = self._made.get(names)
         if made is None:
+            if len(self._made) >= _KEPT:
+                self._made = dict(self._usual)
             made = self._made.setdefault(names, SpecialTokens.of({name: self._ids[name] for name in names}))
         return made
 
