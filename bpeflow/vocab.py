@@ -126,6 +126,16 @@ class Vocab:
         return tuple(ordinary)
 
     @cached_property
+    def decoded_tokens(self) -> tuple[bytes, ...]:
+        """The bytes that each id is decoded to: those of ordinary text, if that can yield it, else the token's own.
+
+        They differ where a special token shares its id with other bytes, as ``"Ġthe"`` can in HuggingFace's mode with
+        ``b" the"``: ordinary text comes back as it was, and HuggingFace decodes the special token to that, too.
+        Raises `FormatError` as `merge_ids` does.
+        """
+        return tuple(ordinary or token for ordinary, token in zip(self.ordinary_tokens, self.tokens, strict=True))
+
+    @cached_property
     def _ids(self) -> dict[bytes, int]:
         """The id of each string: the lowest of its own; else that of a special token that shares its id with it.
 

@@ -69,6 +69,12 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
             f"{path}: CS336's form cannot tell that pre-tokens which are tokens are taken whole: {difference}. "
             "Use another format"
         )
+    for text, token_id in vocab.special_tokens.items():
+        if shared := vocab.ordinary_tokens[token_id]:
+            raise FormatError(
+                f"{path}: special token {text!r} shares id {token_id} with {shared!r}, and CS336's form cannot tell "
+                "that it is special; use another format"
+            )
     if (found := _special_tokens(vocab.tokens, vocab.merges, path)) != vocab.special_tokens:
         text = min(set(found.items()) ^ set(vocab.special_tokens.items()))[0]
         raise FormatError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,8 +57,11 @@ def load(path: Path) -> SavedTokenizer:
         _refuse(path, "decoder", decoder, "bytes are decoded by ByteLevel")
     specials = _read_added_tokens(content.get("added_tokens"), path)
     vocab = _read_vocab(model, specials, path)
+    whole_tokens = _flag(model, "ignore_merges", "model.ignore_merges", path)
+    if whole_tokens:
+        _check_whole_tokens(vocab, specials.keys() & model["vocab"].keys(), path)
     _warn_of_what_is_left_out(content, path)
-    return SavedTokenizer(vocab, pattern, _flag(model, "ignore_merges", "model.ignore_merges", path))
+    return SavedTokenizer(vocab, pattern, whole_tokens)
 
 
 def save(saved: SavedTokenizer, path: Path) -> list[Path]:
@@ -68,6 +71,8 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
     that HuggingFace's engine reads differently. Warns of special tokens that its decoder does not give back.
     """
     ids = _printable_ids(saved.vocab, path)
+    if saved.whole_tokens:
+        _check_whole_tokens(saved.vocab, saved.vocab.special_tokens, path)
     pre_tokenizer = _pre_tokenizer(saved.pattern, path)
     content = {
         "version": "1.0",
@@ -98,6 +103,20 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return [path]
+
+
+def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> None:
+    """Refuse special tokens of ``model.vocab`` that HuggingFace would take other text for.
+
+    Where it takes pre-tokens whole it compares printable forms, so that the text ``" the"`` is the token ``"Ġthe"``.
+    """
+    for text in specials:
+        printable = from_printable(text)
+        if printable and printable not in (text.encode(), vocab.ordinary_tokens[vocab.special_tokens[text]]):
+            raise FormatError(
+                f"{path}: special token {text!r} is the printable form of {printable!r}: with model.ignore_merges "
+                "HuggingFace's tokenizers take that text for it, and bpeflow does not; choose another special token"
+            )
 
 
 # ---- writing ----
@@ -158,7 +177,7 @@ def _byte_level(use_regex: bool) -> dict[str, Any]:
 def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     model = content.get("model")
     if not isinstance(model, dict):
-        hint = "; for vocab.json and merges.txt give their folder" if "a" in content else ""
+        hint = "; for vocab.json and merges.txt, named so, give their folder" if "a" in content else ""
         raise FormatError(f'{path}: no "model" in it, so it is no tokenizer.json{hint}')
     kind = model.get("type", "BPE" if "merges" in model else None)  # older files of BPE do not say
     if kind != "BPE":

@@ -96,6 +96,9 @@ def load_pretokenizer(pattern: str) -> Pretokenizer:
     Raises PatternError for an invalid regular expression, and for a single word that is no name (`gtp2`, `r50k`): as a
     regular expression it would match nothing but itself, which cannot be meant.
     """
+    if not isinstance(pattern, str):
+        kind = type(pattern).__name__
+        raise PatternError(f"a pattern is a name or a regular expression as a str, not {kind}")
     if pattern in NAMED_PATTERNS:
         named = NAMED_PATTERNS[pattern]
         return Pretokenizer(named.name, named.regex, named.cut)

@@ -69,31 +69,26 @@ class Encoder(Protocol):
 def new_encoder(saved: SavedTokenizer, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
     """The encoder called `name`; for ``"auto"`` the native one, and Python where that cannot be had.
 
-    Raises `ConfigError` for an unknown name, `NativeUnavailable` where ``"native"`` was asked for and is not there,
-    and `FormatError` where vocabulary and merges do not fit each other.
+    Raises `ConfigError` for an unknown name and for a size that cannot be, `NativeUnavailable` where ``"native"`` was
+    asked for and is not there, and `FormatError` where vocabulary and merges do not fit each other.
     """
     if name not in ("auto", *ENCODERS):
         nearest = difflib.get_close_matches(str(name), ENCODERS, n=1)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ConfigError(f"unknown encoder {name!r}; {hint}there are auto, {', '.join(ENCODERS)}")
+    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
+        raise ConfigError(f"cache_bytes is {cache_bytes!r}; give a whole number of bytes, 0 for no cache")
     if name != "python":
+        from bpeflow.tokenizer.native_encoder import NativeEncoder
+
         try:
-            return _native_encoder(saved, cache_bytes)
+            return NativeEncoder(saved, cache_bytes)
         except NativeUnavailable:
             if name == "native":
                 raise
     from bpeflow.tokenizer.python_encoder import PythonEncoder
 
     return PythonEncoder(saved, cache_bytes)
-
-
-def _native_encoder(saved: SavedTokenizer, cache_bytes: int) -> Encoder:
-    try:
-        from bpeflow.tokenizer.native_encoder import NativeEncoder  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ModuleNotFoundError as error:
-        raise NativeUnavailable(f"there is no native encoder in this installation: {error}") from error
-    encoder: Encoder = NativeEncoder(saved, cache_bytes)
-    return encoder
 
 
 def unknown_token(token_id: int, index: int, tokens: int) -> UnknownTokenError:

@@ -241,7 +241,7 @@ class _Model:
     def __init__(self, saved: SavedTokenizer) -> None:
         library, vocab = _library(), saved.vocab
         self.tokens = len(vocab)
-        token_data, token_offsets = _joined(vocab.tokens)
+        token_data, token_offsets = _joined(vocab.decoded_tokens)
         ordinary_data, ordinary_offsets = _joined(vocab.ordinary_tokens)
         byte_ids = np.array(vocab.byte_ids, np.uint32)
         merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)

@@ -38,7 +38,7 @@ class PythonEncoder:
         for rank, (left, right, made) in enumerate(vocab.merge_ids.tolist()):
             self._merges.setdefault((left, right), (rank, made))
         self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if saved.whole_tokens else {}
-        self._tokens = {token_id: token for token_id, token in enumerate(vocab.tokens) if token}
+        self._tokens = {token_id: token for token_id, token in enumerate(vocab.decoded_tokens) if token}
         self._cache: dict[str, list[int]] = {}
         self._cache_size = cache_bytes // _ENTRY_BYTES
 

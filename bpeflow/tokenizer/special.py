@@ -17,6 +17,10 @@ SpecialChoice = Literal["all"] | Collection[str]
 
 _SHOWN = 5
 
+_KEPT = 32
+"""Sets of special tokens that are kept for the next call. Fewer: calls that alternate make them anew; more:
+memory, some 10 KB each, where sets come from requests."""
+
 
 @dataclass(frozen=True, eq=False)
 class SpecialTokens:
@@ -31,7 +35,7 @@ class SpecialTokens:
     @classmethod
     def of(cls, ids: Mapping[str, int]) -> SpecialTokens:
         """Make a set from strings. Raises `ConfigError` for an empty one, and for one with a lone surrogate."""
-        encoded = {_encode(token): token_id for token, token_id in ids.items()}
+        encoded = {special_bytes(token): token_id for token, token_id in ids.items()}
         return cls(dict(sorted(encoded.items(), key=lambda item: (-len(item[0]), item[0]))))
 
     def __len__(self) -> int:
@@ -90,7 +94,8 @@ class SpecialTokenControl:
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._ids = dict(ids)
         self.every = SpecialTokens.of(ids)
-        self._made: dict[frozenset[str], SpecialTokens] = {frozenset(): NO_SPECIAL_TOKENS, frozenset(ids): self.every}
+        self._usual = {frozenset[str](): NO_SPECIAL_TOKENS, frozenset(ids): self.every}
+        self._made = dict(self._usual)
 
     def allowed(self, allowed_special: SpecialChoice) -> SpecialTokens:
         """The special tokens to look for.
@@ -122,6 +127,8 @@ class SpecialTokenControl:
     def _set(self, names: frozenset[str]) -> SpecialTokens:
         made = self._made.get(names)
         if made is None:
+            if len(self._made) >= _KEPT:
+                self._made = dict(self._usual)
             made = self._made.setdefault(names, SpecialTokens.of({name: self._ids[name] for name in names}))
         return made
 
@@ -138,7 +145,8 @@ def refuse(text: Utf8, refused: SpecialTokens, start: int = 0) -> None:
         )
 
 
-def _encode(token: str) -> bytes:
+def special_bytes(token: str) -> bytes:
+    """The UTF-8 form of a special token. Raises `InputTypeError` and `ConfigError` for what cannot be one."""
     if not isinstance(token, str):
         raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
     if not token:

@@ -30,6 +30,8 @@ def to_utf8(text: str, start: int = 0) -> bytes:
 def utf8_of(text: str | Utf8) -> Utf8:
     """The UTF-8 form of a text; bytes as they are, which encoders look at. Raises as `to_utf8`."""
     if isinstance(text, memoryview):
+        if not text.c_contiguous:
+            raise InputTypeError("the memoryview to encode has gaps; give bytes(...) of it")
         return text.cast("B")
     return text if isinstance(text, _BYTES) else to_utf8(text)
 

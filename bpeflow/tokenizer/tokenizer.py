@@ -16,6 +16,7 @@ from bpeflow.formats import gpt2
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.tokenizer.batch import for_each
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, new_encoder
 from bpeflow.tokenizer.ids import Ids, checked_ids, joined
 from bpeflow.tokenizer.offsets import Offsets, token_offsets
@@ -72,7 +73,8 @@ class Tokenizer:
 
         Raises:
             FormatError: ids that are negative or far too large, a byte without a token, merges that do not fit.
-            PatternError: an invalid pattern. ConfigError: an empty special token, an unknown encoder.
+            InputTypeError: an argument of a wrong type.
+            PatternError: an invalid pattern. ConfigError: an empty special token, an unknown encoder, a negative size.
             NativeUnavailable: ``encoder="native"`` where there is none.
         """
         whole = add_special_tokens(vocab_of(vocab, merges), special_tokens or ())
@@ -243,11 +245,11 @@ class Tokenizer:
         threads: int | None = None,
     ) -> list[list[int]]:
         """The ids of each text, encoded in so many threads (None: one for each core). Raises as `encode` does."""
-        batch = [to_utf8(text) for text in texts]
+        batch = for_each(to_utf8, texts)
         specials = self._control.allowed(allowed_special)
         refused = self._control.refused(allowed_special, disallowed_special)
-        for data in batch if refused else ():
-            refuse(data, refused)
+        if refused:
+            for_each(lambda data: refuse(data, refused), batch)
         groups = group_texts(batch)
         encoded = in_threads(groups, lambda group: self._encoder.encode_batch(group, specials, self._dtype), threads)
         return [ids for group in encoded for ids in _divide(*group)]
@@ -272,7 +274,7 @@ class Tokenizer:
         data = to_utf8(text)
         specials = self._specials(data, allowed_special, disallowed_special)
         ids = self._encoder.encode(data, specials)
-        lengths = [len(self.vocab.tokens[token_id]) for token_id in ids]
+        lengths = self._lengths(data, ids, specials)
         return ids, token_offsets(data, lengths, specials, self._pretokenizer, byte_offsets)
 
     def encode_iterable(
@@ -324,7 +326,7 @@ class Tokenizer:
 
     def decode_batch(self, batch: Iterable[Ids], errors: str = "replace") -> list[str]:
         """The text of each sequence of ids. Raises as `decode` does."""
-        return [self.decode(ids, errors) for ids in batch]
+        return for_each(lambda ids: self.decode(ids, errors), batch)
 
     def stream_decoder(self, errors: str = "replace") -> StreamDecoder:
         """A decoder for ids that come in pieces, which holds incomplete characters back."""
@@ -340,10 +342,23 @@ class Tokenizer:
         refuse(data, self._control.refused(allowed, disallowed))
         return self._control.allowed(allowed)
 
+    def _lengths(self, data: bytes, ids: list[int], specials: SpecialTokens) -> list[int]:
+        """How many bytes of a text each of its ids stands for."""
+        tokens = self.vocab.decoded_tokens
+        if all(tokens[token_id] == special for special, token_id in specials.ids.items()):
+            return [len(tokens[token_id]) for token_id in ids]
+        # An id that a special token shares with other bytes does not tell; ids of their own do.
+        apart = SpecialTokens({special: len(tokens) + number for number, special in enumerate(specials.ids)})
+        tokens += tuple(specials.ids)
+        return [len(tokens[token_id]) for token_id in self._encoder.encode(data, apart)]
+
     def _checked_dtype(self, dtype: DTypeLike | None) -> np.dtype[Any]:
         if dtype is None:
             return self._dtype
-        wanted = np.dtype(dtype)
+        try:
+            wanted = np.dtype(dtype)
+        except TypeError:
+            raise ConfigError(f"dtype is {dtype!r}; ids are uint16 or uint32") from None
         if wanted not in (np.uint16, np.uint32):
             raise ConfigError(f"dtype is {wanted}; ids are uint16 or uint32")
         if wanted.itemsize < self._dtype.itemsize:

@@ -8,6 +8,7 @@ from typing import Any
 
 from bpeflow.errors import FormatError, InputTypeError
 from bpeflow.formats.reading import MOST_GAPS
+from bpeflow.tokenizer.special import special_bytes
 from bpeflow.vocab import Merge, Vocab
 
 
@@ -16,6 +17,8 @@ def vocab_of(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> Voc
 
     Raises `InputTypeError` for a wrong type, and `FormatError` for an id that is negative or far too large.
     """
+    if not isinstance(merges, Iterable):
+        raise InputTypeError(f"merges are a list of pairs of bytes, not {type(merges).__name__}")
     pairs = tuple(_merge(rank, merge) for rank, merge in enumerate(merges))
     if isinstance(vocab, Vocab):
         return vocab if pairs == vocab.merges else replace(vocab, merges=pairs)
@@ -30,17 +33,20 @@ def vocab_of(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> Voc
 
 
 def add_special_tokens(vocab: Vocab, special_tokens: Iterable[str]) -> Vocab:
-    """A vocabulary with these special tokens, too: with the lowest id that has their bytes, else with the next ids."""
-    if isinstance(special_tokens, (str, bytes)):
+    """A vocabulary with these special tokens, too: with the lowest id that has their bytes, else with the next ids.
+
+    Raises `InputTypeError` and `ConfigError` for what is no special token.
+    """
+    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
         raise InputTypeError(f"special_tokens is {special_tokens!r}; give a list of strings")
     ids = dict(vocab.special_tokens)
     tokens = list(vocab.tokens)
     known = {token: token_id for token_id, token in reversed([*enumerate(tokens)])}
     for special in special_tokens:
+        token = special_bytes(special)
         if special in ids:
             continue
-        token = special.encode("utf-8", "surrogatepass") if isinstance(special, str) else b""
-        if token in known and token:
+        if token in known:
             ids[special] = known[token]
         else:
             ids[special] = len(tokens)

@@ -137,7 +137,16 @@ def test_a_special_token_that_a_merge_yields_too_is_known_by_its_lower_id(tmp_pa
 
 def test_a_special_token_that_shares_its_id_is_refused(tmp_path: Path) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"], special_tokens_first=True, reuse_tokens=True)
-    with pytest.raises(FormatError, match=r"whether 'the' is a special token cannot be told"):
+    with pytest.raises(FormatError, match=r"'the' shares id 0 with b'the'"):
+        cs336.save(SavedTokenizer(vocab), tmp_path / "vocab.pkl")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("special", ["é", "Ġ", "Ġthe"])
+def test_a_special_token_that_shares_its_id_with_other_bytes_is_refused(tmp_path: Path, special: str) -> None:
+    merges = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")]
+    vocab = Vocab.build(merges, [special], special_tokens_first=True, reuse_tokens=True)
+    with pytest.raises(FormatError, match=rf"special token '{special}' shares id 0 with b'"):
         cs336.save(SavedTokenizer(vocab), tmp_path / "vocab.pkl")
     assert list(tmp_path.iterdir()) == []
 

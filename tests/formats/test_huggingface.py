@@ -91,6 +91,25 @@ def test_the_older_spelling_of_merges_is_read(edited: Callable[..., Path], saved
     assert huggingface.load(edited(respell)) == saved
 
 
+def test_a_special_token_that_other_text_is_taken_for_as_a_whole_is_refused(tmp_path: Path) -> None:
+    """With ignore_merges HuggingFace looks pre-tokens up in printable form: the text " the" is the token "Ġthe"."""
+    vocab = Vocab.build([(b"t", b"h")], ["Ġthe", "<s>"])
+    message = "special token 'Ġthe' is the printable form of b' the'"
+    with pytest.raises(FormatError, match=message):
+        huggingface.save(SavedTokenizer(vocab, whole_tokens=True), tmp_path / "tokenizer.json")
+    [path] = huggingface.save(SavedTokenizer(vocab), tmp_path / "tokenizer.json")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["model"]["ignore_merges"] = True
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert open_huggingface(path).encode(" the").ids == [256]
+    with pytest.raises(FormatError, match=message):
+        huggingface.load(path)
+    merges = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")]
+    shared = Vocab.build(merges, ["Ġthe"], special_tokens_first=True, reuse_tokens=True)
+    [path] = huggingface.save(SavedTokenizer(shared, whole_tokens=True), tmp_path / "tokenizer.json")
+    assert open_huggingface(path).encode(" the").ids == Tokenizer.load(path).encode(" the") == [0]
+
+
 def test_ignore_merges_takes_whole_pre_tokens(tmp_path: Path) -> None:
     vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"xyz", b"xy"), {}, ((b"x", b"y"),))
     for whole_tokens, ids in ((True, [256]), (False, [257, *b"z"])):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -129,6 +130,13 @@ def test_sets_are_made_once() -> None:
     assert control.allowed(()) is NO_SPECIAL_TOKENS
     assert control.refused({"<a>"}, "all") is control.allowed({"<b>", "<a><b>"})
     assert control.refused("all", "all") is NO_SPECIAL_TOKENS
+
+
+def test_sets_are_not_kept_without_end() -> None:
+    control = SpecialTokenControl({f"<{i}>": i for i in range(1000)})
+    kept = [weakref.ref(control.allowed([f"<{i}>"])) for i in range(1000)]
+    assert sum(ref() is not None for ref in kept) < 100
+    assert control.allowed("all") is control.allowed([f"<{i}>" for i in range(1000)]) is control.every
 
 
 def test_unusable_special_tokens_are_refused() -> None:

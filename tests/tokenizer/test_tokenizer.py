@@ -22,6 +22,7 @@ from bpeflow.errors import (
     InputTypeError,
     InvalidTextError,
     PatternError,
+    SpecialTokenError,
     UnknownTokenError,
 )
 from bpeflow.tokenizer import Tokenizer
@@ -106,6 +107,21 @@ def test_byte_offsets_are_where_the_bytes_are(encoder: str, text: str, pattern: 
 def test_offsets_of_characters_of_several_bytes(tokenizer: Tokenizer) -> None:
     _, offsets = tokenizer.encode_with_offsets("é日a<|endoftext|>😀")
     assert offsets == [(0, 1), (1, 2), (2, 3), (3, 16), *[(16, 17)] * 4]
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", r" ?\p{L}+"])
+def test_text_that_shares_an_id_with_a_special_token_comes_back(encoder: str, pattern: str) -> None:
+    """In HuggingFace's mode "Ġthe" has the id of " the"; its ByteLevel decoder gives the latter as well."""
+    merges = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")]
+    vocab = Vocab.build(merges, ["Ġthe", "é"], special_tokens_first=True, reuse_tokens=True)
+    tokenizer = Tokenizer(vocab, merges, pattern=pattern, encoder=encoder)
+    assert tokenizer.encode_ordinary(" the") == tokenizer.encode("Ġthe") == [0]
+    assert tokenizer.decode(tokenizer.encode_ordinary("a the the")) == "a the the"
+    assert tokenizer.decode_bytes([1]) == b"\xe9"
+    ids, offsets = tokenizer.encode_with_offsets("a theĠthe thea", byte_offsets=True)
+    assert ids[1:4] == [0, 0, 0]
+    assert offsets == [(0, 1), (1, 5), (5, 10), (10, 14), (14, 15)]
+    assert tokenizer.encode_with_offsets("a theĠthe theé")[1] == [(0, 1), (1, 5), (5, 9), (9, 13), (13, 14)]
 
 
 @pytest.mark.parametrize(("tokens", "dtype"), [(1 << 16, np.uint16), ((1 << 16) + 1, np.uint32)])
@@ -210,12 +226,41 @@ def test_a_lone_surrogate_is_named(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(tokenizer.encode(mended)) == "a😀 \ufffd"  # the remedy works
 
 
+def test_what_is_wrong_in_a_batch_is_named_with_its_place(tokenizer: Tokenizer) -> None:
+    place = "at index 1 of the batch: "
+    for texts, error, message in (
+        (["a", b"b"], InputTypeError, f"{place}text to encode is a str, not bytes"),
+        (iter(["a", "b\udc80"]), InvalidTextError, f"{place}the text has a lone surrogate"),
+        ("ab", InputTypeError, "a batch is a list, not str"),
+        (None, InputTypeError, "a batch is a list, not NoneType"),
+    ):
+        with pytest.raises(error, match=message):
+            tokenizer.encode_batch(texts)  # type: ignore[arg-type]
+    with pytest.raises(SpecialTokenError, match=f"{place}the text has the special token '<a>' at character 1"):
+        tokenizer.encode_batch(["a", "b<a>"], disallowed_special={"<a>"})
+    for batch, wrong, said in (
+        ([[97], [60_000]], UnknownTokenError, f"{place}unknown id 60000 at index 0"),
+        (iter([[97], 97]), InputTypeError, f"{place}ids to decode are a sequence"),
+        (None, InputTypeError, "a batch is a list, not NoneType"),
+    ):
+        with pytest.raises(wrong, match=said):
+            tokenizer.decode_batch(batch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cache_bytes", [-1, 1 << 64, 1e6, "8mb"])
+def test_a_cache_of_a_size_that_cannot_be_is_refused(encoder: str, cache_bytes: Any) -> None:
+    with pytest.raises(ConfigError, match=f"cache_bytes is {cache_bytes!r}; give a whole number of bytes"):
+        Tokenizer(BYTES, [], encoder=encoder, cache_bytes=cache_bytes)
+
+
 @pytest.mark.parametrize("pattern", ["gpt2", r"\w+|\W"])
 def test_bytes_that_are_not_utf8_are_refused(encoder: str, pattern: str) -> None:
     tokenizer = small(encoder, pattern)
     for call in (tokenizer.encode_to_array, tokenizer.count_tokens):
         with pytest.raises(InvalidTextError, match="not UTF-8: invalid start byte at byte 10"):
             call(b"ab ab <a> \xff <a>")
+        with pytest.raises(InputTypeError, match="has gaps"):
+            call(memoryview(b"abcd")[::2])
     with (
         patch("bpeflow.tokenizer.parallel.PART_BYTES", 3),
         pytest.raises(InvalidTextError, match="unexpected end of data at byte 12"),
@@ -313,6 +358,15 @@ def test_other_arguments_that_cannot_be_are_refused() -> None:
         Tokenizer(BYTES, [], pattern="gtp2")
     with pytest.raises(ConfigError, match="unknown encoder 'C'"):
         Tokenizer(BYTES, [], encoder="C")
+    for specials, message in ((5, "special_tokens is 5"), ([["<s>"]], r"\['<s>'\] is list, not str")):
+        with pytest.raises(InputTypeError, match=message):
+            Tokenizer(BYTES, [], specials)  # type: ignore[arg-type]
+    with pytest.raises(InputTypeError, match="merges are a list of pairs of bytes, not NoneType"):
+        Tokenizer(BYTES, None)  # type: ignore[arg-type]
+    with pytest.raises(PatternError, match="as a str, not int"):
+        Tokenizer(BYTES, [], pattern=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="dtype is 'nonsense'; ids are uint16 or uint32"):
+        Tokenizer(BYTES, []).encode_to_array("a", dtype="nonsense")
     for threads in (0, -1, 1.5):
         with pytest.raises(ConfigError, match=f"threads is {threads}"):
             Tokenizer(BYTES, []).encode_batch(["a"], threads=threads)  # type: ignore[arg-type]
