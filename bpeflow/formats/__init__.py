@@ -68,7 +68,7 @@ FORMATS = (
 _SEARCHED = (
     (folder.TOKENIZER_FILE, FORMATS[0]),
     *((known.file, known) for known in FORMATS[1:]),
-    (gpt2.VOCAB_FILE, FORMATS[0]),
+    *((vocab_file, FORMATS[0]) for vocab_file, _ in gpt2.NAMES),
 )
 
 #: Files of tokenizers that are not byte-level BPE.

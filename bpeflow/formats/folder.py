@@ -54,7 +54,8 @@ def load(folder: Path) -> SavedTokenizer:
 
     Raises `FormatError`, with file and place, for files that are missing, damaged, or not of one tokenizer.
     """
-    vocab_path, merges_path, path = folder / gpt2.VOCAB_FILE, folder / gpt2.MERGES_FILE, folder / TOKENIZER_FILE
+    names = next((names for names in gpt2.NAMES if (folder / names[0]).is_file()), gpt2.NAMES[0])
+    vocab_path, merges_path, path = folder / names[0], folder / names[1], folder / TOKENIZER_FILE
     for needed in (vocab_path, merges_path):
         if not needed.is_file():
             raise FormatError(f"there is no {needed.name} in {folder}; give a run folder or one of GPT-2's form")
@@ -73,6 +74,16 @@ def load(folder: Path) -> SavedTokenizer:
         )
     vocab = _unhide(replace(vocab, special_tokens=specials), content["hidden_tokens"], path)
     return SavedTokenizer(vocab, content["pattern"], content["whole_tokens"])
+
+
+def pattern_beside(vocab_path: Path) -> str:
+    """The pattern of the tokenizer that a ``vocab.json`` belongs to: GPT-2's where no `TOKENIZER_FILE` tells another.
+
+    Raises `FormatError` where that file is damaged.
+    """
+    path = vocab_path.with_name(TOKENIZER_FILE)
+    known = vocab_path.name == gpt2.VOCAB_FILE and path.is_file()
+    return str(_read(path)["pattern"]) if known else "gpt2"
 
 
 def _hidden_tokens(vocab: Vocab) -> dict[str, str]:

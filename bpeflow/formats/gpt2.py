@@ -19,6 +19,8 @@ from bpeflow.vocab import Merge, Vocab, hidden_byte
 
 VOCAB_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
+#: The names that both files have, ours first; the others are OpenAI's own.
+NAMES = ((VOCAB_FILE, MERGES_FILE), ("encoder.json", "vocab.bpe"))
 _HEADER = "#version: 0.2"
 _BYTES = frozenset(BYTE_CHARACTERS)
 

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from bpeflow import formats
 from bpeflow.errors import ConfigError, InvalidTextError
-from bpeflow.formats import gpt2
+from bpeflow.formats import folder, gpt2
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.pretokenize.cuts import Utf8
@@ -105,16 +105,18 @@ class Tokenizer:
         vocab_path: str | Path,
         merges_path: str | Path,
         special_tokens: Iterable[str] | None = None,
-        pattern: str = "gpt2",
+        pattern: str | None = None,
         **options: Any,
     ) -> Tokenizer:
         """Read GPT-2's form, ``vocab.json`` and ``merges.txt``. `options`: those of the constructor.
 
-        What ``vocab.json`` has beside bytes and merges is a special token, and so are `special_tokens`. Raises
-        `FormatError` for files that do not fit.
+        What ``vocab.json`` has beside bytes and merges is a special token, and so are `special_tokens`. Without
+        `pattern` it is that of the run that left the files, as ``bpeflow.json`` beside them tells, and else GPT-2's.
+        Raises `FormatError` for files that do not fit.
         """
         vocab = gpt2.load(Path(vocab_path), Path(merges_path))
-        return cls(vocab, vocab.merges, special_tokens, pattern, **options)
+        chosen = folder.pattern_beside(Path(vocab_path)) if pattern is None else pattern
+        return cls(vocab, vocab.merges, special_tokens, chosen, **options)
 
     @classmethod
     def load(cls, path: str | Path, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Tokenizer:

@@ -145,3 +145,21 @@ def test_what_is_not_the_format_at_all_is_refused(tmp_path: Path, content: bytes
     (tmp_path / "bpeflow.json").write_bytes(content)
     with pytest.raises(FormatError, match=r"bpeflow\.json"):
         folder.load(tmp_path)
+
+
+def test_gpt2s_files_are_found_under_the_names_that_openai_gave_them(tmp_path: Path) -> None:
+    saved = SavedTokenizer(Vocab.build(MERGES, ["<|endoftext|>"]))
+    folder.save(saved, tmp_path)
+    (tmp_path / "vocab.json").rename(tmp_path / "encoder.json")
+    (tmp_path / "merges.txt").rename(tmp_path / "vocab.bpe")
+    (tmp_path / "bpeflow.json").unlink()
+    assert bpeflow.Tokenizer.load(tmp_path).to_saved() == saved
+
+
+def test_the_pattern_of_a_run_goes_with_its_files(tmp_path: Path) -> None:
+    folder.save(SavedTokenizer(Vocab.build(MERGES), "cl100k"), tmp_path)
+    paths = tmp_path / "vocab.json", tmp_path / "merges.txt"
+    assert bpeflow.Tokenizer.from_files(*paths).pattern == "cl100k"
+    assert bpeflow.Tokenizer.from_files(*paths, pattern="o200k").pattern == "o200k"
+    (tmp_path / "bpeflow.json").unlink()
+    assert bpeflow.Tokenizer.from_files(*paths).pattern == "gpt2"
