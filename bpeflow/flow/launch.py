@@ -157,24 +157,27 @@ class Launcher:
 def interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back while the body runs, and deliver it afterwards. Processes started meanwhile have it blocked.
 
+    So is SIGTERM, where this process has a handler for it; processes started meanwhile do not have that blocked.
+
     Two things are needed. The signal mask is what child processes inherit; but it does not protect this thread,
     because Python runs its handler in the main thread whichever thread the kernel chose. So the handler is exchanged
     too.
     (Outside the main thread there is no handler to run, and none to exchange.)
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGINT) if in_main_thread else None
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM) if in_main_thread}
+    handlers = {number: handler for number, handler in found.items() if callable(handler)}
     held: list[tuple[int, FrameType | None]] = []
-    if callable(handler):
-        signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    for number in handlers:
+        signal.signal(number, lambda number, frame: held.append((number, frame)))
     try:
         with _interrupts_blocked():
             yield
     finally:
-        if callable(handler):
-            signal.signal(signal.SIGINT, handler)
-            if held:
-                handler(*held[0])
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if held:
+            handlers[signal.Signals(held[0][0])](*held[0])
 
 
 @contextmanager

@@ -121,6 +121,7 @@ class Pipeline:
             self._pids = dict
 
     def _run_in_processes(self, launcher: Launcher, jobs: Sequence[bytes]) -> Results:
+        # Not with interrupts held: it may start the process that looks after shared memory, which lets them loose.
         self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
         pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters)
         self._pids = lambda: pool.pids

@@ -371,6 +371,22 @@ def test_ctrl_c_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_traceb
         assert comes_true(lambda session=process.pid: not session_members(session))
 
 
+def test_sigterm_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_traceback(tmp_path: Path) -> None:
+    """Where it is handled, as the command line does, by an exception."""
+    script = fill(ENDLESS, START_METHOD="'forkserver'", FUNCTION="w.pass_on", BODY="pass")
+    handled = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); "
+    script = script.replace("run = pipeline.run()", handled + "run = pipeline.run(); print('starting', flush=True)")
+    for delay in (0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4):
+        with started(script, tmp_path / "script.py") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "starting\n"
+            time.sleep(delay)
+            process.send_signal(signal.SIGTERM)
+            _, stderr = process.communicate(timeout=20)
+        assert (process.returncode, stderr) == (143, "")
+        assert comes_true(lambda session=process.pid: not session_members(session))
+
+
 @pytest.mark.parametrize("body", ["pass", "break"], ids=["in the run", "at exit"])
 def test_a_second_ctrl_c_during_the_clean_up_leaves_nothing_behind(body: str, tmp_path: Path) -> None:
     script = fill(ENDLESS, START_METHOD="'forkserver'", FUNCTION="w.pass_on", BODY=body)

@@ -149,7 +149,7 @@ def test_count_prints_a_table_and_writes_everything_as_json(
     assert status == 0, printed.err
     assert "bpeflow, regex agree: 10 distinct, 12 total" in printed.out
     assert re.search(
-        r"^bpeflow +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d +\d+\.\d +1\.00 +\d+ +\d+ *$", printed.out, re.MULTILINE
+        r"^bpeflow +\d+\.\d\d +\d+\.\d\d +\d+\.\d\d +\d+\.\d +1\.00 +[\d,]+ +[\d,]+ *$", printed.out, re.MULTILINE
     )
     assert [line.split(": ")[:2] for line in printed.err.splitlines()] == [
         ["round 1", "bpeflow"], ["round 1", "regex"], ["round 2", "regex"], ["round 2", "bpeflow"]

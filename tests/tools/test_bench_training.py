@@ -176,7 +176,7 @@ def test_train_prints_a_table_and_writes_everything_as_json(
     arguments = ["--input", str(corpus), "--vocab_size", "300", "--rounds", "2", "--only", "bpeflow-python"]
     assert bench.main(["train", *arguments, "--json", str(target)]) == 0
     printed = capsys.readouterr().out
-    assert re.search(r"^bpeflow-python( +\d+\.\d\d){3} +\d+\.\d +– +\d+ +\d+ *$", printed, re.MULTILINE)
+    assert re.search(r"^bpeflow-python( +\d+\.\d\d){3} +\d+\.\d +– +[\d,]+ +[\d,]+ *$", printed, re.MULTILINE)
     assert re.search(r"bpeflow-python agree: 43 merges, [\d,]+ checksum", printed)
     report = json.loads(target.read_text(encoding="utf-8"))
     assert (report["settings"]["vocab_size"], report["step"], report["comparisons"]) == (300, None, [])
@@ -189,7 +189,7 @@ def test_merge_measures_the_step_alone(corpus: Path, tmp_path: Path, capsys: pyt
     assert bench.main(["merge", *arguments, "--json", str(target)]) == 0
     printed = capsys.readouterr().out
     assert "merging s" in printed
-    assert re.search(r"^bpeflow-python( +\d+\.\d\d){4} +– +\d+ +\d+ *$", printed, re.MULTILINE)
+    assert re.search(r"^bpeflow-python( +\d+\.\d\d){4} +– +[\d,]+ +[\d,]+ *$", printed, re.MULTILINE)
     [entry] = json.loads(target.read_text(encoding="utf-8"))["contenders"]
     assert 0 < entry["step_seconds"] < entry["median_seconds"]
     assert len(entry["steps"]) == 2
