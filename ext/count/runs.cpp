@@ -12,6 +12,10 @@
 #include <variant>
 #include <vector>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 struct bpeflow_run_merge {
     std::vector<bpeflow::RunReader> readers;
     std::variant<bpeflow::RunMerge<bpeflow::ByBytes>, bpeflow::RunMerge<bpeflow::ByCount>> merge;
@@ -143,5 +147,12 @@ int bpeflow_run_merge_save(bpeflow_run_merge *merge, std::uint8_t *data, const c
 }
 
 void bpeflow_run_merge_free(bpeflow_run_merge *merge) {
+    if (!merge) return;
     delete merge;
+#if defined(__GLIBC__)
+    // The heaps of the threads that have counted and merged are full of holes that nobody else can use. The kernel gets
+    // them back before the merges are learned, whose memory is the most of a run. (176-181 MB in all for 600,000
+    // pre-tokens without, 166 with.)
+    malloc_trim(0);
+#endif
 }
