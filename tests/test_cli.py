@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import resource
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from screen import screen_of
 
 from bpeflow import native
 from bpeflow.backends.choice import BACKENDS
@@ -291,25 +291,7 @@ def test_a_signal_ends_everything_at_once(
 
 
 def test_a_terminal_gets_progress_bars(config: Path) -> None:
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bpeflow", "--config", str(config)],
-        stdout=slave,
-        stderr=slave,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
-    )
-    os.close(slave)
-    screen = b""
-    while True:
-        try:
-            read = os.read(master, 65536)
-        except OSError:  # how Linux tells that the other side has closed
-            break
-        if not read:
-            break
-        screen += read
-    os.close(master)
-    assert process.wait(timeout=30) == 0
+    screen = screen_of("--config", str(config))
     assert b"counting" in screen
     assert b"merging" in screen
     assert b"\x1b[" in screen

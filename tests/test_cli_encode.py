@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import resource
 import signal
@@ -16,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from screen import screen_of
 
 import bpeflow
 from bpeflow.cli import main
@@ -285,24 +285,6 @@ def test_help_tells_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_terminal_gets_a_progress_bar(run: Path, corpus: Path, out: Path) -> None:
-    master, slave = pty.openpty()
     paths = ["--tokenizer", str(run), "--input", str(corpus), "--out", str(out)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bpeflow", "encode", *paths],
-        stdout=slave,
-        stderr=slave,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"},
-    )
-    os.close(slave)
-    screen = b""
-    while True:
-        try:
-            read = os.read(master, 65536)
-        except OSError:  # how Linux tells that the other side has closed
-            break
-        if not read:
-            break
-        screen += read
-    os.close(master)
-    assert process.wait(timeout=30) == 0
+    screen = screen_of("encode", *paths)
     assert re.search(rb"encoding.*100%.*1\.7 kB of 1\.7 kB", screen)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from distinct_words import write_corpus
 
 import bpeflow
 from bpeflow import merging, partial_merges
@@ -17,21 +17,9 @@ from bpeflow.errors import ResumeError
 from bpeflow.partial_merges import PARTIAL_FILE
 
 
-def distinct_words(seed: int, number: int) -> str:
-    choose = random.Random(seed)
-    words = ["low", "lower", "naïve", "日本語", *(f"w{choose.randrange(10**6)}" for _ in range(number // 2))]
-    return " ".join(choose.choices(words, k=number))
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Three files of documents, one of them empty; 20 kB."""
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    for name, number in (("a", 700), ("b", 0), ("c", 1500)):
-        documents = [distinct_words(seed, number // 10) for seed in range(10)] if number else []
-        (folder / name).write_text("<|endoftext|>".join(documents), encoding="utf-8")
-    return folder
+    return write_corpus(tmp_path / "corpus")
 
 
 def settings_of(corpus: Path, out: Path, **options: object) -> dict[str, object]:
