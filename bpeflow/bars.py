@@ -42,13 +42,13 @@ class TerminalObserver(Observer):
     def __exit__(self, *exception: object) -> None:
         self._progress.stop()
 
-    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
         self._update("counting", counted_bytes, total_bytes)
 
-    def encoding(self, encoded_bytes: int, total_bytes: int) -> None:
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
         self._update("encoding", encoded_bytes, total_bytes)
 
-    def decoding(self, decoded_bytes: int, total_bytes: int) -> None:
+    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
         self._update("decoding", decoded_bytes, total_bytes)
 
     def merging(self, learned: int, wanted: int) -> None:
@@ -57,7 +57,7 @@ class TerminalObserver(Observer):
     def monitored(self, sample: Sample) -> None:
         self._progress.console.print(sample.line(), markup=False, highlight=False, soft_wrap=True)
 
-    def _update(self, what: str, done: int, total: int) -> None:
+    def _update(self, what: str, done: int, total: int | None) -> None:
         if what not in self._tasks:
             self._tasks[what] = self._progress.add_task(what, total=total, completed=done)
         self._progress.update(self._tasks[what], completed=done)  # type: ignore[arg-type]
@@ -72,4 +72,5 @@ class _AmountColumn(ProgressColumn):
         if task.description == "merging":
             return self._merges.render(task)
         rate = f"  {format_size(task.speed)}/s" if task.speed else ""
-        return Text(f"{format_size(task.completed)} of {format_size(task.total or 0)}{rate}")
+        of_all = "" if task.total is None else f" of {format_size(task.total)}"
+        return Text(f"{format_size(task.completed)}{of_all}{rate}")

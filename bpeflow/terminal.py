@@ -74,13 +74,13 @@ class PlainObserver(Observer):
         self._started: dict[str, tuple[float, int]] = {}
         self._printed: dict[str, float] = {}
 
-    def counting(self, counted_bytes: int, total_bytes: int) -> None:
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
         self._say_bytes("counting", counted_bytes, total_bytes)
 
-    def encoding(self, encoded_bytes: int, total_bytes: int) -> None:
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
         self._say_bytes("encoding", encoded_bytes, total_bytes)
 
-    def decoding(self, decoded_bytes: int, total_bytes: int) -> None:
+    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
         self._say_bytes("decoding", decoded_bytes, total_bytes)
 
     def merging(self, learned: int, wanted: int) -> None:
@@ -91,13 +91,13 @@ class PlainObserver(Observer):
     def monitored(self, sample: Sample) -> None:
         self._say(sample.line())
 
-    def _say_bytes(self, what: str, done: int, total: int) -> None:
-        if (since := self._due(what, done, done >= total)) is not None:
+    def _say_bytes(self, what: str, done: int, total: int | None) -> None:
+        if (since := self._due(what, done, total is not None and done >= total)) is not None:
             elapsed, new = since
             rate = f", {format_size(new / elapsed)}/s" if elapsed > 0.05 else ""
-            self._say(
-                f"{what}: {format_size(done)} of {format_size(total)}{rate}{_time_left(elapsed, new, total - done)}"
-            )
+            of_all = "" if total is None else f" of {format_size(total)}"
+            left = "" if total is None else _time_left(elapsed, new, total - done)
+            self._say(f"{what}: {format_size(done)}{of_all}{rate}{left}")
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from bpeflow.counting.run import CountRun
 from bpeflow.counting.scratch import Spilled
-from bpeflow.flow import Monitor, Pipeline, Sample, StageRate, WorkerReport
+from bpeflow.flow import Monitor, Pipeline, Sample, StageRate, WorkerReport, stall_watch
 
 #: How often an observer hears of the progress, in seconds.
 PROGRESS_INTERVAL = 0.5
@@ -23,11 +23,11 @@ PROGRESS_INTERVAL = 0.5
 class CountObserver(Protocol):
     """Is told how far counting has come."""
 
-    def counting(self, counted_bytes: int, total_bytes: int) -> None: ...
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None: ...
 
 
 class Passes:
-    """Runs pipelines, watched. The total is by the sizes of files; with `more` there may be more to come.
+    """Runs pipelines, watched.
 
     Attributes:
         reports: what each worker of each stage did and took, in all pipelines together.
@@ -37,13 +37,12 @@ class Passes:
 
     def __init__(
         self,
-        total_bytes: int,
+        total_bytes: int | None,
         observer: CountObserver | None = None,
         on_sample: Callable[[Sample], None] | None = None,
         sample_interval: float = 10.0,
-        more: bool = False,
     ) -> None:
-        """`more`: there may be more than `total_bytes`, nobody knows how much."""
+        """`total_bytes`: by the sizes of files; None where nobody knows those of all."""
         self.reports: list[WorkerReport] = []
         self.spilled = Spilled()
         self.done_bytes = 0
@@ -51,18 +50,17 @@ class Passes:
         self._observer = observer
         self._on_sample = on_sample
         self._sample_interval = sample_interval
-        self._more = more
         self._began = monotonic()
 
     def tell(self, done: int = 0) -> None:
         """Tell the observer how much has been counted, `done` of it by the pipeline that runs."""
         if self._observer is not None:
-            done += self.done_bytes
-            self._observer.counting(done, max(self._total_bytes, done + 1) if self._more else self._total_bytes)
+            self._observer.counting(done + self.done_bytes, self._total_bytes)
 
     def run(self, pipeline: Pipeline, inline: bool) -> list[CountRun]:
         """Run a pipeline and return its results."""
         with ExitStack() as watchers:
+            watchers.enter_context(stall_watch(pipeline))
             if self._observer is not None:
                 watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, self._hear_progress, processes=False))
             if self._on_sample is not None:

@@ -138,7 +138,8 @@ class CorpusCounter:
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = Memory.share(limit, counters, self.settings.num_merger)
-        passes = Passes(self.total_bytes, observer, on_sample, sample_interval, more=self.corpus.only_here)
+        total = None if self.corpus.only_here else self.total_bytes  # an iterable, or standard input
+        passes = Passes(total, observer, on_sample, sample_interval)
         segments = self._segments(memory)
         with removed_at_end(self.scratch):
             if segments is None:

@@ -43,18 +43,21 @@ Who puts what where, and who takes it off::
 
 Where to read what: `spec` what users state; `pipeline` the whole; `pool` one run of it; `worker` what happens in a
 process; `channel` queues and back-pressure; `meters` shared counters; `supervisor` how every run ends (the shutdown
-protocol); `launch` how processes start; `inline` the same without processes; `monitor` watching it.
+protocol); `launch` how processes start; `inline` the same without processes; `monitor` watching it, and `stalls` what
+has come to a standstill.
 """
 
 from .errors import FlowError, WorkerDied
 from .memory import peak_memory
 from .messages import WorkerReport
-from .meters import QueueDepth
-from .monitor import Monitor, ProcessUse, Sample, StageRate
-from .pipeline import Pipeline, Snapshot, StageTotals
+from .meters import Activity, QueueDepth
+from .monitor import Monitor, ProcessUse, Sample, StageRate, stall_watch
+from .pipeline import Pipeline, Snapshot, StageTotals, WorkerState
 from .spec import QueueSpec, Source, Stage
+from .stalls import Stall
 
 __all__ = [
+    "Activity",
     "FlowError",
     "Monitor",
     "Pipeline",
@@ -67,7 +70,10 @@ __all__ = [
     "Stage",
     "StageRate",
     "StageTotals",
+    "Stall",
     "WorkerDied",
     "WorkerReport",
+    "WorkerState",
     "peak_memory",
+    "stall_watch",
 ]

@@ -20,7 +20,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from .messages import Stop
-from .meters import Meter, QueueDepth, depth
+from .meters import Activity, Meter, QueueDepth, depth
 from .spec import QueueSpec
 
 Route = Callable[[Any], int]
@@ -98,19 +98,24 @@ class Channel:
         """Pickle an item, wait for room and send it off. ``route`` is that of the QueueSpec."""
         payload = pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
         lane = self._lanes[route(item) % len(self._lanes)] if route else self._lanes[0]
+        meter.turn_to(Activity.WAITING_FOR_ROOM)
         self._bounds.reserve(len(payload), meter)
         lane.put(payload)
+        meter.turn_to(Activity.WORKING)
 
     def get(self, consumer: int, meter: Meter) -> Any:
         """Wait for the next item of this consumer, or for `Stop`."""
+        meter.turn_to(Activity.WAITING_FOR_ITEM)
         message = self._lanes[consumer % len(self._lanes)].get()
+        meter.turn_to(Activity.WORKING)
         if isinstance(message, Stop):
             return message
         self._bounds.free(len(message), meter)
         return pickle.loads(message)  # noqa: S301 -- from our own worker
 
-    def flush(self) -> None:
+    def flush(self, meter: Meter) -> None:
         """Producer, normal end: wait until everything put has reached the pipe."""
+        meter.turn_to(Activity.HANDING_ON)
         for lane in self._lanes:
             lane.close()
             lane.join_thread()

@@ -13,7 +13,7 @@ from typing import Any
 
 from .memory import peak_memory
 from .messages import Stop, WorkerReport
-from .meters import Meter
+from .meters import Activity, Meter
 from .spec import Source, Stage
 from .worker import Inputs
 
@@ -22,6 +22,8 @@ def run_inline(
     source: Source, stages: Sequence[Stage], meters: Sequence[Meter], reports: list[WorkerReport]
 ) -> Iterator[Any]:
     """Yield the results, and fill ``reports`` at the end; ``meters``: of the source, of each stage, of the caller."""
+    for meter in meters:
+        meter.turn_to(Activity.STARTING)
     flow = _Timed(source.function())
     timed = [flow]
     for stage, above, meter in zip(stages, meters, meters[1:], strict=False):
@@ -46,7 +48,11 @@ class _Hop:
         self._below = below
 
     def __call__(self) -> Any:
+        self._below.turn_to(Activity.WAITING_FOR_ITEM)
+        self._above.turn_to(Activity.WORKING)
         item = next(self._items, Stop())
+        self._above.turn_to(Activity.WAITING_FOR_ROOM)
+        self._below.turn_to(Activity.WORKING)
         if isinstance(item, Stop):
             return item
         payload = pickle.dumps(item, pickle.HIGHEST_PROTOCOL)

@@ -1,4 +1,4 @@
-"""Counters in shared memory: how much each process has taken, given and finished.
+"""Counters in shared memory: how much each process has taken, given and finished, and what it is doing.
 
 Every process owns one row and is the only one that writes to it, so no lock is needed and a killed process leaves
 none behind. Whoever wants to know adds rows up. The depth of a queue is what its producers have put less what its
@@ -13,14 +13,26 @@ semaphore.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Iterable, MutableSequence, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import count
 from multiprocessing.context import BaseContext
 from typing import Any
 
-_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _BEGAN = range(6)
+_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ACTIVITY, _SINCE = range(7)
 _ROW = 8  # words: a cache line of 64 bytes, so that no two processes write to the same one
+
+
+class Activity(IntEnum):
+    """What a process is doing."""
+
+    STARTING = 0  # it has not come as far as its own code
+    WORKING = 1  # in the stage function
+    WAITING_FOR_ITEM = 2
+    WAITING_FOR_ROOM = 3  # in the queue that it writes to
+    HANDING_ON = 4  # the function has ended; what it has put is on its way into the pipe
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,11 @@ class Meter:
         self._cells = cells
         self._base = row * _ROW
 
-    def begin(self) -> None:
-        """Count this process as one that runs: it has come as far as its own code."""
-        self._cells[self._base + _BEGAN] = 1
+    def turn_to(self, activity: Activity) -> None:
+        """Note what the process does from now on."""
+        # The time first: whoever reads in between shall not take a new activity for an old one.
+        self._cells[self._base + _SINCE] = time.monotonic_ns()
+        self._cells[self._base + _ACTIVITY] = activity
 
     def take(self, size: int) -> None:
         """Count one item of ``size`` bytes as taken from the queue."""
@@ -57,9 +71,14 @@ class Meter:
         self._cells[self._base + _WEIGHT] += weight
 
     @property
-    def began(self) -> bool:
-        """Whether the process has begun its own code."""
-        return bool(self._cells[self._base + _BEGAN])
+    def activity(self) -> Activity:
+        """What the process is doing."""
+        return Activity(self._cells[self._base + _ACTIVITY])
+
+    @property
+    def since(self) -> float:
+        """When it began to do that, or put an item last: by `time.monotonic`, which all processes share."""
+        return self._cells[self._base + _SINCE] / 1e9
 
     @property
     def items_in(self) -> int:

@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .meters import QueueDepth
-from .pipeline import Pipeline, Snapshot, StageTotals
+from .meters import Activity, QueueDepth
+from .pipeline import MAIN, Pipeline, Snapshot, StageTotals
+from .stalls import Stall, StallLog, find_stalls
 
 if TYPE_CHECKING:
     import psutil
@@ -60,23 +61,33 @@ class Sample:
     queues: Mapping[str, QueueDepth]
     stages: Mapping[str, StageRate]
     processes: tuple[ProcessUse, ...]
+    stalls: tuple[Stall, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain dicts, lists and numbers, for JSON."""
-        return asdict(self)
+        return asdict(self, dict_factory=_plain_dict)
 
     def line(self) -> str:
         """Return the sample as one line of text.
 
         For example ``chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1
         MB/s | CPU 201 %, 1.3 GB``: items in each queue, rates of stages (weight is bytes by convention; a stage without
-        ``weigh`` shows items), and processor time and memory of all processes together.
+        ``weigh`` shows items), and processor time and memory of all processes together. Stages that make no progress
+        follow: ``| counter: no progress for 12 s (1 of 4 workers)``.
         """
         queues = ", ".join(f"{name}: {depth.items}" for name, depth in self.queues.items())
         rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
         cpu = sum(process.cpu_percent for process in self.processes)
         rss = sum(process.rss_bytes for process in self.processes)
-        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_human(rss)}B"
+        stalls = "".join(f" | {stall.line()}" for stall in self.stalls)
+        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_human(rss)}B{stalls}"
+
+
+_PATIENCE = 10.0  # seconds: less would tell of every large item that takes its time
+
+
+def _plain_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value.name.lower() if isinstance(value, Activity) else value for key, value in pairs}
 
 
 def _ignore(sample: Sample) -> None:
@@ -93,7 +104,8 @@ class Monitor:
                 ...
 
     ``on_sample`` runs in the monitor's thread. What goes wrong there is logged and does not touch the run.
-    ``processes=False`` leaves the processes out of the samples, and does without psutil.
+    ``processes=False`` leaves the processes out of the samples, and does without psutil. ``patience``: the seconds
+    without progress that make a stall; by default the interval, but no less than 10 s.
     """
 
     def __init__(
@@ -103,11 +115,12 @@ class Monitor:
         on_sample: Callable[[Sample], object] = _ignore,
         *,
         processes: bool = True,
+        patience: float | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._interval = interval
         self._on_sample = on_sample
-        self._sampler = _Sampler(pipeline.snapshot(), processes)
+        self._sampler = _Sampler(pipeline.snapshot(), processes, patience or max(interval, _PATIENCE))
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
 
@@ -133,10 +146,17 @@ class Monitor:
             _log.warning("the monitor could not take or deliver a sample", exc_info=True)
 
 
+def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
+    """Return a monitor that only says in the log when a stage has made no progress for so many seconds."""
+    log = StallLog()
+    return Monitor(pipeline, patience / 6, lambda sample: log.hear(sample.stalls), processes=False, patience=patience)
+
+
 class _Sampler:
     """Turns snapshots into samples: remembers the last one, to tell rates."""
 
-    def __init__(self, snapshot: Snapshot, processes: bool) -> None:
+    def __init__(self, snapshot: Snapshot, processes: bool, patience: float) -> None:
+        self._patience = patience
         self._began = self._last_time = time.monotonic()
         self._last: Mapping[str, StageTotals] = {}
         self._uses = _Uses(self._began) if processes else None
@@ -152,7 +172,8 @@ class _Sampler:
         }
         self._last, self._last_time = snapshot.stages, now
         uses = self._uses.of(snapshot.pids, now) if self._uses else ()
-        return Sample(now - self._began, snapshot.queues, stages, uses)
+        stalls = tuple(find_stalls(snapshot, self._patience))
+        return Sample(now - self._began, snapshot.queues, stages, uses, stalls)
 
 
 class _Uses:
@@ -165,7 +186,7 @@ class _Uses:
     def of(self, pids: Mapping[tuple[str, int], int], now: float) -> tuple[ProcessUse, ...]:
         import psutil  # here, for its import takes longer than much of what is not monitored
 
-        names = {pid: name for name, pid in pids.items()} | {os.getpid(): ("main", 0)}
+        names = {pid: name for name, pid in pids.items()} | {os.getpid(): (MAIN, 0)}
         self._processors = {pid: processor for pid, processor in self._processors.items() if pid in names}
         uses = []
         for pid, (stage, worker) in names.items():

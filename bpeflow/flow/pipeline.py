@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,12 +13,15 @@ from .errors import FlowError
 from .inline import run_inline
 from .launch import Launcher, interrupts_held, pickle_job, start_context
 from .messages import WorkerReport
-from .meters import QueueDepth, depth, local_meters, shared_meters
+from .meters import Activity, QueueDepth, depth, local_meters, shared_meters
 from .pool import Pool
 from .spec import QueueSpec, Source, Stage, check_names
 
 Results = Generator[Any, None, None]
 _DEFAULT_RESULTS = QueueSpec("results")
+
+#: What the calling process is named where stages are.
+MAIN = "main"
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,31 @@ class StageTotals:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """The state of a pipeline at one moment: queues and stages by name (the source among them), and processes.
+class WorkerState:
+    """What a process that runs is doing, and for how many seconds. The main process is stage "main"."""
 
-    ``pids``: the processes that run, by stage and worker number.
+    stage: str
+    worker: int
+    pid: int
+    activity: Activity
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a pipeline at one moment: queues and stages by name, in their order (the source among them).
+
+    ``workers``: the processes that run, and last the calling one, as long as any does.
     """
 
     queues: Mapping[str, QueueDepth]
     stages: Mapping[str, StageTotals]
-    pids: Mapping[tuple[str, int], int]
+    workers: Sequence[WorkerState]
+
+    @property
+    def pids(self) -> dict[tuple[str, int], int]:
+        """The processes that run, by stage and worker number."""
+        return {(state.stage, state.worker): state.pid for state in self.workers if state.stage != MAIN}
 
 
 class Pipeline:
@@ -110,7 +130,15 @@ class Pipeline:
             )
             for name, meters in zip(self._names, self._meters, strict=False)
         }
-        return Snapshot(queues, stages, pids)
+        return Snapshot(queues, stages, self._workers(pids) if pids else ())
+
+    def _workers(self, pids: Mapping[tuple[str, int], int]) -> list[WorkerState]:
+        meters = dict(zip((*self._names, MAIN), self._meters, strict=True))
+        places = {**pids, (MAIN, 0): os.getpid()}
+        rows = [(place, pid, meters[place[0]][place[1]]) for place, pid in places.items()]
+        noted = [(place, pid, meter.activity, meter.since) for place, pid, meter in rows]
+        now = time.monotonic()  # after all of them were read, so that nothing has yet to happen
+        return [WorkerState(*place, pid, activity, now - since) for place, pid, activity, since in noted]
 
     def _run_inline(self) -> Results:
         pids = {(name, 0): os.getpid() for name in self._names}

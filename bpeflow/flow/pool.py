@@ -6,7 +6,7 @@ import atexit
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from multiprocessing import Pipe
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from .channel import Channel
 from .launch import Launcher, interrupts_held
 from .messages import Stop, WorkerReport
-from .meters import Meter
+from .meters import Activity, Meter
 from .spec import QueueSpec
 from .supervisor import Crew, Supervisor, Worker, end_processes
 from .worker import Post
@@ -45,6 +45,8 @@ class Pool:
         self._jobs = jobs
         self._meters = meters
         self._supervisor: Supervisor | None = None
+        for meter in chain.from_iterable(meters):
+            meter.turn_to(Activity.STARTING)
 
     def start(self) -> None:
         """Start every worker, and then the supervisor. If one cannot be started, none is left."""
@@ -64,6 +66,7 @@ class Pool:
         """Yield what the last stage puts out; raise the failure if the run has one."""
         assert self._supervisor is not None, "results come after start"  # noqa: S101
         channel, [meter] = self._channels[-1], self._meters[-1]
+        meter.turn_to(Activity.WAITING_FOR_ITEM)
         while channel.wait_or(self._supervisor.alarm):
             try:
                 item = channel.get(0, meter)
@@ -74,6 +77,7 @@ class Pool:
             if isinstance(item, Stop):
                 return
             yield item
+            meter.turn_to(Activity.WAITING_FOR_ITEM)
         raise self._supervisor.take_failure()
 
     def end(self) -> list[WorkerReport]:

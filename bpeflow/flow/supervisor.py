@@ -51,7 +51,7 @@ from .channel import Channel
 from .deaths import worker_died
 from .launch import process_table
 from .messages import Failure, WorkerReport
-from .meters import Meter
+from .meters import Activity, Meter
 
 _JOIN_SECONDS = 5.0  # a killed process ends at once, unless the kernel holds it (say, in a dead network file system)
 
@@ -167,7 +167,8 @@ class Supervisor:
             _read_report(other)  # an exception says more than a death
         crew = self._running[worker]
         pid = worker.process.pid or 0
-        raise worker_died(crew.stage, worker.number, len(crew.workers), pid, status, worker.meter.began)
+        began = worker.meter.activity != Activity.STARTING
+        raise worker_died(crew.stage, worker.number, len(crew.workers), pid, status, began)
 
     def _publish_pids(self) -> None:
         """Replace the map as a whole: other threads read it without a lock."""

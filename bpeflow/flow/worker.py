@@ -21,7 +21,7 @@ from .channel import Channel, Route
 from .errors import FlowError
 from .memory import peak_memory
 from .messages import Failure, Stop, WorkerReport
-from .meters import Meter
+from .meters import Activity, Meter
 from .spec import SourceFunction, StageFunction
 
 PARENT_GONE_STATUS = 75  # nobody is left to read it; it tells a post-mortem from a crash
@@ -53,7 +53,7 @@ def work(post: Post) -> None:
     """Run a worker from its first act to its report: the target of every worker process."""
     _leave_ctrl_c_to_the_main_process()
     _follow_parent_into_death()
-    post.meter.begin()
+    post.meter.turn_to(Activity.WORKING)
     try:
         report = _run_job(post)
     except SystemExit:
@@ -71,7 +71,7 @@ def _run_job(post: Post) -> WorkerReport:
     job: Job = pickle.loads(post.job)  # noqa: S301 -- from our own parent
     for item in _outputs(post, job):
         post.outlet.put(item, post.meter, job.route)
-    post.outlet.flush()
+    post.outlet.flush(post.meter)
     return WorkerReport(
         stage=post.stage,
         worker=post.worker,

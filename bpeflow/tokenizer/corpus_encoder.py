@@ -26,7 +26,7 @@ from operator import attrgetter
 from bpeflow.corpus import CorpusFile, StreamReader, StreamTask
 from bpeflow.counting.memory import LONGEST_TEXT
 from bpeflow.counting.reader import ChunkReader
-from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
+from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, stall_watch
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -81,7 +81,7 @@ class CorpusEncoder:
             results=QueueSpec("encoded_queue"),
             preload=("bpeflow.tokenizer.chunk_encoder",),
         )
-        with closing(pipeline.run(inline=in_process)) as chunks:
+        with stall_watch(pipeline), closing(pipeline.run(inline=in_process)) as chunks:
             yield from _in_order(chunks)
 
     def _reader(self, chunk_size: int) -> ChunkReader:

@@ -37,8 +37,8 @@ DECODED_AT_ONCE = 1 << 20
 #: So many special tokens are named in an error.
 _SHOWN = 5
 
-#: Is told how many bytes of how many are done.
-Progress = Callable[[int, int], object]
+#: Is told how many bytes of how many are done; None where nobody knows how many there are.
+Progress = Callable[[int, int | None], object]
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +138,7 @@ def encode_file(
     path = Path(dst)
     _check_apart([path, sidecar_path(path), index_path(path)], [name for name, _ in named_files(corpus.files)])
     facts = _describe(corpus, end)
+    total = None if any(size is None for _, size in named_files(corpus.files)) else corpus.bytes
     started = perf_counter()
     with new_token_file(path, chosen, facts, index) as writer:
         statistics = DocumentStatistics()
@@ -147,7 +148,7 @@ def encode_file(
             statistics += chunk.statistics
             done += chunk.weight
             if progress is not None:
-                progress(done, max(done, corpus.bytes))  # of standard input nobody knows the size
+                progress(done, total)
         writer.facts["skipped_documents"] = statistics.skipped_documents
     if statistics.skipped_documents:
         log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)

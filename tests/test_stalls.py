@@ -1,0 +1,111 @@
+"""A run that has come to a standstill says so in the log, and which stage it is."""
+
+import io
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+import bpeflow
+import bpeflow.counting.passes
+import bpeflow.tokenizer.corpus_encoder
+from bpeflow import terminal
+from bpeflow.flow import Monitor, Pipeline, stall_watch
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute is a second in these tests."""
+
+    def impatient(pipeline: Pipeline) -> Monitor:
+        return stall_watch(pipeline, patience=1.0)
+
+    monkeypatch.setattr(bpeflow.counting.passes, "stall_watch", impatient)
+    monkeypatch.setattr(bpeflow.tokenizer.corpus_encoder, "stall_watch", impatient)
+
+
+def slow_documents() -> Iterator[str]:
+    yield "a document"
+    time.sleep(2.0)
+    yield "another one"
+
+
+def test_an_iterable_that_gives_nothing_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    bpeflow.count(slow_documents())
+    assert "stage 'chunk reader' makes no progress: 1 of 1 worker for " in caplog.text
+    assert "the main process (pid " in caplog.text
+    assert "chunk_queue holds 0 items" in caplog.text
+    assert "stage 'chunk reader' makes progress again" in caplog.text
+
+
+def test_a_run_that_goes_on_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def documents() -> Iterator[str]:
+        for _ in range(12):
+            time.sleep(0.15)
+            yield "a document " * 100_000  # a chunk
+
+    bpeflow.count(documents(), chunk_size=1_000_000)
+    assert not caplog.text
+
+
+def test_a_stopped_counter_is_named_with_its_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A stopped process is as good as one in a dead network folder, and easier to have."""
+    (tmp_path / "text").write_text("some words of text\n" * 300_000, encoding="utf-8")
+    stopped: list[psutil.Process] = []
+
+    def stop_and_go_on() -> None:
+        while not stopped:  # the counters come last, but for the merger: one process each
+            server = [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]
+            workers = sorted(server[0].children(), key=lambda worker: worker.pid) if server else []
+            if len(workers) == 3:
+                stopped.append(workers[1])
+        stopped[0].send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 20
+        while ", stopped, " not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stopped[0].send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=stop_and_go_on)
+    thread.start()
+    counts = bpeflow.count(tmp_path, small_input=0, num_counter=1, num_merger=1, chunk_size="20kb")
+    thread.join()
+    assert dict(counts)[b" words"] == 300_000
+    assert f"worker 0 (pid {stopped[0].pid}): " in caplog.text
+    assert ", stopped, 0 % CPU" in caplog.text
+
+
+def test_encoding_tells_of_a_stall_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = bpeflow.Tokenizer.train(iter(["some text"]), 260)
+    read, write = os.pipe()
+
+    def feed() -> None:
+        with os.fdopen(write, "w") as pipe:
+            time.sleep(2.0)
+            pipe.write("some text")
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    with os.fdopen(read) as pipe:
+        monkeypatch.setattr("sys.stdin", pipe)
+        heard: list[tuple[int, int | None]] = []
+        tokenizer.encode_file("-", tmp_path / "ids", progress=lambda *amount: heard.append(amount))
+    thread.join()
+    assert "stage 'chunk reader' makes no progress: " in caplog.text
+    assert heard == [(9, None)], "of standard input nobody knows the size"
+
+
+def test_progress_without_a_known_end_is_told_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "PLAIN_INTERVAL", 0.0)
+    screen = io.StringIO()
+    observer = terminal.PlainObserver(Console(file=screen))
+    observer.counting(0, None)
+    observer.counting(3_000_000, None)
+    assert screen.getvalue().splitlines() == ["counting: 0 bytes", "counting: 3.0 MB"]
