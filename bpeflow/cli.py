@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
 from bpeflow.flags import names, new_parser, number, numbers
+from bpeflow.one_line import one_line
 from bpeflow.token_cli import decode_command, encode_command, evaluate_command
 
 #: Exit statuses: what the user gave is wrong; the run failed; Ctrl-C (128 + SIGINT, as shells have it).
@@ -258,15 +259,15 @@ def _overrides(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    import yaml
-
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
+    from bpeflow.yaml_values import parse_yaml
+
     try:
-        return key, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise argparse.ArgumentTypeError(f"{key}: {' '.join(str(error).split())}") from error
+        return key, parse_yaml(value)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{key}: {error}") from error
 
 
 def _underscored(argument: str) -> str:
@@ -288,7 +289,7 @@ def _set_up_process() -> None:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"bpeflow: {message}", file=sys.stderr)  # noqa: T201
+    print(f"bpeflow: {one_line(message)}", file=sys.stderr)  # noqa: T201
     return status
 
 

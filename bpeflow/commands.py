@@ -10,7 +10,7 @@ from rich.console import Console
 
 from bpeflow import formats, training
 from bpeflow.backends.choice import BACKENDS
-from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, read_yaml, replace
+from bpeflow.config import COUNT_ONLY, Settings, load_settings, make_settings, override, replace
 from bpeflow.cores import available_cores
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.table import chosen_instructions, why_regex
@@ -22,6 +22,7 @@ from bpeflow.report.run import check_counts, describe_run, read_run, write_run
 from bpeflow.run_folder import COUNTS_FILE
 from bpeflow.terminal import observing, print_summary, set_up_logging, summary_console, table_console
 from bpeflow.training import TrainResult
+from bpeflow.yaml_values import read_yaml
 
 
 def train(config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:

@@ -316,27 +316,13 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None)
 
     Raises `ConfigError` for a missing or malformed file and for settings that are unknown or out of range.
     """
-    values = override(read_yaml(path) if path is not None else {}, overrides or {})
+    values: dict[str, Any] = {}
+    if path is not None:
+        from bpeflow.yaml_values import read_yaml  # here, for not every run has a config
+
+        values = read_yaml(path)
+    values = override(values, overrides or {})
     return make_settings(Settings, values, where=str(path) if path is not None else "")
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read one YAML mapping, with the loader that builds nothing but plain values."""
-    import yaml  # here, for not every run has a config
-
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path}: need lines of the form `key: value`, found a {type(values).__name__}")
-    if odd := [key for key in values if not isinstance(key, str)]:
-        raise ConfigError(f"{path}: {odd[0]!r} is no name of a setting")
-    return values
 
 
 def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:

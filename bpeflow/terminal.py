@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from bpeflow.flow import Sample
 from bpeflow.observer import Observer
+from bpeflow.one_line import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,10 +61,18 @@ def set_up_logging(console: Console, quiet: bool) -> None:
         from rich.logging import RichHandler  # which only terminals need
 
         handler = RichHandler(console=console, show_time=False, show_path=False)
+        handler.setFormatter(_OneLine("%(message)s"))
     else:
         handler = logging.StreamHandler(console.file)
-        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        handler.setFormatter(_OneLine("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.ERROR if quiet else logging.INFO, handlers=[handler], force=True)
+
+
+class _OneLine(logging.Formatter):
+    """Keeps each message to a line of its own; a traceback may follow."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the name is the base class's
+        return one_line(super().formatMessage(record))
 
 
 class PlainObserver(Observer):
@@ -147,7 +156,7 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
             f"[bold]vocab[/]    {merging['vocab_size']:,} tokens; the longest has {_number(longest['bytes'], 'byte')}: "
             + escape(repr(_shortened(longest["text"])))
         )
-    say(f"[bold]written[/]  {escape(out_dir)}: {', '.join([*statistics['files'], 'run.json'])}")
+    say(f"[bold]written[/]  {escape(one_line(out_dir))}: {', '.join([*statistics['files'], 'run.json'])}")
 
 
 def print_encoded(console: Console, corpus: EncodedCorpus) -> None:
@@ -158,7 +167,7 @@ def print_encoded(console: Console, corpus: EncodedCorpus) -> None:
         f"[bold]encoded[/]  {format_size(corpus.bytes)} in {corpus.seconds:.1f} s, {rate}/s, "
         f"{_number(corpus.tokens, 'token')} ({corpus.dtype}) of {_number(corpus.documents, 'document')}{skipped}"
     )
-    console.print(f"[bold]written[/]  {escape(', '.join(map(str, corpus.written)))}")
+    console.print(f"[bold]written[/]  {escape(one_line(', '.join(map(str, corpus.written))))}")
 
 
 def print_decoded(console: Console, decoded: DecodedFile, path: Path) -> None:
@@ -168,7 +177,7 @@ def print_decoded(console: Console, decoded: DecodedFile, path: Path) -> None:
         f"[bold]decoded[/]  {_number(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to "
         f"{format_size(decoded.bytes)}, {rate}/s"
     )
-    console.print(f"[bold]written[/]  {escape(str(path))}")
+    console.print(f"[bold]written[/]  {escape(one_line(str(path)))}")
 
 
 def _workers(stages: dict[str, object]) -> str:

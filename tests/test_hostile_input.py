@@ -14,9 +14,6 @@ from typing import Any
 import pytest
 from corpus_forms import SEPARATOR
 
-from bpeflow.config import load_settings
-from bpeflow.errors import ConfigError
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured as on Linux")
 
 #: Counts a corpus in a process of its own, within a limit for the memory that it may ask for besides what it has after
@@ -138,9 +135,3 @@ def test_what_is_appended_to_a_stream_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(data + b"appended")
     with open_blocks(StreamFile(str(tmp_path / "a.gz"), len(data))) as blocks:
         assert b"".join(blocks) == b"text"
-
-
-def test_a_config_makes_no_objects(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("input: !!python/object/apply:os.system ['touch made']\nvocab_size: 300\n")
-    with pytest.raises(ConfigError, match="is not valid YAML"):
-        load_settings(tmp_path / "c.yaml")

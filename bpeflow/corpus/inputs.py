@@ -78,6 +78,8 @@ def listed_inputs(entry: str | Path) -> Iterator[str | Path]:
         return
     path = Path(text[1:]).expanduser()
     try:
+        if path.is_char_device() or path.is_block_device():  # which may have no end; a pipe has one
+            raise CorpusError(f"the list of inputs {path} is a device; save its content first")
         data = path.read_bytes()
     except OSError as error:
         raise CorpusError(f"cannot read the list of inputs {path}: {error.strerror}") from error

@@ -120,7 +120,8 @@ def find_format(path: Path) -> tuple[Format, Path]:
         files = ", ".join(known.file for known in FORMATS)
         raise FormatError(f"{path}: no tokenizer in it; need one of {files}")
     if not path.is_file():
-        raise FormatError(f"{path}: there is no such file or folder")
+        what = "is no regular file, and no folder" if path.exists() else "there is no such file or folder"
+        raise FormatError(f"{path}: {what}")
     if path.name in _OTHERS:
         raise FormatError(f"{path}: {_OTHERS[path.name]}; bpeflow reads byte-level BPE only")
     for known in FORMATS:

@@ -102,6 +102,8 @@ def read_ids(file: TokenFile, stream: BinaryIO, count: int) -> Ids:
 def open_token_file(path: str | Path) -> TokenFile:
     """Read the sidecar of a token file, and see that the files have their sizes. Raises as `load_tokens` does."""
     path = Path(path)
+    if path.is_dir():
+        raise FormatError(f"{path}: is a folder, and no token file")
     size = path.stat().st_size
     file = read_sidecar(path)
     _check_size(path, size, file.tokens, DTYPES[file.dtype])
@@ -115,12 +117,12 @@ def open_token_file(path: str | Path) -> TokenFile:
 
 def sidecar_path(path: Path) -> Path:
     """Where the sidecar of a token file is."""
-    return path.with_name(path.name + ".json")
+    return path.parent / f"{path.name}.json"
 
 
 def index_path(path: Path) -> Path:
     """Where the index of a token file is, if it has one."""
-    return path.with_name(path.name + ".idx")
+    return path.parent / f"{path.name}.idx"
 
 
 def choose_dtype(dtype: str, vocab_size: int) -> DtypeName:

@@ -1,0 +1,82 @@
+"""Names that break lines, and names of what is no file: a correct result or a clear error."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+import bpeflow
+from bpeflow.cli import main
+
+NEWLINE = "two\nlines \x1b[31m[bold].txt"
+SHOWN = r"two\nlines \x1b[31m[bold].txt"
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_names_with_newlines_are_names(tmp_path: Path, listed: bool) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / NEWLINE).write_text("some text", encoding="utf-8")
+    (tmp_path / "list").write_bytes(os.fsencode(folder / NEWLINE) + b"\0")
+    assert dict(bpeflow.count(f"@{tmp_path}/list" if listed else folder)) == {b"some": 1, b" text": 1}
+
+
+@pytest.mark.parametrize("command", ["train", "encode"])
+def test_a_message_is_one_line_whatever_a_file_is_called(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / NEWLINE).write_bytes(b"some \xff text")
+    bpeflow.Tokenizer.train(iter(["text"]), 257).save(tmp_path / "tokenizer")
+    arguments = {
+        "train": ["--vocab_size", "260", "--out_dir", str(tmp_path / "run")],
+        "encode": ["--tokenizer", str(tmp_path / "tokenizer"), "--out", str(tmp_path / "ids")],
+    }[command]
+    prefix = [] if command == "train" else [command]
+    assert main([*prefix, "--input", str(tmp_path / NEWLINE), *arguments]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("bpeflow: ")
+    assert f"{SHOWN} is not UTF-8 at byte 5" in last
+
+
+def test_the_summary_and_warnings_are_a_line_each_whatever_a_folder_is_called(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_bytes(b"some text")
+    assert main(["--input", str(tmp_path / "text"), "--vocab_size", "260", "--out_dir", str(tmp_path / NEWLINE)]) == 0
+    logging.getLogger("bpeflow").warning("%s is damaged", tmp_path / NEWLINE)
+    shown, said = capfd.readouterr()
+    assert f"written  {tmp_path}/{SHOWN}: counts.npz" in shown
+    assert f"WARNING: {tmp_path}/{SHOWN} is damaged" in said.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "."], "cannot read the config .: Is a directory"),
+        (["--input", "/dev/zero", "--vocab_size", "260"], "the input /dev/zero is not a regular file (a device"),
+        (["--input", "@/dev/zero", "--vocab_size", "260"], "the list of inputs /dev/zero is a device; save its"),
+        (["--input", "@.", "--vocab_size", "260"], "cannot read the list of inputs .: Is a directory"),
+        (["merge", "--counts", "/dev/zero", "--vocab_size", "260"], "there are no counts at /dev/zero"),
+        (["convert", "/dev/zero", "made", "--to", "gpt2"], "/dev/zero: is no regular file, and no folder"),
+        (["encode", "--tokenizer", "t", "--input", "text", "--out", "."], ".: is a folder; output takes the place"),
+        (["encode", "--tokenizer", "t", "--input", "text", "--out", "/dev/full"], "/dev/full: is a device, a pipe"),
+        (["decode", "--tokenizer", "t", "--input", ".", "--out", "made"], ".: is a folder, and no token file"),
+    ],
+)
+def test_devices_and_folders_where_files_belong_are_errors(
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bpeflow.Tokenizer.train(iter(["text"]), 257).save("t")
+    Path("text").write_text("text", encoding="utf-8")
+    capsys.readouterr()
+    assert main([*arguments, *(["--out_dir", "made"] if "260" in arguments else [])]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"bpeflow: {message}")
+    assert not Path("made").exists()
