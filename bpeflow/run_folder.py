@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow import formats
-from bpeflow.atomic import remove_parts
+from bpeflow.atomic import make_folder, remove_parts
 from bpeflow.counting.scratch import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import Sample
@@ -58,7 +58,7 @@ class RunFolder:
         if path is None:
             return
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
         except OSError as error:
             raise ConfigError(f"cannot make the run folder {path}: {error.strerror}") from error
         if not os.access(path, os.W_OK | os.X_OK):
