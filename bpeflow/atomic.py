@@ -29,8 +29,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        sync_file(temporary)
         temporary.replace(target)
         sync_folder(target.parent)
     except BaseException as error:
@@ -50,6 +49,12 @@ def remove_parts(folder: Path, names: Iterable[str]) -> None:
         place = Path(name)
         for part in folder.glob(str(place.with_name(f".{place.name}.*.part"))):
             part.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Have the content of a file, whoever wrote it, outlive a power cut. Raises `OSError`."""
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
 
 
 def make_folder(folder: Path) -> None:
