@@ -92,15 +92,16 @@ class Moment:
 
 @dataclass
 class Recorder:
-    """Writes down all that this process does to files beneath a folder, from `start` on.
+    """Writes down all that this process does to files beneath a folder, while the block runs.
 
     Audit hooks are told before a file is opened, renamed or removed. So it looks at the folder whenever anything is
     about to be done, and what is not as it was at the last look has happened in between: what native code writes, too.
 
     Attributes:
         root: the folder, which is on the disk with all that is in it.
-        moments: one before each step.
+        moments: one before each step, and the last one when the block has ended.
         promised: to be told of what the program has said is safe.
+        syncs: how often something was synced.
     """
 
     root: Path
@@ -108,21 +109,20 @@ class Recorder:
     promised: dict[str, int] = field(default_factory=dict)
     syncs: int = 0
 
-    def start(self) -> None:
-        """Begin; for good, as hooks cannot be taken back."""
+    def __enter__(self) -> Recorder:
         self._names: Names = {}
         self._inodes: dict[str, int] = {}
         self._pending: list[Change] = []
         self._written: dict[int, bytes] = {}
         self._look()
         self._durable, self._pending, self._synced = {**self._names}, [], {**self._written}
-        self._looking = False
+        self._looking, self._real_fsync, os.fsync = False, os.fsync, self._fsync
         sys.addaudithook(self._about_to)
-        os.fsync = self._fsync
+        return self
 
-    def finish(self) -> None:
-        """Take down the last moment, after which nothing is done."""
+    def __exit__(self, *_: object) -> None:
         self._take_down("the end")
+        self._looking, os.fsync = True, self._real_fsync  # the hook, which cannot be taken back, does nothing now
 
     def _about_to(self, event: str, arguments: tuple[object, ...]) -> None:
         if self._looking or event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"):

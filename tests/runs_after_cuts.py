@@ -69,10 +69,9 @@ def record(settings: dict[str, object], disk: Path) -> tuple[list[Moment], int]:
         recorder.promised["merges"] = len(merges)
 
     Manifest.save, PartialMerges.save = promise_segments, promise_merges  # type: ignore[method-assign]
-    recorder.start()
-    bpeflow.train(settings)
-    recorder.promised["done"] = 1
-    recorder.finish()
+    with recorder:
+        bpeflow.train(settings)
+        recorder.promised["done"] = 1
     return recorder.moments, recorder.syncs
 
 
