@@ -13,6 +13,7 @@ import random
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,8 @@ def complaint_of(case: Case, told: dict[str, Any] | None, segments: int, old: Tr
         again = told is None or told["counted"] or told["merges"] is not None
         if again or {*left} - {".lock"} != {*expected}:
             return f"the run was done: {told}, {[*left]}"
+    if scratch := [name for name in found if name.startswith(".scratch-")]:
+        return f"nobody removes {scratch}"
     if told is None:
         return "" if old and left.get("run.json") == old["run.json"] else "refused"
     if told["counted"] > segments - promised.get("segments", 0):
@@ -140,8 +143,9 @@ def complaint_of(case: Case, told: dict[str, Any] | None, segments: int, old: Tr
 def of_run(tree: Tree) -> Tree:
     """What is in the run folder; of the report, which tells of times, the settings."""
     inside = {name[len(RUN) + 1 :]: content for name, content in tree.items() if name.startswith(f"{RUN}/")}
-    if report := inside.get("run.json"):
-        inside["run.json"] = json.dumps({**json.loads(report)["settings"], "resume": False}).encode()
+    with suppress(KeyError, TypeError, ValueError):  # there is none, or it is damaged
+        settings = json.loads(inside["run.json"] or b"")["settings"]
+        inside["run.json"] = json.dumps({**settings, "resume": False}).encode()
     return inside
 
 
