@@ -105,15 +105,17 @@ class Case:
 
 def cases(moments: list[Moment], choose: random.Random, most: int) -> list[Case]:
     """So many different ones: what is certainly on the disk at each moment, all of the end, and some of the others."""
-    seen, first, others = set(), [], []
+    found: dict[object, Case] = {}
+    wanted: dict[object, None] = {}
     for moment in moments:
         for what, tree in moment.trees(choose):
             key = (frozenset(tree.items()), frozenset(moment.promised.items()))
-            if key not in seen:
-                wanted = what == "what was synced" or moment is moments[-1]
-                (first if wanted else others).append(Case(moment, what, tree))
-            seen.add(key)
-    return first + choose.sample(others, max(min(most - len(first), len(others)), 0))
+            found.setdefault(key, Case(moment, what, tree))
+            if what == "what was synced" or moment is moments[-1]:
+                wanted[key] = None
+    others = [key for key in found if key not in wanted]
+    chosen = [*wanted, *choose.sample(others, max(min(most - len(wanted), len(others)), 0))]
+    return [found[key] for key in chosen]
 
 
 def complaint_of(case: Case, told: dict[str, Any] | None, segments: int, old: Tree, expected: Tree, found: Tree) -> str:
