@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, whatever fails: the program, the disk, the power."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which takes the place of `path` when the block ends well.
 
     The temporary file stands beside its target, so that the final rename stays within one file system and is atomic;
-    it is flushed to the disk first, so that the name never outlives the content. When the block raises, the temporary
-    file is removed and whatever stood at `path` before still stands there. Where `path` is a symbolic link, the link
-    stays and the file that it leads to is replaced.
+    it is flushed to the disk first, so that the name never outlives the content, and its folder last: who comes after
+    the block may rely on the file, and the changes of names before it in that folder, even if the power is cut. When
+    the block raises, the temporary file is removed and whatever stood at `path` before still stands there. Where `path`
+    is a symbolic link, the link stays and the file that it leads to is replaced.
 
     Raises `FormatError` where `path` is a folder, a device or a pipe, and `OSError`, which names `path`, where it
     cannot be written.
@@ -28,9 +29,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        sync_file(temporary)
         temporary.replace(target)
+        sync_folder(target.parent)
     except BaseException as error:
         with suppress(OSError):  # what could not be removed matters less than why it should be
             temporary.unlink(missing_ok=True)
@@ -50,8 +51,22 @@ def remove_parts(folder: Path, names: Iterable[str]) -> None:
             part.unlink(missing_ok=True)
 
 
+def sync_file(path: Path) -> None:
+    """Have the content of a file, whoever wrote it, outlive a power cut. Raises `OSError`."""
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, to outlive a power cut. Raises `OSError`."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder, new, changed or removed, outlive a power cut, as `atomic_path` has the content."""
+    """Have the names in a folder, new, changed or removed, outlive a power cut."""
     with suppress(OSError):  # some systems do it anyway and know no such call
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from bpeflow.atomic import sync_folder
 from bpeflow.errors import ConfigError, FolderInUse
 
 try:
@@ -69,15 +70,18 @@ class RunLock:
     def sign(self, **notes: Any) -> None:
         """Write down who we are, and `notes`, in the place of what the last one wrote.
 
-        Once that is seen to: if we are killed before, the next run must still find it.
+        Once that is seen to: if we are killed before, the next run must still find it. When this returns, it finds what
+        is written now, even if the power is cut.
         """
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
         try:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps(who | notes).encode(), 0)
+            os.fsync(self._descriptor)
         except OSError as error:
             raise _cannot_lock(self._path, error) from error
+        sync_folder(self._path.parent)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from bpeflow.atomic import atomic_path
+from bpeflow.atomic import atomic_path, sync_folder
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import differing
@@ -96,8 +96,10 @@ class PartialMerges:
         return merges
 
     def remove(self) -> None:
-        """Remove the file, if it is there."""
-        self._path.unlink(missing_ok=True)
+        """Remove the file, if it is there, for good: with it a run that is done would look like one that is not."""
+        if self._path.exists():
+            self._path.unlink()
+            sync_folder(self._path.parent)
 
     def _digest_of_counts(self) -> str:
         if not self._counts_digest:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow import formats
-from bpeflow.atomic import remove_parts
+from bpeflow.atomic import make_folder, remove_parts, sync_folder
 from bpeflow.counting.scratch import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import Sample
@@ -58,7 +58,7 @@ class RunFolder:
         if path is None:
             return
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
         except OSError as error:
             raise ConfigError(f"cannot make the run folder {path}: {error.strerror}") from error
         if not os.access(path, os.W_OK | os.X_OK):
@@ -83,16 +83,22 @@ class RunFolder:
                 self.path.rmdir()
 
     def remove_earlier(self, patterns: Sequence[str]) -> None:
-        """Remove what an earlier run left, its report first: old and new files must not look like those of one run."""
+        """Remove what an earlier run left, its report first: old and new files must not look like those of one run.
+
+        It does not come back after a power cut.
+        """
         if self.path is None:
             return
         earlier = [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
         for path in earlier:
             if path not in self._written:
                 path.unlink(missing_ok=True)
-        for folder in {path.parent for path in earlier} - {self.path}:
+        folders = {path.parent for path in earlier}
+        for folder in folders - {self.path}:
             with suppress(OSError):  # something else is in it
                 folder.rmdir()
+        for folder in {*folders, self.path} if folders else ():
+            sync_folder(folder)
 
     def write(self, name: str, save: Callable[[Path], object]) -> None:
         """Let `save` write a file of this name."""

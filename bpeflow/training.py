@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow import formats
-from bpeflow.atomic import sync_folder
 from bpeflow.backends.choice import choose_backend
 from bpeflow.config import Settings, load_settings, make_settings
 from bpeflow.corpus.given import GivenDocuments
@@ -187,8 +186,7 @@ def _count(
     folder.remove_earlier(RUN_FILES)
     folder.write(COUNTS_FILE, counted.counts.save)
     folder.write_report(report, started)  # so that `merge` and `resume` can go on from here, with these settings
-    if counted.segments is not None and folder.path is not None:
-        sync_folder(folder.path)
+    if counted.segments is not None:
         corpus.forget_segments()
     return counted.counts, report
 

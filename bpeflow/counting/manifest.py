@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bpeflow.atomic import atomic_path, sync_folder
+from bpeflow.atomic import atomic_path, make_folder
 from bpeflow.corpus import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.run import CountRun
@@ -108,15 +108,13 @@ class Manifest:
 
     def begin(self) -> None:
         """Make the folder, with no segment in it. Raises `OSError`."""
-        self.folder.mkdir(exist_ok=True)
+        make_folder(self.folder)
         with atomic_path(self.folder / FINGERPRINT_FILE) as temporary:
             temporary.write_text(self.fingerprint.to_json(), encoding="utf-8")
         self.save()
-        sync_folder(self.folder.parent)
 
     def save(self) -> None:
         """Write the manifest; the files that it tells of have their names already. Raises `OSError`."""
-        sync_folder(self.folder)
         body = {
             "version": VERSION,
             "fingerprint_sha256": self.fingerprint.digest,
@@ -126,7 +124,6 @@ class Manifest:
         }
         with atomic_path(self.folder / MANIFEST_FILE) as temporary:
             temporary.write_text(json.dumps({**body, "sha256": _digest(body)}, indent=1) + "\n", encoding="utf-8")
-        sync_folder(self.folder)
 
     @classmethod
     def load(cls, folder: Path, fingerprint: Fingerprint) -> Manifest | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
+from bpeflow.atomic import sync_folder
 from bpeflow.errors import ScratchError
 
 _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
@@ -71,9 +72,13 @@ def removed_at_end(scratch: Scratch) -> Iterator[None]:
 
 
 def remove_left_behind(folder: object) -> None:
-    """Remove the scratch folder of a run that was killed; nothing that has another name than scratch folders have."""
+    """Remove the scratch folder of a run that was killed, for good: nobody will remember it.
+
+    Nothing that has another name than scratch folders have.
+    """
     if isinstance(folder, str) and _SCRATCH_NAME.fullmatch(Path(folder).name) and not Path(folder).is_symlink():
         shutil.rmtree(folder, ignore_errors=True)
+        sync_folder(Path(folder).parent)
 
 
 def cannot_write(path: Path, error: OSError) -> ScratchError:

@@ -226,7 +226,10 @@ def is_begun(run_folder: Path) -> bool:
 
 
 def remove_segments(run_folder: Path) -> None:
-    """Remove the segments of a run folder, if there are any: the manifest first, for without it the rest is nothing."""
+    """Remove the segments of a run folder, if there are any, for good.
+
+    The manifest first, for without it the rest is nothing.
+    """
     folder = run_folder / SEGMENTS_FOLDER
     if folder.is_dir():
         (folder / MANIFEST_FILE).unlink(missing_ok=True)
@@ -234,6 +237,7 @@ def remove_segments(run_folder: Path) -> None:
         _remove_unknown(folder, frozenset())
         with suppress(OSError):  # something else is in it
             folder.rmdir()
+        sync_folder(run_folder)
 
 
 def _remove_unknown(folder: Path, known: Collection[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bpeflow.atomic import make_folder
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import cs336, folder, gpt2, huggingface, tiktoken
 from bpeflow.formats.saved import SavedTokenizer
@@ -98,7 +99,7 @@ def save(saved: SavedTokenizer, path: Path, name: str) -> list[Path]:
     if format_ is None:
         raise ConfigError(f"unknown format {name!r}; there are {', '.join(known.name for known in FORMATS)}")
     file = path if format_.has_name_of(path) and not path.is_dir() else path / format_.file
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     return format_.save(saved, file)
 
 

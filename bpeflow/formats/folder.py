@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bpeflow.atomic import atomic_path
+from bpeflow.atomic import atomic_path, make_folder
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2
 from bpeflow.formats.reading import check_special_tokens, is_text, read_json
@@ -31,7 +31,7 @@ def save(saved: SavedTokenizer, folder: Path) -> list[Path]:
 
     `load` gives the same tokenizer back. Raises `FormatError` as `gpt2.save` does.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = gpt2.save(saved.vocab, folder)
     content: dict[str, Any] = {
         "format": _FORMAT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.atomic import atomic_path
+from bpeflow.atomic import atomic_path, sync_file, sync_folder
 from bpeflow.errors import FormatError
 from bpeflow.tokenizer.token_file import (
     DTYPES,
@@ -83,8 +83,9 @@ def new_token_file(
 ) -> Iterator[TokenWriter]:
     """Write a token file with sidecar and, if wanted, index: all of them, or nothing at all if the block raises.
 
-    They get their names when the block has ended well, the ids last: where the ids are, all is. (An index that an
-    earlier file of this name had and this one has not is removed.) ``facts``: what the sidecar shall hold besides what
+    They get their names when the block has ended well, the ids last: where the ids are, all is. (The ids of an earlier
+    file of this name go before that: nobody shall read them by the new sidecar, which may fit them in length. An index
+    that it had and this one has not is removed.) ``facts``: what the sidecar shall hold besides what
     it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises `FormatError` and `OSError` as
     `bpeflow.atomic.atomic_path` does.
     """
@@ -113,6 +114,9 @@ def new_token_file(
         for name, file in ((sidecar_path(path), sidecar_file), (index_path(path), index_file)):
             if file is not None:
                 beside[Path(os.path.realpath(name))] = file.stat().st_ino
+        if sidecar_path(path).exists():
+            with _naming(path):
+                _remove_earlier_ids(path, [file for file in (ids_file, sidecar_file, index_file) if file is not None])
     if stale is not None:
         stale.unlink(missing_ok=True)
 
@@ -123,6 +127,15 @@ def _has_index(path: Path) -> bool:
         return read_sidecar(path).index
     except (FormatError, OSError):
         return False
+
+
+def _remove_earlier_ids(path: Path, written: Sequence[Path]) -> None:
+    """Remove the ids that the new ones replace, for good; when these are on the disk, and nothing but names is left."""
+    for file in written:
+        sync_file(file)
+    earlier = Path(os.path.realpath(path))
+    earlier.unlink(missing_ok=True)
+    sync_folder(earlier.parent)
 
 
 def _write_array(stream: FileIO, array: NDArray[Any], path: Path) -> None:

@@ -302,7 +302,7 @@ def test_the_order_of_writing_makes_it_durable(corpus: Path, tmp_path: Path, mon
     counter(corpus, tmp_path / "run", segment_size=total(corpus) - 1000).count()
     manifest = ["sync segments", "sync .manifest.json", "name manifest.json", "sync segments"]
     assert steps == [
-        *("sync .fingerprint.json", "name fingerprint.json", *manifest, "sync run"),
+        *("sync run", "sync .fingerprint.json", "name fingerprint.json", *manifest),
         *("sync .000000.run", "name 000000.run", *manifest),
         *("sync .000001.run", "name 000001.run", *manifest),
     ]

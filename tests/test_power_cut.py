@@ -1,0 +1,135 @@
+"""Power cuts: what a run has promised to be safe is there when the power is back, and the rest does no harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from distinct_words import write_corpus
+from power_cuts import Recorder, put, read
+
+import bpeflow
+from bpeflow.errors import FormatError
+from bpeflow.formats import FORMATS
+from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.tokenizer.dataset import encode_file
+from bpeflow.tokenizer.token_file import read_sidecar
+from bpeflow.vocab import Vocab
+
+TEXT = "the cat, the hat<|endoftext|>then that"
+MERGES = [(b"t", b"h"), (b"th", b"e"), (b"a", b"t")]
+
+
+def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
+    """Two that give as many tokens of a text, and other ones."""
+    vocab = Vocab.build(MERGES, ["<|endoftext|>"], special_tokens_first=special_tokens_first)
+    return bpeflow.Tokenizer.from_saved(SavedTokenizer(vocab))
+
+
+def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[tuple[str, Path, bool]]:
+    """Do it, and yield what a cut may leave of `disk`, at `place`; and whether that was when all was done."""
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose, seen = random.Random(seed), set[frozenset[object]]()
+    with Recorder(disk) as recorder:
+        work()
+    assert len(recorder.moments) > 5
+    for moment in recorder.moments:
+        for what, tree in moment.trees(choose, mixtures=20):
+            done = moment is recorder.moments[-1]
+            if (key := frozenset([*tree.items(), done])) in seen:
+                continue
+            seen.add(key)
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            put(tree, place)
+            yield f"before {moment.step}; {what}", place, done
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("options", "earlier", "killed_at"),
+    [
+        pytest.param({}, None, None, id="in a new folder"),
+        pytest.param({"segment_size": "1gb"}, {"input": "earlier"}, None, id="over the results of another corpus"),
+        pytest.param({"resume": True, "skip_merge": True}, {"resume": False}, 45, id="after a kill"),
+    ],
+)
+def test_a_run_goes_on_after_a_power_cut_at_any_moment(
+    tmp_path: Path, options: dict[str, object], earlier: dict[str, object] | None, killed_at: int | None
+) -> None:
+    """80 of some 1,500 states of the disk; BPEFLOW_POWER_CUTS says how many to take."""
+    seed, cuts = random.randrange(2**32), os.environ.get("BPEFLOW_POWER_CUTS", "80")
+    corpus = write_corpus(tmp_path / "corpus")
+    (write_corpus(tmp_path / "earlier") / "a").write_text("more words " * 50)
+    settings = {
+        "input": str(corpus), "vocab_sizes": [300, 330], "backend": "python", "num_counter": 1,
+        "segment_size": "6kb", "chunk_size": "2kb", **options,
+    }  # fmt: skip
+    before = earlier and {"settings": earlier, "killed_at": killed_at}
+    script = str(Path(__file__).with_name("runs_after_cuts.py"))
+    done = subprocess.run(
+        [sys.executable, script, json.dumps(settings), json.dumps(before), cuts, str(seed)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
+    told = json.loads(done.stdout)
+    assert not told["wrong"], f"seed {seed}: {told['wrong'][:5]}"
+    assert told["moments"] > 80
+    assert told["cases"] >= min(int(cuts), 350)
+    assert (told["refused"] > 0) == ("segment_size" in options)
+
+
+def read_tokens(path: Path) -> object:
+    """What a token file says, or None if it is refused."""
+    try:
+        tokens, offsets = bpeflow.load_tokens(path).tolist(), bpeflow.load_document_offsets(path).tolist()
+        return read_sidecar(path).tokenizer_hash, tokens, offsets
+    except (FormatError, FileNotFoundError):
+        return None
+
+
+def test_a_token_file_is_the_earlier_one_or_the_new_one_or_refused(tmp_path: Path) -> None:
+    disk, text = tmp_path / "disk", tmp_path / "text"
+    disk.mkdir()
+    text.write_text(TEXT, encoding="utf-8")
+    encode_file(tokenizer(False), text, disk / "train.bin", index=True)
+    old = read_tokens(disk / "train.bin")
+
+    def encode_again() -> None:
+        encode_file(tokenizer(True), text, disk / "train.bin", index=True)
+
+    met: list[object] = []
+    for what, place, done in states_of(disk, encode_again, tmp_path / "after"):
+        new, found = read_tokens(disk / "train.bin"), read_tokens(place / "train.bin")
+        assert found in ([new] if done else [old, new, None]), what
+        met.append(found)
+    assert old in met and None not in (old, new)
+    assert old != new
+
+
+@pytest.mark.parametrize("to", [known.name for known in FORMATS])
+def test_each_file_of_a_tokenizer_is_the_earlier_one_or_the_new_one(tmp_path: Path, to: str) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    tokenizer(False).save(disk / "kept", to)
+    old = read(disk)
+
+    def save_twice() -> None:
+        tokenizer(True).save(disk / "kept", to)
+        tokenizer(True).save(disk / "new" / "one", to)
+
+    for what, place, done in states_of(disk, save_twice, tmp_path / "after"):
+        new, found = read(disk), read(place)
+        assert {*old} <= {*found}, what
+        for name in (name for name in found if not name.endswith(".part")):
+            assert found[name] in (old.get(name, new[name]), new[name]), (what, name)
+        assert not done or found == new, what
+    assert old != {name: new[name] for name in old}
