@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bpeflow.errors import FormatError
+
+#: What says that the disk fails, and not that the system has no need to be asked.
+_DISK_FAILS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 @contextmanager
@@ -60,19 +64,26 @@ def sync_file(path: Path) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it that are missing, to outlive a power cut. Raises `OSError`."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(error.errno, "there is a file of this name, and no folder", str(folder)) from error
     for path in missing:
         sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder, new, changed or removed, outlive a power cut."""
-    with suppress(OSError):  # some systems do it anyway and know no such call
+    """Have the names in a folder, new, changed or removed, outlive a power cut. Raises `OSError` if the disk fails."""
+    try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except OSError as error:
+        if error.errno in _DISK_FAILS:
+            raise OSError(error.errno, error.strerror, str(folder)) from error
+        # Some systems do it anyway and know no such call.
 
 
 def _check_replaceable(path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from bpeflow.atomic import atomic_path, remove_parts, sync_folder
+from bpeflow.atomic import atomic_path, make_folder, remove_parts, sync_folder
 from bpeflow.errors import FormatError
 
 
@@ -110,3 +111,25 @@ def test_parts_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_synced_does_no_harm(tmp_path: Path) -> None:
     sync_folder(tmp_path)
     sync_folder(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(("code", "raises"), [(errno.EIO, True), (errno.ENOSPC, True), (errno.EINVAL, False)])
+def test_a_disk_that_fails_is_told_from_a_system_that_cannot_sync_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, raises: bool
+) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    if not raises:
+        sync_folder(tmp_path)
+        return
+    with pytest.raises(OSError, match=str(tmp_path)) as caught:
+        sync_folder(tmp_path)
+    assert caught.value.errno == code
+
+
+def test_a_folder_in_the_place_of_a_file_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="there is a file of this name, and no folder"):
+        make_folder(tmp_path / "file")
