@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -132,14 +133,39 @@ class RunFolder:
             yield observer.monitored
         else:
             path = self.path / MONITOR_FILE
-            with path.open("a" if append else "w", encoding="utf-8", buffering=1) as file:
+            with closing(_SampleFile(path, append)) as file:
 
                 def record(sample: Sample) -> None:
                     observer.monitored(sample)
-                    file.write(json.dumps(sample.to_dict()) + "\n")
+                    file.append(sample)
 
                 yield record
             self._written.append(path)
+
+
+class _SampleFile:
+    """``monitor.jsonl``: whole lines. A full disk ends the file, with a warning, and not the run."""
+
+    def __init__(self, path: Path, append: bool) -> None:
+        self._path = path
+        self._file = path.open("ab" if append else "wb", buffering=0)  # a buffer would fail again when it is closed
+        self._ended = False
+
+    def append(self, sample: Sample) -> None:
+        if self._ended:
+            return
+        line = (json.dumps(sample.to_dict()) + "\n").encode()
+        size = self._file.tell()
+        try:
+            if self._file.write(line) < len(line):
+                self._file.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._ended = True
+            log.warning("%s has no more samples from here on: %s", self._path, error.strerror)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _save_if_it_fits(saved: SavedTokenizer, folder: Path, name: str) -> list[Path]:

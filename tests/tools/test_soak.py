@@ -1,0 +1,296 @@
+"""The soak: that it runs, that it draws all there is to draw, and that it sees what is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import soak
+from bpeflow.config import Settings, SourceSettings
+from soaking import process, trial
+from soaking.corpora import Corpus, make_corpus
+from soaking.process import Ended, Process
+from soaking.right import Right, Wrong, files_of, plain_run, prove
+from soaking.settings import LEFT_OUT, draw_deciding, draw_free
+from soaking.verdict import problems_of_end, problems_of_folder
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are limited and watched as on Linux")
+
+# ---- it runs ----
+
+
+def test_trials_of_a_seed_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--seed", "6", "--folder", str(tmp_path / "soak"), "--json", str(tmp_path / "soak.json")]
+    assert soak.main([*arguments, "--trials", "3"]) == 0, capsys.readouterr().out
+    told = json.loads((tmp_path / "soak.json").read_text(encoding="utf-8"))
+    assert told["seed"] == 6
+    assert told["tally"]["trials"] == 3
+    assert told["tally"]["runs"] >= 3
+    assert told["lost"] == []
+    assert not (tmp_path / "soak").exists()
+
+
+def test_what_is_lost_is_told_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(*arguments: Any) -> Right:
+        right = plain_run(*arguments)
+        return replace(right, files={**right.files, "counts.npz": b"others"})
+
+    monkeypatch.setattr(trial, "plain_run", wrong)
+    number = next(k for k in range(99) if draw_deciding(Random(f"5/{k}"))["invalid_utf8"] != "error")
+    assert soak.main(["--seed", "5", "--trial", str(number), "--folder", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert f"LOST in trial {number}: " in told
+    assert f"tools/soak.py --seed 5 --trial {number}" in told
+    log = (tmp_path / f"trial-{number}" / "log.txt").read_text(encoding="utf-8")
+    assert "bpeflow --config" in log
+    assert "LOST: " in log
+
+
+# ---- it draws everything ----
+
+
+def made(tmp_path: Path, number: int) -> tuple[dict[str, Any], Corpus, dict[str, Any]]:
+    choose = Random(number)
+    settings = draw_deciding(choose)
+    corpus = make_corpus(choose, tmp_path / str(number) / "corpus" / "it", settings, choose.choice((0, 300)))
+    return settings, corpus, draw_free(choose, settings, corpus.size, str(tmp_path))
+
+
+def dotted(model: type[BaseModel], prefix: str = "") -> set[str]:
+    names = set()
+    for name, field in model.model_fields.items():
+        nested = SourceSettings if name == "sources" else field.annotation
+        if isinstance(nested, type) and issubclass(nested, BaseModel):
+            names |= dotted(nested, f"{name}.")
+        else:
+            names.add(prefix + name)
+    return names
+
+
+def flat(values: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{inner}": one for inner, one in value.items()}
+        elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
+            for one in value:
+                found |= {f"sources.{inner}": told for inner, told in one.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def test_every_setting_is_varied_or_left_out_for_a_reason(tmp_path: Path) -> None:
+    drawn = []
+    for number in range(120):
+        settings, corpus, free = made(tmp_path, number)
+        drawn.append(flat({**settings, **corpus.settings, **free}))
+    names = {name for values in drawn for name in values}
+    varied = {name for name in names if len({repr(values.get(name)) for values in drawn}) > 1} | {"init_from"}
+    every = dotted(Settings)
+    assert varied <= every, "there are no such settings"
+    assert not varied & set(LEFT_OUT)
+    assert every - varied == set(LEFT_OUT), "name a new setting in tools/soaking/settings.py: drawn, or LEFT_OUT"
+
+
+def test_a_trial_is_drawn_from_seed_and_number_alone(tmp_path: Path) -> None:
+    for number in range(10):
+        first, again = made(tmp_path / "a", number), made(tmp_path / "a" / "again", number)
+        assert first[0] == again[0]
+        assert first[1].parts == again[1].parts
+        names = [str(first[1].folder), str(again[1].folder)]
+        assert files_of(first[1].folder) == files_of(again[1].folder), names
+
+
+# ---- it sees what is wrong with an end ----
+
+
+def ended(**others: Any) -> Ended:
+    well = Ended(0, "", "", 1.0, hung=False, orphans=[], shared=[], temporary=[], signals=[])
+    return replace(well, **others)
+
+
+FAILED = {"status": 1, "stderr": "INFO: this\nbpeflow: no room\n"}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ended(),
+        ended(**FAILED),
+        ended(status=-9, signals=[signal.SIGKILL], temporary=["pymp-1"]),
+        ended(status=130, signals=[signal.SIGINT], stderr="bpeflow: interrupted"),
+        ended(status=143, signals=[signal.SIGTERM]),
+        ended(status=-2, signals=[signal.SIGINT], stderr='Traceback (most recent call last)\n  File "site.py"'),
+    ],
+)
+def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
+    assert problems_of_end(end) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "problem"),
+    [
+        (ended(hung=True, status=-6), "hangs"),
+        (ended(status=3), "exit status 3"),
+        (ended(status=-9), "exit status -9"),
+        (ended(status=-11, signals=[signal.SIGTERM]), "exit status -11"),
+        (ended(status=130), "exit status 130"),
+        (ended(status=1, stderr="something"), "without a message"),
+        (ended(**FAILED | {"stderr": "bpeflow: one\nand two"}), "without a message"),
+        (ended(stderr="Traceback (most recent call last):\n"), "Traceback"),
+        (
+            ended(
+                status=130,
+                signals=[signal.SIGINT],
+                stderr='Traceback (most recent call last):\n  File "bpeflow/cli.py"',
+            ),
+            "Traceback",
+        ),
+        (ended(**FAILED | {"stderr": "Exception ignored in: x\nbpeflow: y"}), "Exception ignored"),
+        (ended(orphans=["7 python"]), "a process is left"),
+        (ended(shared=["sem.mp-x"]), "/dev/shm"),
+        (ended(temporary=["tmpx"]), "TMPDIR"),
+        (ended(status=-9, signals=[signal.SIGKILL], temporary=["bpeflow-0"]), "TMPDIR"),
+    ],
+)
+def test_an_unclean_end_is_seen(end: Ended, problem: str) -> None:
+    assert any(problem in found for found in problems_of_end(end))
+
+
+LEAVES_ALL = """
+import os, subprocess, sys, tempfile, time
+from multiprocessing import resource_tracker, shared_memory
+if sys.argv[1] == "hang":
+    time.sleep(60)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+open(os.path.join(tempfile.gettempdir(), "left"), "w")
+memory = shared_memory.SharedMemory(create=True, size=1)
+resource_tracker.unregister(memory._name, "shared_memory")
+time.sleep(0.3)
+os._exit(3)
+"""
+
+
+def test_what_a_process_leaves_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "it.py").write_text(LEAVES_ALL)
+    monkeypatch.setattr(process, "_LAUNCH", str(tmp_path / "it.py"))
+    monkeypatch.setattr(process, "LINGER", 0.2)
+    monkeypatch.setattr(process, "HANG", 3.0)
+    end = Process(["leave"], tmp_path, impatient=True).wait()
+    assert end.status == 3
+    assert end.temporary == ["left"]
+    [orphan] = end.orphans
+    assert "time.sleep(60)" in orphan
+    [name] = end.shared
+    Path("/dev/shm", name).unlink()
+    hanging = Process(["hang"], tmp_path, impatient=True).wait()
+    assert hanging.hung
+    assert "it.py" in hanging.stderr  # the stack
+
+
+# ---- it sees what is wrong with a folder ----
+
+RIGHT = Right({"counts.npz": b"counts", "vocab.json": b"vocab"})
+PREVIOUS = {"counts.npz": b"old counts", "vocab.json": b"old vocab"}
+
+
+def folder_with(tmp_path: Path, files: dict[str, bytes]) -> Path:
+    folder = tmp_path / "run"
+    for name, data in {**files, "run.json": b"varies"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "end"),
+    [
+        (RIGHT.files, ended()),
+        (RIGHT.files, ended(**FAILED)),
+        (PREVIOUS, ended(**FAILED)),
+        ({"segments/000000.run": b"some"}, ended(**FAILED)),
+        (
+            {".lock": b"", ".vocab.json.7.part": b"v", "segments/.x.part": b""},
+            ended(status=-9, signals=[signal.SIGKILL]),
+        ),
+    ],
+)
+def test_a_right_folder_is_none_to_complain_of(tmp_path: Path, files: dict[str, bytes], end: Ended) -> None:
+    assert problems_of_folder(folder_with(tmp_path, files), end, [RIGHT], PREVIOUS) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "end", "problem"),
+    [
+        ({**RIGHT.files, "vocab.json": b"Vocab"}, ended(), "vocab.json is wrong"),
+        ({"counts.npz": b"counts"}, ended(), "vocab.json is missing"),
+        ({**RIGHT.files, "segments/000000.run": b""}, ended(), "is too many"),
+        (PREVIOUS, ended(), "is wrong"),
+        ({"vocab.json": b"voc"}, ended(**FAILED), "neither"),
+        ({"vocab.json": b"voc"}, ended(status=-9, signals=[signal.SIGKILL]), "neither"),
+        ({"counts.npz": b"counts", "vocab.json": b"old vocab"}, ended(**FAILED), "files of two runs"),
+        ({".lock": b""}, ended(**FAILED), "left: .lock"),
+        ({"vocab_300/.merges.txt.7.part": b""}, ended(status=130, signals=[signal.SIGINT]), "left: "),
+        ({**RIGHT.files, ".scratch-0/x.run": b""}, ended(), "left: .scratch-0"),
+    ],
+)
+def test_a_wrong_folder_is_seen(tmp_path: Path, files: dict[str, bytes], end: Ended, problem: str) -> None:
+    found = problems_of_folder(folder_with(tmp_path, files), end, [RIGHT], PREVIOUS)
+    assert any(problem in one for one in found), found
+
+
+def test_a_run_that_must_fail_may_not_end_well(tmp_path: Path) -> None:
+    found = problems_of_folder(folder_with(tmp_path, {}), ended(), [Right({}, "not UTF-8")], {})
+    assert "must fail" in found[0]
+
+
+# ---- the plain run is held against the definition ----
+
+
+@pytest.mark.parametrize("harm", ["counts", "merges", "vocabulary", "error", "no error"])
+def test_a_plain_run_that_is_wrong_is_seen(tmp_path: Path, harm: str) -> None:
+    (tmp_path / "corpus").mkdir()
+    settings = draw_deciding(Random(1)) | {
+        "special_tokens": ["<|endoftext|>"], "separator": None, "pattern": "gpt2", "vocab_sizes": [280],
+        "invalid_utf8": "error", "skip_merge": False, "min_frequency": 1, "max_token_length": None,
+    }  # fmt: skip
+    settings.pop("vocab_size", None)
+    corpus = make_corpus(Random(2), tmp_path / "corpus" / "it", settings, 0)
+    part = replace(
+        corpus.parts[0], name="a.txt", kind="text", content=b"low lower lowest newest\xff" * 3, compression=""
+    )
+    if harm != "no error":
+        part = replace(part, content=part.content.replace(b"\xff", b" "))
+    (tmp_path / "a.txt").write_bytes(part.content)
+    corpus = replace(corpus, folder=tmp_path, sources=[({}, [part])])
+    settings |= {"input": [str(tmp_path / "a.txt")]}
+    right = plain_run(settings, tmp_path / "plain")
+    proved = prove(right, settings, corpus, tmp_path / "plain")
+    assert proved.proved
+    assert proved.files == right.files
+    match harm:
+        case "counts":
+            corpus = replace(corpus, sources=[({"weight": 2}, [part])])
+        case "merges":
+            right = replace(
+                right, files={**right.files, "merges.txt": right.files["merges.txt"].replace(b"l o", b"o l")}
+            )
+        case "vocabulary":
+            vocab = json.loads(right.files["vocab.json"])
+            vocab.pop("low")
+            right = replace(right, files={**right.files, "vocab.json": json.dumps(vocab).encode()})
+        case _:
+            right = Right({}, "something" if harm == "error" else "")
+    with pytest.raises(Wrong):
+        prove(right, settings, corpus, tmp_path / "plain")

@@ -1,0 +1,22 @@
+"""``python -m bpeflow``, but merges are saved every few instead of every half minute, which small runs do not have."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+
+def _hurry() -> None:
+    import bpeflow.merging
+    import bpeflow.partial_merges
+
+    bpeflow.partial_merges.INTERVAL = 0.0
+    bpeflow.merging.FIRST_STEP = 8
+
+
+if __name__ == "__main__":
+    try:
+        _hurry()
+    except KeyboardInterrupt:  # as in bpeflow's own __main__
+        sys.exit(130)
+    runpy.run_module("bpeflow", run_name="__main__", alter_sys=True)

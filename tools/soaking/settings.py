@@ -1,0 +1,85 @@
+"""Random settings: those that decide about the result, and those that any run may have in its own way."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+#: Settings, dotted, that are not varied, and why not. `tests/tools/test_soak.py` sees that there are no others.
+LEFT_OUT = {
+    "out_dir": "each trial has its own",
+    "resume": "a flag of the attempts",
+    "restart": "a flag of the attempts",
+    "sources.exclude": "as exclude",
+    "sources.text_field": "as text_field",
+    "sources.text_column": "as text_column",
+}
+
+EOT = "<|endoftext|>"
+NAMED = ("gpt2", "cl100k", "o200k", "llama3", "qwen2")
+CUSTOM = (r"\w+|\W", r"\S+|\s+", r" ?\p{L}+|\p{N}|[^\p{L}\p{N}]+", r"[a-z ]+")
+_SPECIALS: tuple[list[str], ...] = (
+    [EOT],
+    [EOT],
+    [EOT, "<pad>", "ü✓"],
+    ["<|end", EOT],
+    ["\n\n", "<|x|>"],
+    ["ab", EOT],
+    [],
+)
+
+
+def draw_deciding(choose: Random) -> dict[str, Any]:
+    """What the result depends on, but for the corpus."""
+    specials = choose.choice(_SPECIALS)
+    first = 256 + len(specials)
+    sizes = [first + choose.randrange(choose.choice((2, 60, 400))) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
+    plain = specials in ([], [EOT])
+    pattern = choose.choice(NAMED if choose.random() < 0.75 else CUSTOM)
+    formats = ("huggingface", "tiktoken", "cs336") if plain and pattern in NAMED else ()
+    drawn: dict[str, Any] = {
+        "special_tokens": specials,
+        "separator": choose.choice((None, None, None, "\n\n", "||", "日本")),
+        "invalid_utf8": choose.choice(("error", "replace", "skip")),
+        "pattern": pattern,
+        "text_field": choose.choice(("text", "text", "data.text")),
+        "text_column": choose.choice(("text", "text", "data.text")),
+        "tie_break": choose.choice(("greatest_bytes", "greatest_bytes", "smallest_ids", "huggingface")),
+        "min_frequency": choose.choice((1, 1, 2, 10)),
+        "max_token_length": choose.choice((None, None, 2, 5)),
+        "special_tokens_first": choose.random() < 0.2,
+        "skip_merge": choose.random() < 0.05,
+        "output": {
+            "formats": choose.sample(formats, choose.randrange(len(formats) + 1)) if choose.random() < 0.3 else []
+        },
+    }
+    drawn |= {"vocab_size": sizes[0]} if len(sizes) == 1 else {"vocab_sizes": sizes}
+    return drawn
+
+
+def draw_free(choose: Random, drawn: dict[str, Any], size: int, scratch: str) -> dict[str, Any]:
+    """What no result depends on, for a corpus of `size` bytes: a run may be gone on with by others."""
+    named = drawn["pattern"] in NAMED
+    backend = choose.choice(("auto", "python", "c", "omp"))
+    slow = size > 50_000 and backend == "python"
+    return {
+        "scanner": choose.choice(("auto", "native", "native", "regex") if named else ("auto", "regex")),
+        "num_counter": choose.choice((None, 1, 2, 3)),
+        "num_merger": choose.choice((1, 1, 2, 4)),
+        "chunk_size": _between(choose, max(size // 1000, 16), 2 * size + 32),
+        "small_input": choose.choice((0, 0, 0, None, size // 2)),
+        "memory_limit": choose.choice((None, "16mb", "16mb", "40mb")),
+        "scratch_dir": choose.choice((None, None, scratch)),
+        "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
+        "queue": {"max_items": choose.choice((1, 3, 64)), "max_bytes": _between(choose, 1, 10_000_000)},
+        "start_method": choose.choices(("forkserver", "spawn", "fork"), (8, 1, 1))[0],
+        "backend": backend,
+        "threads": choose.choice((None, 1, 2, 3)),
+        "max_search": "heap" if slow else choose.choice(("heap", "scan")),
+        "monitor": {"enabled": choose.random() < 0.2, "interval": choose.choice((0.05, 0.3, 10.0))},
+    }
+
+
+def _between(choose: Random, low: int, high: int) -> int:
+    """A number of which every order of magnitude is as likely."""
+    return min(int(low * (high / low) ** choose.random()), high)

@@ -1,0 +1,256 @@
+"""A trial: a corpus, settings, what is right; then runs, most of them in trouble, until one comes to its end."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import time
+import traceback
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import yaml
+
+from soaking import troubles
+from soaking.corpora import make_corpus
+from soaking.encoding import Encoding
+from soaking.process import Ended, Process, end_all
+from soaking.right import Right, Wrong, files_of, plain_run, prove
+from soaking.settings import draw_deciding, draw_free
+from soaking.troubles import SmallDisk, Trouble
+from soaking.verdict import Lost, how_it_ended, problems_of_end, problems_of_folder
+
+#: So many runs are troubled, at most, before one is left alone.
+MOST_TROUBLES = 4
+
+
+@dataclass
+class Outcome:
+    """What came of a trial.
+
+    Attributes:
+        number: of the trial.
+        problems: what was lost; empty if nothing was.
+        tally: how often what happened.
+        seconds: how long it took.
+    """
+
+    number: int
+    problems: list[str] = field(default_factory=list)
+    tally: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+def run_trial(seed: int, number: int, folder: Path, keep: bool = False) -> Outcome:
+    """Run one, in a folder of its own, which stays if something is lost, or to `keep` it."""
+    folder = folder / f"trial-{number}"
+    folder.mkdir(parents=True)
+    # Who is started in a shell's background ignores Ctrl-C, and so would all whom we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    trial = Trial(seed, number, folder)
+    began = time.monotonic()
+    try:
+        trial.run()
+    except (Lost, Wrong) as lost:
+        trial.outcome.problems.append(str(lost))
+    except KeyboardInterrupt:
+        end_all()
+        raise
+    except Exception as error:  # a fault of the soak itself is told as one
+        trial.outcome.problems.append(f"the soak itself failed: {type(error).__name__}: {error}")
+        trial.note(traceback.format_exc())
+    trial.outcome.seconds = time.monotonic() - began
+    for problem in trial.outcome.problems:
+        trial.note(f"LOST: {problem}")
+    if not trial.outcome.problems and not keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return trial.outcome
+
+
+class Trial:
+    """All that is random in it is drawn from the seed and its number, but for the moment at which things happen.
+
+    Attributes:
+        outcome: what has come of it so far.
+        seconds: how long runs take here and now, as those tell that came to their end.
+    """
+
+    seconds = 1.5
+
+    def __init__(self, seed: int, number: int, folder: Path) -> None:
+        self.outcome = Outcome(number)
+        self._seed = f"{seed}/{number}"
+        self._folder = folder
+        self._run = folder / "run"
+        self._scratch = folder / "scratch"
+        self._scratch.mkdir()
+        self._previous: dict[str, bytes] = {}
+        self._damaged: dict[str, bytes] = {}
+        self._attempts = 0
+        self._may_refuse = False
+
+    def note(self, text: str) -> None:
+        """Write down what happens, for those who look into a failure."""
+        with (self._folder / "log.txt").open("a", encoding="utf-8", errors="surrogateescape") as log:
+            log.write(text + "\n")
+
+    def run(self) -> None:
+        """Run it. Raises `Lost` and `Wrong`."""
+        choose = Random(self._seed)
+        self._settings = draw_deciding(choose)
+        scale = choose.choices((0, 2_000, 20_000, 200_000, 1_500_000), (1, 6, 6, 4, 1))[0]
+        self._corpus = make_corpus(choose, self._folder / "corpus" / "in put é", self._settings, scale)
+        if choose.random() < 0.1 and not self._settings["skip_merge"]:
+            self._draw_init_from(choose)
+        plain = {**self._settings, **self._corpus.plain}
+        self._right = plain_run(plain, self._folder / "plain")
+        self.note(f"right: {self._right.error or sorted(self._right.files)}; {self._corpus.size} bytes of input")
+        self._right = prove(self._right, plain, self._corpus, self._folder / "plain")
+        self.outcome.tally["proved by the definition"] += self._right.proved
+        self._may_refuse = self._corpus.stdin is not None
+        with ExitStack() as stack:
+            disk = None
+            if choose.random() < 0.08:
+                disk = self._small_disk(choose, stack)
+            elif choose.random() < 0.12:
+                self._draw_previous(choose)
+            for _ in range(choose.randrange(MOST_TROUBLES + 1)):
+                if self._attempt(Random(f"{self._seed}/{self._attempts}"), disk):
+                    break
+            if disk is not None:
+                disk.resize(200_000_000)
+            self._finish(Random(f"{self._seed}/end"))
+            if not self._right.error and not self._settings["skip_merge"] and choose.random() < 0.5:
+                Encoding(
+                    self._seed, self._folder, self._run, self._corpus, self._settings, self.outcome.tally, self.note
+                ).run()
+            if self.outcome.problems and disk is not None:
+                shutil.copytree(self._run, self._folder / "run as it was")
+
+    # ---- what there is before the first run ----
+
+    def _draw_init_from(self, choose: Random) -> None:
+        first = self._settings | {
+            "vocab_sizes": [],
+            "vocab_size": 256 + len(self._settings["special_tokens"]) + choose.randrange(5),
+        }
+        text = self._folder / "first.txt"
+        text.write_text("lower lowest newer newest wider " * 3, encoding="utf-8")
+        made = plain_run({**first, "input": [str(text)], "max_token_length": None}, self._folder / "first")
+        if made.error:
+            raise Wrong(f"a tokenizer to begin with cannot be made: {made.error}")
+        (self._folder / "first" / "counts.npz").unlink()
+        largest = [size + 10 for size in self._settings.get("vocab_sizes", [self._settings.get("vocab_size", 0)])]
+        self._settings |= {"init_from": str(self._folder / "first")}
+        self._settings |= {"vocab_sizes": largest} if "vocab_sizes" in self._settings else {"vocab_size": largest[0]}
+
+    def _draw_previous(self, choose: Random) -> None:
+        """Have the results of an earlier run, of something else, in the folder."""
+        text = self._folder / "earlier.txt"
+        text.write_text(" ".join(f"earlier{number}" for number in range(50)), encoding="utf-8")
+        settings = {"input": [str(text)], "vocab_sizes": [257 + choose.randrange(9), 300]}
+        self._previous = plain_run({**settings, "output": {"formats": ["huggingface"]}}, self._run).files
+        self._may_refuse = True
+        self.outcome.tally["folders with earlier results"] += 1
+
+    def _small_disk(self, choose: Random, stack: ExitStack) -> SmallDisk | None:
+        results = sum(map(len, self._right.files.values())) + 10_000
+        disk = stack.enter_context(
+            troubles.small_disk(self._folder / "disk", int(results * choose.random() * 1.5) + 4096)
+        )
+        if disk is not None:
+            self._run = self._folder / "disk" / "run"
+        return disk
+
+    # ---- runs ----
+
+    def _attempt(self, choose: Random, disk: SmallDisk | None) -> bool:
+        """Let a run meet with trouble; return whether it has come to its end all the same."""
+        trouble = Trouble("small disk", None, 0, 0) if disk else troubles.draw_trouble(choose)
+        flags = self._flags(choose)
+        rights, changed = [self._right], None
+        process = self._start(choose, flags, trouble)
+        others: list[Process] = []
+        troubles.befall(trouble, process, self._run, self.seconds)
+        if trouble.kind == "change input" and self._corpus.stdin is None:
+            changed = troubles.change(choose, self._corpus.paths)
+            self.note(f"changed: {changed[0]}")
+        elif trouble.kind == "second run":
+            others.append(self._start(choose, self._flags(choose), Trouble("none", None, 0, 0)))
+        ended = [running.wait() for running in (process, *others)]
+        if changed is not None:
+            rights.append(
+                plain_run({**self._settings, **self._corpus.plain}, self._folder / f"changed{self._attempts}")
+            )
+        for end in ended:
+            self._judge(end, trouble, rights if end is ended[-1] or end.status == 0 else None)
+        if changed is not None:
+            troubles.put_back(*changed)
+            if any(end.status == 0 for end in ended):
+                self._previous = files_of(self._run)  # of either state of the input
+            self._may_refuse = True  # what it has counted is of the other state, perhaps
+            return False
+        done = any(end.status == 0 for end in ended)
+        if not done:
+            self._damage_now_and_then(choose)
+        return done and choose.random() < 0.8
+
+    def _finish(self, choose: Random) -> None:
+        """Let a run alone. It must come to its end."""
+        none = Trouble("none", None, 0, 0)
+        flags = ["--restart"] if choose.random() < 0.15 else ["--resume"]
+        ended = self._start(choose, flags, none).wait()
+        self._judge(ended, none, [self._right])
+        if ended.status == 2 and not self._right.error and self._may_refuse:
+            self.outcome.tally["refused to resume"] += 1
+            ended = self._start(choose, ["--restart"], none).wait()
+            self._judge(ended, none, [self._right])
+        if self._right.error and ended.status != 2:
+            raise Lost(f"exit status {ended.status}, but it must be refused: {self._right.error}")
+        if not self._right.error and ended.status != 0:
+            raise Lost(f"without any trouble: {ended.stderr.strip()[-300:]}")
+        self.outcome.tally["ended with the right bytes" if ended.status == 0 else "ended with the right error"] += 1
+
+    def _flags(self, choose: Random) -> list[str]:
+        first, later = (6, 3, 1), (2, 10, 1)
+        return choose.choices(([], ["--resume"], ["--restart"]), later if self._attempts else first)[0]
+
+    def _start(self, choose: Random, flags: list[str], trouble: Trouble) -> Process:
+        self._attempts += 1
+        free = draw_free(choose, self._settings, self._corpus.size, str(self._scratch))
+        config = self._folder / f"config{self._attempts}.yaml"
+        values = {**self._settings, **self._corpus.settings, **free, "out_dir": str(self._run)}
+        config.write_text(yaml.safe_dump(values), encoding="utf-8")
+        arguments = ["--config", str(config), *flags]
+        impatient = choose.random() < 0.5 and trouble.kind != "memory limit"  # it has imports of its own
+        self.note(f"{self._attempts}: {trouble}, impatient={impatient}: bpeflow {shlex.join(arguments)}")
+        self.outcome.tally["runs"] += 1
+        self.outcome.tally[f"trouble: {trouble.kind}"] += 1
+        self.outcome.tally["runs with " + (flags[0] if flags else "neither --resume nor --restart")] += 1
+        return Process(arguments, self._folder, self._corpus.stdin, troubles.limits_of(trouble), impatient)
+
+    def _judge(self, ended: Ended, trouble: Trouble, rights: list[Right] | None) -> None:
+        self.note(f"   status {ended.status} in {ended.seconds:.2f} s, sent {[s.name for s in ended.signals]}")
+        self.note("   " + ended.stderr.strip().replace("\n", "\n   "))
+        problems = problems_of_end(ended)
+        if rights is not None and not problems:
+            problems = problems_of_folder(self._run, ended, rights, self._previous, self._damaged, self._scratch)
+        if problems:
+            raise Lost(f"{trouble.kind}: {'; '.join(problems[:5])}")
+        self._count(ended)
+
+    def _count(self, ended: Ended) -> None:
+        if ended.status == 0:
+            Trial.seconds = 0.8 * Trial.seconds + 0.2 * ended.seconds
+        self.outcome.tally[f"ended: {how_it_ended(ended)}"] += 1
+
+    def _damage_now_and_then(self, choose: Random) -> None:
+        if choose.random() < 0.4 and (name := troubles.damage(choose, self._run)):
+            self.note(f"   damaged: {name}")
+            self.outcome.tally["files damaged"] += 1
+            self._may_refuse = True
+            self._damaged |= {key: data for key, data in files_of(self._run).items() if key == name}

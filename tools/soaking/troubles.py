@@ -1,0 +1,200 @@
+"""What happens to runs: signals, deaths of workers, limits, full disks, changed input, a second run, damaged files."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+import psutil
+
+from soaking.process import Process
+
+Kind = Literal[
+    "none", "kill", "terminate", "interrupt", "terminate twice", "interrupt twice", "kill a worker", "kill a helper",
+    "file limit", "memory limit", "small disk", "change input", "second run",
+]  # fmt: skip
+#: How often each comes; a small disk is a matter of the whole trial.
+_ODDS: dict[Kind, int] = {
+    "none": 1, "kill": 8, "terminate": 3, "interrupt": 3, "terminate twice": 2, "interrupt twice": 2,
+    "kill a worker": 4, "kill a helper": 2, "file limit": 4, "memory limit": 3, "change input": 3, "second run": 3,
+}  # fmt: skip
+_ENCODING = ("change input", "second run")
+_AFTER = (
+    "segments/000000.run",
+    "segments/000002.run",
+    "segments/manifest.json",
+    "counts.npz",
+    "merges.partial",
+    "run.json",
+)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What happens, and when.
+
+    Attributes:
+        kind: what.
+        after: the file of the run folder to wait for first, but not for long; none for a moment by the clock alone.
+        moment: when, in parts of the time that such a run takes.
+        amount: how much, from 0 to 1, of what there is to be limited.
+    """
+
+    kind: Kind
+    after: str | None
+    moment: float
+    amount: float
+
+
+def draw_trouble(choose: Random, encoding: bool = False) -> Trouble:
+    """Draw one, for a training or for encoding."""
+    odds = {kind: often for kind, often in _ODDS.items() if not (encoding and kind in _ENCODING)}
+    kind = choose.choices(list(odds), list(odds.values()))[0]
+    after = choose.choice((None, None, *_AFTER)) if not encoding else None
+    early = choose.random() < 0.1  # else not while the interpreter is still starting
+    moment = choose.uniform(0, 0.2) if early or after is not None else choose.uniform(0.2, 1.1)
+    return Trouble(kind, after, moment, choose.random())
+
+
+def limits_of(trouble: Trouble) -> dict[int, int]:
+    """The limits that the process has from its beginning."""
+    if trouble.kind == "file limit":
+        return {resource.RLIMIT_FSIZE: int(100 * 10_000**trouble.amount)}
+    if trouble.kind == "memory limit":
+        return {resource.RLIMIT_AS: memory_at_rest() + int(trouble.amount * 600_000_000)}
+    return {}
+
+
+@cache
+def memory_at_rest() -> int:
+    """The address space of a process that has imported all and done nothing."""
+    code = "import bpeflow.commands, bpeflow.token_commands; print(open('/proc/self/status').read())"
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return int(told.stdout.partition("VmPeak:")[2].split()[0]) << 10
+
+
+def befall(trouble: Trouble, process: Process, folder: Path, seconds: float) -> None:
+    """Wait for the moment, and let those troubles happen that are signals; `seconds` is how long such a run takes."""
+    if trouble.kind == "none" or limits_of(trouble):
+        return
+    after = trouble.after
+    if after is not None:
+        process.watch(lambda: (folder / after).exists(), timeout=(0.3 + 0.7 * trouble.amount) * seconds)
+    process.watch(lambda: False, timeout=trouble.moment * seconds)
+    match trouble.kind:
+        case "kill":
+            process.send(signal.SIGKILL)
+        case "terminate" | "interrupt" | "terminate twice" | "interrupt twice":
+            number = signal.SIGTERM if trouble.kind.startswith("terminate") else signal.SIGINT
+            process.send(number)
+            if trouble.kind.endswith("twice"):
+                process.watch(lambda: False, timeout=0.2 * trouble.amount**2)
+                process.send(number)
+        case "kill a worker" | "kill a helper":
+            _kill_one(process, workers=trouble.kind == "kill a worker", amount=trouble.amount)
+
+
+def _kill_one(process: Process, workers: bool, amount: float) -> None:
+    """Kill one of the workers; or the fork server, or the tracker of shared memory."""
+    process.watch(lambda: bool(process.children()), timeout=30)
+    chosen = [child for child in process.children() if _is_helper(child) != workers]
+    if chosen:
+        with suppress(psutil.NoSuchProcess):
+            chosen[int(amount * len(chosen))].kill()
+
+
+def _is_helper(process: psutil.Process) -> bool:
+    try:
+        command = " ".join(process.cmdline())
+        parent = process.parent()
+    except psutil.Error:
+        return False
+    if "resource_tracker" in command:
+        return True
+    return "forkserver" in command and (parent is None or "forkserver" not in " ".join(parent.cmdline()))
+
+
+# ---- files ----
+
+
+def change(choose: Random, paths: list[Path]) -> tuple[Path, bytes, int]:
+    """Change an input file, in one step; return what it was, and the time of its last change."""
+    path = choose.choice(paths)
+    data, modified = path.read_bytes(), path.stat().st_mtime_ns
+    match choose.choice(("truncate", "append", "write", "replace")):
+        case "truncate":
+            os.truncate(path, choose.randrange(len(data) + 1))
+        case "append":
+            with path.open("ab", buffering=0) as stream:
+                stream.write(b" more words" * choose.randrange(1, 100))
+        case "write":
+            with path.open("r+b", buffering=0) as stream:
+                stream.seek(choose.randrange(len(data) + 1))
+                stream.write(b"other")
+        case _:
+            other = path.with_name(".other")
+            other.write_bytes(data[: len(data) // 2] + b" new " + data[len(data) // 2 :])
+            other.replace(path)
+    return path, data, modified
+
+
+def put_back(path: Path, data: bytes, modified: int) -> None:
+    """Make an input file what it was."""
+    path.write_bytes(data)
+    os.utime(path, ns=(modified, modified))
+
+
+def damage(choose: Random, folder: Path) -> str | None:
+    """Damage a file that a run goes on with, if there is one; return its name."""
+    names = ("segments/*", "merges.partial", "counts.npz", "run.json")
+    found = [path for name in names for path in sorted(folder.glob(name)) if path.is_file()]
+    if not found:
+        return None
+    path = choose.choice(found)
+    data = bytearray(path.read_bytes())
+    match choose.choice(("flip", "flip", "flip", "truncate", "delete")):
+        case "flip" if data:
+            data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
+            path.write_bytes(data)
+        case "truncate":
+            path.write_bytes(data[: choose.randrange(len(data) + 1)])
+        case _:
+            path.unlink()
+    return str(path.relative_to(folder))
+
+
+class SmallDisk:
+    """A file system of its own, in memory, that has room for little."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def resize(self, size: int) -> None:
+        """Have room for so many bytes."""
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self._folder)], check=True)
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[SmallDisk | None]:
+    """Mount one; None where that is not allowed."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    try:
+        yield SmallDisk(folder) if mounted.returncode == 0 else None
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", "-l", str(folder)], check=False)

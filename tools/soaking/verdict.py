@@ -1,0 +1,121 @@
+"""Judging how a run has ended, and what it has left: the right bytes, or a clean error, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from soaking.corpora import LINE_BREAKING
+from soaking.process import Ended
+from soaking.right import Right, files_of
+
+#: What multiprocessing's tracker of shared memory says of what its killed predecessor knew.
+_TRACKER = re.compile(
+    r'Traceback \(most recent call last\):\n  File "[^"]*multiprocessing/resource_tracker\.py".*\n.*\nKeyError: .*\n'
+)
+_UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
+#: Where a signal finds no code of ours yet that could end cleanly.
+_STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
+#: What Python leaves of its own in the temporary folder if it is killed: folders for sockets, and temporary ones.
+_OF_KILLED = re.compile(r"(pymp-|tmp).*")
+_UNFINISHED = re.compile(r"segments/|merges\.partial|\.lock|(.*/)?\.[^/]*\.part|\.scratch-")
+
+
+class Lost(Exception):  # noqa: N818
+    """A run has ended with something that is neither right nor a clean error."""
+
+
+def how_it_ended(ended: Ended) -> str:
+    """In a word or two."""
+    if ended.status < 0:
+        return f"by {signal.Signals(-ended.status).name}"
+    words = {0: "well", 1: "error, the run failed", 2: "error, refused", 130: "after SIGINT", 143: "after SIGTERM"}
+    return words.get(ended.status, f"status {ended.status}")
+
+
+def died_early(ended: Ended) -> bool:
+    """Whether a signal came before Python, or we, could do anything about it."""
+    return ended.status < 0 and -ended.status in ended.signals
+
+
+def problems_of_end(ended: Ended) -> list[str]:
+    """Say what is wrong with how it ended."""
+    if ended.hung:
+        return ["it hangs"]
+    problems = []
+    allowed = {0, 1, 2, *(-number for number in ended.signals)}
+    allowed |= {128 + number for number in ended.signals if number != signal.SIGKILL}
+    if ended.status not in allowed:
+        problems.append(f"exit status {ended.status}")
+    said = _TRACKER.sub("", ended.stderr)
+    problems += [f"unclean: {word}" for word in _UNCLEAN if word in said and not _was_starting(ended)]
+    lines = ended.stderr.replace(LINE_BREAKING, LINE_BREAKING.replace("\n", " ")).strip().splitlines()
+    if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")):
+        problems.append(f"exit status {ended.status} without a message of one line at the end")
+    problems += [f"a process is left: {orphan}" for orphan in ended.orphans]
+    problems += [f"left in /dev/shm: {name}" for name in ended.shared]
+    allowed_left = _OF_KILLED.fullmatch if died_early(ended) else re.compile(r"(?!)").fullmatch
+    problems += [f"left in TMPDIR: {name}" for name in ended.temporary if not allowed_left(name)]
+    return problems
+
+
+def _was_starting(ended: Ended) -> bool:
+    frames = re.findall(r'File "([^"]*)"', ended.stderr)
+    ours = [frame for frame in frames if "bpeflow/" in frame or "soaking/" in frame]
+    return bool(ended.signals) and all(frame.endswith(_STARTING) for frame in ours)
+
+
+def problems_of_folder(
+    folder: Path,
+    ended: Ended,
+    rights: Sequence[Right],
+    previous: Mapping[str, bytes],
+    damaged: Mapping[str, bytes] | None = None,
+    scratch: Path | None = None,
+) -> list[str]:
+    """Say what is wrong with the run folder.
+
+    `rights`: what it may hold at the end: several, where the input was changed meanwhile. `previous`: files of an
+    earlier run that may still be there. `damaged`: files that we damaged ourselves.
+    """
+    found = files_of(folder)
+    problems = [] if died_early(ended) else _leftovers(folder, scratch)
+    if ended.status == 0:
+        return problems + _problems_of_result(found, rights, damaged or {})
+    results = {name: data for name, data in found.items() if not _UNFINISHED.match(name)}
+    ours, theirs = [], []
+    for name, data in results.items():
+        if data in (right.files.get(name) for right in rights):
+            ours.append(name)
+        if data == previous.get(name):
+            theirs.append(name)
+        if name not in ours and name not in theirs and data != (damaged or {}).get(name):
+            problems.append(f"{name} is neither what it was nor what it shall be")
+    if {*ours} - {*theirs} and {*theirs} - {*ours}:
+        problems.append(f"files of two runs: {sorted({*ours} - {*theirs})} and {sorted({*theirs} - {*ours})}")
+    return problems
+
+
+def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
+    left = [path.relative_to(folder) for path in folder.rglob(".*")] if folder.exists() else []
+    elsewhere = [path.name for path in scratch.iterdir()] if scratch else []
+    return [f"left: {name}" for name in left] + [f"left in scratch_dir: {name}" for name in elsewhere]
+
+
+def _problems_of_result(found: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]) -> list[str]:
+    if "counts.npz" in damaged and found.get("counts.npz") == damaged["counts.npz"]:
+        # It was taken over all the same: the damage is where a zip file tells of what nobody reads, such as the time.
+        found = {**found, "counts.npz": next((right.files["counts.npz"] for right in rights if right.files), b"")}
+    if any(not right.error and right.files == found for right in rights):
+        return []
+    if all(right.error for right in rights):
+        return [f"it ended well, but must fail: {rights[0].error}"]
+    right = next(right for right in rights if not right.error)
+    names = sorted(name for name in {*found, *right.files} if found.get(name) != right.files.get(name))
+    states = [
+        name + (" is missing" if name not in found else " is too many" if name not in right.files else " is wrong")
+        for name in names
+    ]
+    return [f"wrong result: {', '.join(states)}"]
