@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.atomic import atomic_path
+from bpeflow.atomic import atomic_path, hold_part, remove_dead_parts
 from bpeflow.errors import FormatError
 from bpeflow.tokenizer.token_file import (
     DTYPES,
@@ -84,10 +84,11 @@ def new_token_file(
     """Write a token file with sidecar and, if wanted, index: all of them, or nothing at all if the block raises.
 
     They get their names when the block has ended well, the ids last: where the ids are, all is. (An index that an
-    earlier file of this name had and this one has not is removed.) ``facts``: what the sidecar shall hold besides what
-    it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises `FormatError` and `OSError` as
-    `bpeflow.atomic.atomic_path` does.
+    earlier file of this name had and this one has not is removed; so is what a killed process has left.) ``facts``:
+    what the sidecar shall hold besides what it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises
+    `FormatError` and `OSError` as `bpeflow.atomic.atomic_path` does.
     """
+    remove_dead_parts(path, sidecar_path(path), index_path(path))
     stale = index_path(path) if not index and _has_index(path) else None
     beside: dict[Path, int] = {}
 
@@ -105,11 +106,13 @@ def new_token_file(
         index_file = stack.enter_context(atomic_path(index_path(path))) if index else None
         with ExitStack() as streams:
             ids = streams.enter_context(FileIO(os.fspath(ids_file), "w"))
+            hold_part(ids)
             offsets = streams.enter_context(FileIO(os.fspath(index_file), "w")) if index_file else None
             writer = TokenWriter(path, dtype, facts, ids, offsets)
             yield writer
         # In a file's name, what is not UTF-8 becomes \udcXX, which JSON reads as such.
-        sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
+        with _naming(sidecar_path(path)):
+            sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
         for name, file in ((sidecar_path(path), sidecar_file), (index_path(path), index_file)):
             if file is not None:
                 beside[Path(os.path.realpath(name))] = file.stat().st_ino
