@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow import formats
-from bpeflow.atomic import remove_parts
+from bpeflow.atomic import atomic_path, remove_parts
 from bpeflow.counting.scratch import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import Sample
@@ -82,7 +82,7 @@ class RunFolder:
             with suppress(OSError):  # it is not empty
                 self.path.rmdir()
 
-    def remove_earlier(self, patterns: Sequence[str]) -> None:
+    def _remove_earlier(self, patterns: Sequence[str]) -> None:
         """Remove what an earlier run left, its report first: old and new files must not look like those of one run."""
         if self.path is None:
             return
@@ -94,11 +94,17 @@ class RunFolder:
             with suppress(OSError):  # something else is in it
                 folder.rmdir()
 
-    def write(self, name: str, save: Callable[[Path], object]) -> None:
-        """Let `save` write a file of this name."""
+    def write_first(self, name: str, dump: Callable[[Path], object]) -> None:
+        """Let `dump` write the first file of this run. What an earlier one left goes when it is on the disk."""
         if self.path is not None:
-            save(self.path / name)
+            with atomic_path(self.path / name) as temporary:
+                dump(temporary)
+                self._remove_earlier(RUN_FILES)
             self._written.append(self.path / name)
+
+    def remove_earlier_vocab(self) -> None:
+        """Remove the vocabularies of an earlier run."""
+        self._remove_earlier(VOCAB_FILES)
 
     def write_report(self, report: dict[str, Any], started: float) -> None:
         """Bring the report up to date and write it."""
