@@ -41,8 +41,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        sync_file(temporary)
         temporary.replace(target)
     except BaseException as error:
         with suppress(OSError):  # what could not be removed matters less than why it should be
@@ -95,6 +94,12 @@ def _is_forsaken(part: Path) -> bool:
     except OSError:  # it is held; or there are no locks here
         return False
     return True
+
+
+def sync_file(path: Path) -> None:
+    """Have the content of a file on the disk when this returns."""
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
 
 
 def sync_folder(folder: Path) -> None:

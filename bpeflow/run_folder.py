@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow import formats
-from bpeflow.atomic import atomic_path, remove_parts
+from bpeflow.atomic import atomic_path, remove_parts, sync_file
 from bpeflow.counting.scratch import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import Sample
@@ -99,6 +99,7 @@ class RunFolder:
         if self.path is not None:
             with atomic_path(self.path / name) as temporary:
                 dump(temporary)
+                sync_file(temporary)
                 self._remove_earlier(RUN_FILES)
             self._written.append(self.path / name)
 
