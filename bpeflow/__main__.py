@@ -15,4 +15,7 @@ if __name__ == "__main__":
 
         sys.exit(main())
     except KeyboardInterrupt:  # while the imports are still going on
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would disturb the end
         sys.exit(130)

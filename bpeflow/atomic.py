@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from bpeflow.errors import FormatError
 
+try:
+    import fcntl
+except ImportError:  # not on every platform
+    fcntl = None  # type: ignore[assignment]
+
 #: What says that the disk fails, and not that the system has no need to be asked.
 _DISK_FAILS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+
+
+class SupportsFileno(Protocol):
+    """An open file."""
+
+    def fileno(self) -> int: ...
 
 
 @contextmanager
@@ -53,6 +66,40 @@ def remove_parts(folder: Path, names: Iterable[str]) -> None:
         place = Path(name)
         for part in folder.glob(str(place.with_name(f".{place.name}.*.part"))):
             part.unlink(missing_ok=True)
+
+
+def hold_part(file: SupportsFileno) -> None:
+    """Lock a temporary file of `atomic_path` while it is open: so `remove_dead_parts` knows that it is in use."""
+    if fcntl is not None:
+        with suppress(OSError):  # some network file systems
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def remove_dead_parts(path: Path, *beside: Path) -> None:
+    """Remove what `atomic_path` left of a file, and of those beside it, when a process that held it was killed.
+
+    For files that anybody may be writing now. Where nobody can tell, nothing is removed.
+    """
+    target = Path(os.path.realpath(path))
+    for part in target.parent.glob(".*.part") if target.parent.is_dir() else ():
+        match = re.fullmatch(rf"\.{re.escape(target.name)}\.(\d+)\.part", part.name)
+        if match is None or not _is_forsaken(part):
+            continue
+        for file in (target, *(Path(os.path.realpath(other)) for other in beside)):
+            with suppress(OSError):
+                file.with_name(f".{file.name}.{match[1]}.part").unlink(missing_ok=True)
+
+
+def _is_forsaken(part: Path) -> bool:
+    """Whether no process holds the lock of a file."""
+    if fcntl is None:
+        return False
+    try:
+        with part.open("rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # it is held; or there are no locks here
+        return False
+    return True
 
 
 def sync_file(path: Path) -> None:

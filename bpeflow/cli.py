@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import argparse
 import io
-import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
+from bpeflow.endings import USAGE, end_on_signals, exit_status, show_crashes
+from bpeflow.errors import ConfigError
 from bpeflow.flags import names, new_parser, number, numbers
-from bpeflow.one_line import one_line
 from bpeflow.token_cli import decode_command, encode_command, evaluate_command
-
-#: Exit statuses: what the user gave is wrong; the run failed; Ctrl-C (128 + SIGINT, as shells have it).
-USAGE, FAILURE, INTERRUPTED = 2, 1, 130
 
 _TRAIN = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn the merges, write vocab.json and merges.txt.
@@ -88,14 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _set_up_process()
         return command(argv[1:]) if command else _train_command(argv)
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
-    except (ConfigError, CorpusError, FormatError, BackendUnavailable) as error:
-        return _fail(str(error), USAGE)
-    except (BpeflowError, FlowError) as error:
-        return _fail(str(error), FAILURE)
-    except OSError as error:
-        return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", FAILURE)
+    except (Exception, KeyboardInterrupt) as error:
+        return exit_status(error)
 
 
 # ---- commands ----
@@ -276,23 +265,13 @@ def _underscored(argument: str) -> str:
     return name.replace("-", "_").replace("__", "--", 1) + equals + value if name.startswith("--") else argument
 
 
-# ---- endings ----
+# ---- the process ----
 
 
 def _set_up_process() -> None:
-    """End cleanly on SIGTERM; and print what an old terminal cannot show as escapes instead of failing over it."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _end_on_sigterm)
+    """End cleanly on signals; and print what an old terminal cannot show as escapes instead of failing over it."""
+    end_on_signals()
+    show_crashes()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _fail(message: str, status: int) -> int:
-    print(f"bpeflow: {one_line(message)}", file=sys.stderr)  # noqa: T201
-    return status
-
-
-def _end_on_sigterm(number: int, frame: object) -> NoReturn:  # noqa: ARG001
-    """End as after Ctrl-C, so that processes are joined and temporary files removed."""
-    raise SystemExit(128 + number)

@@ -23,7 +23,9 @@ __all__ = [
     "InvalidTextError",
     "InvalidUtf8Error",
     "NativeError",
+    "NativeMemoryError",
     "NativeUnavailable",
+    "OutOfMemoryError",
     "PatternError",
     "ResumeError",
     "ScratchError",
@@ -103,3 +105,11 @@ class NativeUnavailable(BpeflowError):  # noqa: N818
 
 class NativeError(BpeflowError):
     """Native code that failed: out of memory, or an input beyond its documented limits."""
+
+
+class NativeMemoryError(NativeError, MemoryError):
+    """Native code that got no memory."""
+
+
+class OutOfMemoryError(BpeflowError, MemoryError):
+    """Memory that was not enough, with what it was for and what helps."""

@@ -15,6 +15,7 @@ from bpeflow.backends.choice import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
+from bpeflow.out_of_memory import memory_needed
 from bpeflow.vocab import Merge, Vocab, mergeable_bytes
 
 #: How many merges to learn before the first look at the clock and at Ctrl-C: with the slowest search (`max_search:
@@ -23,6 +24,13 @@ FIRST_STEP = 64
 
 #: How long to learn, about, between two looks: shorter, and they take time of their own; longer, and people wait.
 STEP_SECONDS = 0.1
+
+
+#: What to do about a lack of memory.
+_LESS_MEMORY = (
+    "use backend: c, which takes least, or leave out rare pre-tokens; or add memory. Counts that are in a run folder "
+    "need not be made again (--resume, or python -m bpeflow merge)"
+)
 
 
 class MergeObserver(Protocol):
@@ -149,7 +157,7 @@ def learn_by_settings(
     initial_merges = tuple(initial_merges)
     earlier = partial.load(initial_merges) if partial else ()
     task = merge_task(counts, settings, earlier or initial_merges)
-    with chosen.start(task) as session:
+    with memory_needed("learning the merges", _LESS_MEMORY), chosen.start(task) as session:
         records = _step_to_the_end(session, task, observer, partial)
         statistics = session.statistics()
     return LearnedMerges(

@@ -16,7 +16,14 @@ from ctypes import c_uint32
 from pathlib import Path
 from typing import Any
 
-from bpeflow.errors import BpeflowError, CountOverflowError, FormatError, NativeError, NativeUnavailable
+from bpeflow.errors import (
+    BpeflowError,
+    CountOverflowError,
+    FormatError,
+    NativeError,
+    NativeMemoryError,
+    NativeUnavailable,
+)
 
 #: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this package was written for.
 ABI = 4
@@ -45,7 +52,7 @@ def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     errors: dict[int, BpeflowError] = {
-        1: NativeError(f"{name}: out of memory"),
+        1: NativeMemoryError(f"no memory for {name}"),
         2: CountOverflowError(f"{name}: a count does not fit 64 bits; count less text, or in parts"),
         3: NativeError(
             f"{name}: 2^32 - 1 or more positions (bytes of distinct pre-tokens), tokens or pairs, or a pre-token of so "

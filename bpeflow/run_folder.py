@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow import formats
-from bpeflow.atomic import make_folder, remove_parts, sync_folder
+from bpeflow.atomic import atomic_path, make_folder, remove_parts, sync_file, sync_folder
 from bpeflow.counting.scratch import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.flow import Sample
@@ -83,7 +83,7 @@ class RunFolder:
             with suppress(OSError):  # it is not empty
                 self.path.rmdir()
 
-    def remove_earlier(self, patterns: Sequence[str]) -> None:
+    def _remove_earlier(self, patterns: Sequence[str]) -> None:
         """Remove what an earlier run left, its report first: old and new files must not look like those of one run.
 
         It does not come back after a power cut.
@@ -101,11 +101,18 @@ class RunFolder:
         for folder in {*folders, self.path} if folders else ():
             sync_folder(folder)
 
-    def write(self, name: str, save: Callable[[Path], object]) -> None:
-        """Let `save` write a file of this name."""
+    def write_first(self, name: str, dump: Callable[[Path], object]) -> None:
+        """Let `dump` write the first file of this run. What an earlier one left goes when it is on the disk."""
         if self.path is not None:
-            save(self.path / name)
+            with atomic_path(self.path / name) as temporary:
+                dump(temporary)
+                sync_file(temporary)
+                self._remove_earlier(RUN_FILES)
             self._written.append(self.path / name)
+
+    def remove_earlier_vocab(self) -> None:
+        """Remove the vocabularies of an earlier run."""
+        self._remove_earlier(VOCAB_FILES)
 
     def write_report(self, report: dict[str, Any], started: float) -> None:
         """Bring the report up to date and write it."""

@@ -24,7 +24,7 @@ from bpeflow.observer import Observer
 from bpeflow.partial_merges import PartialMerges, merge_fingerprint
 from bpeflow.report import run
 from bpeflow.resume import Counted, find_counted, look_for_unfinished
-from bpeflow.run_folder import COUNTS_FILE, RUN_FILES, VOCAB_FILES, RunFolder
+from bpeflow.run_folder import COUNTS_FILE, RunFolder
 from bpeflow.vocab import Merge, Vocab
 
 log = logging.getLogger(__name__)
@@ -183,8 +183,7 @@ def _count(
     report["counting"] = run.describe_counting(corpus, counted)
     if not len(counted.counts):
         log.warning("there are no pre-tokens: the corpus is empty, or the pattern matches nothing in it")
-    folder.remove_earlier(RUN_FILES)
-    folder.write(COUNTS_FILE, counted.counts.save)
+    folder.write_first(COUNTS_FILE, counted.counts.dump)
     folder.write_report(report, started)  # so that `merge` and `resume` can go on from here, with these settings
     if counted.segments is not None:
         corpus.forget_segments()
@@ -215,7 +214,7 @@ def _merge_and_finish(
         seconds = perf_counter() - merging_started
         if not folder.has_report:
             folder.write_report(report, started)  # the one that is there tells of vocabularies that go now
-        folder.remove_earlier(VOCAB_FILES)
+        folder.remove_earlier_vocab()
         vocab = _write_vocabs(learned, settings, folder)
         report["merging"] = run.describe_merges(learned, vocab, seconds)
         report["merging"]["fingerprint"] = merge_fingerprint(settings)

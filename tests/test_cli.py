@@ -27,9 +27,10 @@ TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they sa
 
 @pytest.fixture(autouse=True)
 def _keep_signals() -> object:
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -190,7 +191,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         check=False,
     )
     assert with_full_disk.returncode == 1
-    assert with_full_disk.stderr == f"bpeflow: {run / 'counts.npz'}: File too large\n"
+    assert with_full_disk.stderr.startswith(f"bpeflow: {run / 'counts.npz'}: File too large; a limit of file sizes")
     assert names(run) == []
 
 
@@ -264,7 +265,8 @@ def slow_run(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "status", "said"), [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "")]
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "bpeflow: ended by SIGTERM\n")],
 )
 def test_a_signal_ends_everything_at_once(
     slow_run: list[str], tmp_path: Path, number: signal.Signals, status: int, said: str

@@ -126,7 +126,12 @@ class PretokenCounts:
 
     def save(self, path: str | Path) -> None:
         """Write to `path` as an uncompressed ``.npz`` of plain arrays: exact, no pickle, whole or not at all."""
-        with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
+        with atomic_path(Path(path)) as temporary:
+            self.dump(temporary)
+
+    def dump(self, path: Path) -> None:
+        """Write what `save` writes, to a file that nobody looks at before it is whole."""
+        with path.open("wb") as file:
             version = np.array([FILE_VERSION], dtype=np.int64)
             np.savez(file, version=version, data=self.data, offsets=self.offsets, counts=self.counts)
 

@@ -37,8 +37,10 @@ from bpeflow.counting.segments import (
 )
 from bpeflow.counting.sources import Corpus, Entry, find_corpus, longest_first, stream_parts
 from bpeflow.counting.table import choose_scanner, native_unicode_version, why_regex
+from bpeflow.counting.unchanged import check_unchanged
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Pipeline, QueueSpec, Sample, Source, Stage, WorkerReport
+from bpeflow.out_of_memory import memory_needed
 from bpeflow.pretokenize import Pretokenizer, load_pretokenizer, unicode_version
 
 #: Input up to this size is counted in this process, in threads: reading and counting so much takes about as long as
@@ -47,6 +49,9 @@ SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
 
 #: The same where there are streams, which are read in parallel by processes only.
 SMALL_STREAMS = 4_000_000
+
+#: What to do about a lack of memory.
+_LESS_MEMORY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
 
 log = logging.getLogger(__name__)
 
@@ -141,10 +146,11 @@ class CorpusCounter:
         total = None if self.corpus.only_here else self.total_bytes  # an iterable, or standard input
         passes = Passes(total, observer, on_sample, sample_interval)
         segments = self._segments(memory)
-        with removed_at_end(self.scratch):
+        with memory_needed("counting the corpus", _LESS_MEMORY), removed_at_end(self.scratch):
             if segments is None:
                 passes.tell()
                 runs = passes.run(self._pipeline(self.corpus.entries, counters, in_process, memory), in_process)
+                check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
 
                 def count_entries(entries: list[Entry]) -> list[CountRun]:
@@ -279,6 +285,7 @@ class CorpusCounter:
             results=queue("merged_queue"),
             start_method=settings.start_method,
             preload=("bpeflow.counting.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
+            temporary=(self.scratch.folder,),
         )
 
     def _merging(self, segments: Sequence[CountRun], memory: Memory) -> Pipeline:
@@ -297,6 +304,7 @@ class CorpusCounter:
             results=QueueSpec("merged_queue", queue.max_items, int(queue.max_bytes)),
             start_method=self.settings.start_method,
             preload=("bpeflow.counting.merger",),
+            temporary=(self.scratch.folder,),
         )
 
 

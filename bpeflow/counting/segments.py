@@ -16,14 +16,15 @@ from time import perf_counter
 
 from bpeflow.atomic import atomic_path, sync_folder
 from bpeflow.corpus import CorpusFile, DocumentStatistics
-from bpeflow.counting.fingerprint import Fingerprint, parts_of
+from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Manifest, Place, SegmentRecord, file_digest
 from bpeflow.counting.memory import Memory
 from bpeflow.counting.merge import new_merge
 from bpeflow.counting.passes import Passes, added_up
 from bpeflow.counting.run import CountRun
 from bpeflow.counting.sources import Entry
-from bpeflow.errors import CorpusError, ScratchError
+from bpeflow.counting.unchanged import check_unchanged
+from bpeflow.errors import ScratchError
 from bpeflow.flow import WorkerReport
 
 #: In the run folder.
@@ -34,6 +35,12 @@ _OURS = re.compile(r"\d{6,}\.run|manifest\.json|fingerprint\.json|\..*\.part")
 
 #: Counts files and streams and returns runs, in order of bytes.
 CountEntries = Callable[[list[Entry]], list[CountRun]]
+
+#: What to do about a file that was changed.
+_PUT_BACK = (
+    "put back what it was, its time of change too, and go on with --resume; or begin again with --restart when it is "
+    "complete"
+)
 
 log = logging.getLogger(__name__)
 
@@ -188,8 +195,7 @@ class SegmentFolder:
         started = perf_counter()
         entries = self._plan.entries_of(begin, end)
         runs = count_entries(entries)
-        for entry in entries:
-            _check_unchanged(entry)
+        check_unchanged(entries, _PUT_BACK)
         segment = self._write(f"{number:06d}.run", begin, end, runs, sum(entry.weight for entry in entries))
         segments = [*self._manifest.segments[:number], segment, *self._manifest.segments[number + 1 :]]
         seconds = self._manifest.seconds + perf_counter() - started
@@ -245,21 +251,6 @@ def _remove_unknown(folder: Path, known: Collection[str]) -> None:
     for path in folder.iterdir():
         if path.name not in known and _OURS.fullmatch(path.name):
             path.unlink()
-
-
-def _check_unchanged(entry: Entry) -> None:
-    for name, size, modified, place in parts_of(entry):
-        if place != "file":
-            continue
-        try:
-            status = Path(name).stat()
-        except OSError as error:
-            raise CorpusError(f"cannot read {name}: {error.strerror}") from error
-        if (status.st_size, status.st_mtime_ns) != (size, modified):
-            raise CorpusError(
-                f"{name} was changed while it was counted: its counts may be of both states. Put back what it was, its "
-                "time of change too, and go on with --resume; or begin again with --restart when it is complete"
-            )
 
 
 def _cannot_write(path: Path, error: OSError) -> ScratchError:

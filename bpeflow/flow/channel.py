@@ -151,7 +151,7 @@ class Channel:
             lane._reader.close()  # a feeder that is blocked on a full pipe wakes with EPIPE
             lane.cancel_join_thread()
             lane.close()
-            if lane._thread is not None:
+            if lane._thread is not None and lane._thread.is_alive():  # it is not if the system had no thread to give
                 lane._thread.join(timeout=1.0)
             lane._writer.close()
         self._lanes.clear()

@@ -1,10 +1,11 @@
-"""Why a worker died, in words that help: the text of `WorkerDied`."""
+"""Why a worker died or could not be started, in words that help."""
 
 from __future__ import annotations
 
+import errno
 import signal
 
-from .errors import WorkerDied
+from .errors import FlowError, WorkerDied
 
 _HINTS = {
     "SIGKILL": "most likely the kernel's out-of-memory killer: use fewer workers or smaller chunks, or add memory",
@@ -20,6 +21,7 @@ _HINTS = {
 _FORK_SERVER_GONE = 255  # multiprocessing's word for a worker whose fork server can no longer tell
 _SILENT_HINT = "os._exit or sys.exit in the stage function, or in something that it calls"
 _EXIT_HINT = f"{_SILENT_HINT}; see the output above"
+_USED_UP = "processes (ulimit -u), open files (ulimit -n) or memory are used up"
 _START_HINT = (
     "it did not come as far as its own code; see the output above. If that shows the main script being run again, "
     'put what starts the pipeline under: if __name__ == "__main__":'
@@ -32,6 +34,26 @@ def worker_died(stage: str, number: int, workers: int, pid: int, status: int | N
     if not began and status is not None and status > 0:
         hint = _START_HINT
     return WorkerDied(f"stage {stage!r}: worker {number} of {workers} (pid {pid}) {how}{': ' if hint else ''}{hint}")
+
+
+def cannot_start(stage: str, number: int, workers: int, error: OSError | EOFError) -> FlowError:
+    """Return the exception for a worker that could not be started, as multiprocessing tells it."""
+    reason = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+    remedy = f"{_USED_UP}, or the fork server was killed; see the output above. Use fewer workers"
+    if "path too long" in reason:
+        remedy = "a socket must be made in the folder for temporary files; name another one in TMPDIR"
+    return FlowError(f"stage {stage!r}: worker {number} of {workers} could not be started ({reason}): {remedy}")
+
+
+def cannot_begin(error: OSError) -> FlowError:
+    """Return the exception for what comes before the first worker: queues, and the process that looks after them."""
+    remedy = f"{_USED_UP}. Use fewer workers"
+    if error.errno in (errno.ENOSPC, errno.ENOENT, errno.ENOSYS):
+        remedy = (
+            "as a rule /dev/shm is full or missing; make room there, or give the container more "
+            "(docker run --shm-size=64m)"
+        )
+    return FlowError(f"no queues between processes could be made ({error.strerror or error}): {remedy}")
 
 
 def _describe(status: int | None) -> tuple[str, str]:

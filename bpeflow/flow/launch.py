@@ -34,7 +34,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from multiprocessing import spawn
+from multiprocessing import spawn, util
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -142,6 +142,10 @@ class Launcher:
                 "a stage function is defined in __main__, which workers cannot import here (an interactive session, "
                 'python -c, or standard input): move it to a module, or use start_method="fork"'
             )
+
+    def temporary(self) -> tuple[str, ...]:
+        """The folder in which multiprocessing has the fork server's socket: it goes at the end of this process."""
+        return (util.get_temp_dir(),) if self._context.get_start_method() == "forkserver" else ()
 
     def start(self, name: str, post: Post) -> BaseProcess:
         """Start one worker. Call it with Ctrl-C held back."""

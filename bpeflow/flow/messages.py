@@ -60,16 +60,25 @@ class Failure:
                 f"stage {self.stage!r}, worker {self.worker}, raised {self.summary} "
                 "(an exception that cannot be pickled; its traceback is above)"
             )
-        error.__cause__ = RemoteTraceback(self.traceback)
+        error.__cause__ = RemoteTraceback(self.traceback, self.stage, self.worker)
         return error
 
 
 class RemoteTraceback(Exception):  # noqa: N818 -- not an error of its own: the cause of one
-    """Shows a worker's traceback as the cause of the exception that came from there."""
+    """Shows a worker's traceback as the cause of the exception that came from there.
+
+    Attributes:
+        stage, worker: whose it is.
+    """
+
+    def __init__(self, text: str, stage: str, worker: int) -> None:
+        super().__init__(text, stage, worker)
+        self.stage = stage
+        self.worker = worker
 
     def __str__(self) -> str:
         """Return the worker's traceback, set off by quotes from the caller's own."""
-        return f'\n"""\n{self.args[0]}"""'
+        return f'in stage {self.stage!r}, worker {self.worker}:\n"""\n{self.args[0]}"""'
 
 
 def _pickle_exception(error: BaseException) -> bytes | None:

@@ -1,8 +1,9 @@
 """Counters in shared memory: how much each process has taken, given and finished, and what it is doing.
 
-Every process owns one row and is the only one that writes to it, so no lock is needed and a killed process leaves
-none behind. Whoever wants to know adds rows up. The depth of a queue is what its producers have put less what its
-consumers have taken, which also works on macOS, where ``Queue.qsize`` does not.
+Every process owns one row and is the only one that writes to it (but for one word, by which the main process dismisses
+it), so no lock is needed and a killed process leaves none behind. Whoever wants to know adds rows up. The depth of a
+queue is what its producers have put less what its consumers have taken, which also works on macOS, where
+``Queue.qsize`` does not.
 
 Why plain stores are enough: each counter is an aligned 64-bit word with one writer, so a reader sees an old value or
 a new one, never a mixture. For display that is all one needs. The byte bound of a queue (`channel.Bounds`) does rely on
@@ -21,7 +22,7 @@ from itertools import count
 from multiprocessing.context import BaseContext
 from typing import Any
 
-_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ACTIVITY, _SINCE = range(7)
+_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ACTIVITY, _SINCE, _DISMISSED = range(8)
 _ROW = 8  # words: a cache line of 64 bytes, so that no two processes write to the same one
 
 
@@ -69,6 +70,15 @@ class Meter:
     def finish(self, weight: int) -> None:
         """Count one taken item of this weight as finished."""
         self._cells[self._base + _WEIGHT] += weight
+
+    def dismiss(self) -> None:
+        """For the main process: say that the next thing the worker hears of it is no sign of its death."""
+        self._cells[self._base + _DISMISSED] = 1
+
+    @property
+    def dismissed(self) -> bool:
+        """Whether the main process, which lives, wants this one to end."""
+        return bool(self._cells[self._base + _DISMISSED])
 
     @property
     def activity(self) -> Activity:

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing import resource_tracker
 from typing import Any
 
+from .deaths import cannot_begin
 from .errors import FlowError
 from .inline import run_inline
 from .launch import Launcher, interrupts_held, pickle_job, start_context
@@ -68,6 +70,7 @@ class Pipeline:
     ``results``: the queue between the last stage and the caller.
     ``start_method``: "forkserver" (or "spawn" where that does not exist), "spawn" or "fork"; see `launch`.
     ``preload``: modules that the fork server imports once, so that workers need not.
+    ``temporary``: folders that workers remove if the main process is killed; in every other case the caller does.
 
     Raises FlowError for parts that do not fit together. A pipeline runs once.
     """
@@ -79,6 +82,7 @@ class Pipeline:
         results: QueueSpec = _DEFAULT_RESULTS,
         start_method: str = "forkserver",
         preload: Sequence[str] = (),
+        temporary: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         check_names(source, stages, results)
         self._source = source
@@ -87,6 +91,7 @@ class Pipeline:
         self._queues = (*(stage.reads for stage in stages), results)
         self._context = start_context(start_method)
         self._preload = tuple(preload)
+        self._temporary = tuple(os.fspath(folder) for folder in temporary)
         self._started = False
         self._meters = local_meters([1] * (len(self._names) + 1))
         self._pids: Callable[[], Mapping[tuple[str, int], int]] = dict
@@ -150,8 +155,13 @@ class Pipeline:
 
     def _run_in_processes(self, launcher: Launcher, jobs: Sequence[bytes]) -> Results:
         # Not with interrupts held: it may start the process that looks after shared memory, which lets them loose.
-        self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
-        pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters)
+        try:
+            if self._context.get_start_method() != "fork":  # before the first semaphore, which would be left without it
+                resource_tracker.ensure_running()
+            self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
+            pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters, self._temporary)
+        except OSError as error:
+            raise cannot_begin(error) from error
         self._pids = lambda: pool.pids
         try:
             with interrupts_held():

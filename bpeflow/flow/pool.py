@@ -12,6 +12,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from .channel import Channel
+from .deaths import cannot_start
 from .launch import Launcher, interrupts_held
 from .messages import Stop, WorkerReport
 from .meters import Activity, Meter
@@ -24,7 +25,7 @@ class Pool:
     """The processes of a pipeline and the channels between them.
 
     ``names`` and ``jobs`` are those of the source and the stages; ``queues`` follow them one by one; ``meters`` belong
-    to the processes of each, and last to the caller.
+    to the processes of each, and last to the caller. ``temporary``: folders that go if the main process is killed.
     """
 
     def __init__(
@@ -35,8 +36,10 @@ class Pool:
         jobs: Sequence[bytes],
         queues: Sequence[QueueSpec],
         meters: Sequence[Sequence[Meter]],
+        temporary: Sequence[str] = (),
     ) -> None:
         self._launcher = launcher
+        self._temporary = tuple(temporary)
         self._channels = [
             Channel(context, queue, above, below)
             for queue, (above, below) in zip(queues, pairwise(meters), strict=True)
@@ -108,7 +111,11 @@ class Pool:
         ours, theirs = Pipe(duplex=False)
         meter = self._meters[place][number]
         inlet = self._channels[place - 1] if place else None
-        post = Post(crew.stage, number, self._jobs[place], inlet, crew.outlet, meter, theirs)
         with theirs:  # once the worker has its own copy, ours must go: see `supervisor`, Reports
-            process = self._launcher.start(f"{crew.stage} {number}", post)
+            try:
+                temporary = (*self._temporary, *self._launcher.temporary())
+                post = Post(crew.stage, number, self._jobs[place], inlet, crew.outlet, meter, theirs, temporary)
+                process = self._launcher.start(f"{crew.stage} {number}", post)
+            except (OSError, EOFError) as error:
+                raise cannot_start(crew.stage, number, len(self._meters[place]), error) from error
         return Worker(number, process, ours, meter)

@@ -35,7 +35,9 @@ same is done at interpreter exit for a run that is still open: afterwards it wou
 a daemon thread, is frozen then.
 
 **Death of the main process.** Every worker has a thread that waits for it and exits at once
-(`worker._follow_parent_into_death`). Closing a Process object here has the same effect, should a kill have missed.
+(`worker._follow_parent_into_death`), having removed the folders that the main process would have removed: those that
+`Pipeline` was told of, and multiprocessing's own. Closing a Process object here has the same effect, should a kill have
+missed; it says beforehand, in the worker's meter, that nothing is to be removed.
 """
 
 from __future__ import annotations
@@ -184,6 +186,7 @@ def end_processes(workers: Sequence[Worker]) -> None:
         with process_table:
             worker.process.join(0)
             if worker.process.exitcode is not None:
+                worker.meter.dismiss()  # should the kill have missed: the fork server was killed, and knows no more
                 worker.process.close()
         worker.reports.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
@@ -38,7 +39,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Post:
-    """The place of one worker in its pipeline: who it is, what it reads, writes and reports to."""
+    """The place of one worker in its pipeline: who it is, what it reads, writes and reports to.
+
+    ``temporary``: folders that it removes when the main process, which would do so, is dead.
+    """
 
     stage: str
     worker: int
@@ -47,12 +51,13 @@ class Post:
     outlet: Channel
     meter: Meter
     reports: Connection
+    temporary: tuple[str, ...] = ()
 
 
 def work(post: Post) -> None:
     """Run a worker from its first act to its report: the target of every worker process."""
     _leave_ctrl_c_to_the_main_process()
-    _follow_parent_into_death()
+    _follow_parent_into_death(post)
     post.meter.turn_to(Activity.WORKING)
     try:
         report = _run_job(post)
@@ -138,13 +143,19 @@ def _leave_ctrl_c_to_the_main_process() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
-def _follow_parent_into_death() -> None:
-    """Exit at once when the main process is gone, even if this one is blocked in a queue or busy."""
+def _follow_parent_into_death(post: Post) -> None:
+    """Exit at once when the main process is gone, even if this one is blocked in a queue or busy.
+
+    What it alone would have removed goes first. All workers do so, so that the last one removes what others have
+    written meanwhile.
+    """
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent"  # noqa: S101 -- for the type checker
 
     def watch() -> None:
         wait([parent.sentinel])
+        for folder in () if post.meter.dismissed else post.temporary:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(PARENT_GONE_STATUS)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()

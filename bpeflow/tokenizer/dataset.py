@@ -10,10 +10,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, get_args
 
-from bpeflow.atomic import atomic_path
+from bpeflow.atomic import atomic_path, hold_part, remove_dead_parts
 from bpeflow.corpus import CorpusFile, Delimiters, DocumentStatistics, InvalidUtf8Policy, Source, StreamTask
 from bpeflow.corpus.inputs import InputFormat, InputRules, find_inputs, listed_inputs
+from bpeflow.counting.unchanged import check_unchanged
 from bpeflow.errors import ConfigError, FormatError, UnknownTokenError
+from bpeflow.out_of_memory import memory_needed
 from bpeflow.tokenizer.chunk_encoder import ChunkEncoder
 from bpeflow.tokenizer.corpus_encoder import CorpusEncoder
 from bpeflow.tokenizer.hash import tokenizer_hash
@@ -36,6 +38,9 @@ DECODED_AT_ONCE = 1 << 20
 
 #: So many special tokens are named in an error.
 _SHOWN = 5
+
+#: What to do about a lack of memory.
+_LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
 
 #: Is told how many bytes of how many are done; None where nobody knows how many there are.
 Progress = Callable[[int, int | None], object]
@@ -140,7 +145,7 @@ def encode_file(
     facts = _describe(corpus, end)
     total = None if any(size is None for _, size in named_files(corpus.files)) else corpus.bytes
     started = perf_counter()
-    with new_token_file(path, chosen, facts, index) as writer:
+    with memory_needed("encoding", _LESS_MEMORY), new_token_file(path, chosen, facts, index) as writer:
         statistics = DocumentStatistics()
         done = 0
         for chunk in corpus.encoded():
@@ -149,6 +154,7 @@ def encode_file(
             done += chunk.weight
             if progress is not None:
                 progress(done, total)
+        check_unchanged(corpus.files, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
     if statistics.skipped_documents:
         log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)
@@ -208,7 +214,9 @@ def decode_file(
     _check_apart([path], [str(source) for source in sources])
     started = perf_counter()
     done = written = 0
+    remove_dead_parts(path)
     with atomic_path(path) as temporary, temporary.open("wb") as text, file.path.open("rb") as stream:
+        hold_part(text)
         while done < file.tokens:
             ids = read_ids(file, stream, min(file.tokens - done, DECODED_AT_ONCE))
             written += text.write(_decode(tokenizer, ids, file, done))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.atomic import atomic_path, sync_file, sync_folder
+from bpeflow.atomic import atomic_path, hold_part, remove_dead_parts, sync_file, sync_folder
 from bpeflow.errors import FormatError
 from bpeflow.tokenizer.token_file import (
     DTYPES,
@@ -85,10 +85,11 @@ def new_token_file(
 
     They get their names when the block has ended well, the ids last: where the ids are, all is. (The ids of an earlier
     file of this name go before that: nobody shall read them by the new sidecar, which may fit them in length. An index
-    that it had and this one has not is removed.) ``facts``: what the sidecar shall hold besides what
-    it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises `FormatError` and `OSError` as
-    `bpeflow.atomic.atomic_path` does.
+    that it had and this one has not is removed; so is what a killed process has left.) ``facts``: what the sidecar
+    shall hold besides what it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises `FormatError` and
+    `OSError` as `bpeflow.atomic.atomic_path` does.
     """
+    remove_dead_parts(path, sidecar_path(path), index_path(path))
     stale = index_path(path) if not index and _has_index(path) else None
     beside: dict[Path, int] = {}
 
@@ -106,11 +107,13 @@ def new_token_file(
         index_file = stack.enter_context(atomic_path(index_path(path))) if index else None
         with ExitStack() as streams:
             ids = streams.enter_context(FileIO(os.fspath(ids_file), "w"))
+            hold_part(ids)
             offsets = streams.enter_context(FileIO(os.fspath(index_file), "w")) if index_file else None
             writer = TokenWriter(path, dtype, facts, ids, offsets)
             yield writer
         # In a file's name, what is not UTF-8 becomes \udcXX, which JSON reads as such.
-        sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
+        with _naming(sidecar_path(path)):
+            sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
         for name, file in ((sidecar_path(path), sidecar_file), (index_path(path), index_file)):
             if file is not None:
                 beside[Path(os.path.realpath(name))] = file.stat().st_ino

@@ -1,0 +1,122 @@
+"""How the command line ends: signals, exit statuses and last words."""
+
+from __future__ import annotations
+
+import errno
+import faulthandler
+import signal
+import sys
+import threading
+import time
+import traceback
+
+from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
+from bpeflow.one_line import one_line
+from bpeflow.out_of_memory import explain, is_lack_of_memory
+
+#: Exit statuses: what the user gave is wrong; the run failed. Those of signals are 128 + the signal, as shells have it.
+USAGE, FAILURE = 2, 1
+
+#: What tells a second Ctrl-C that is meant from one that comes of impatience, or is sent once more by a program between
+#: the terminal and us: so many seconds. Cleaning up takes less.
+_SAME_INTERRUPT = 2.0
+
+_REMEDIES = {
+    errno.ENOSPC: "make room on its disk, or write elsewhere",
+    errno.EDQUOT: "your quota is used up: make room, or write elsewhere",
+    errno.EFBIG: "a limit of file sizes (ulimit -f), or of the file system: raise it, or write elsewhere",
+    errno.EROFS: "write elsewhere",
+    errno.EACCES: "change its mode, or name another one",
+    errno.EPERM: "change its mode, or name another one",
+    errno.EMFILE: "raise the limit (ulimit -n), or use fewer workers",
+    errno.ENFILE: "the whole system has too many files open: close some",
+    errno.EIO: "see whether the disk or the network works",
+}
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or a signal that asks the process to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def end_on_signals() -> None:
+    """Let Ctrl-C and SIGTERM end the run by an exception, so that processes are joined and temporary files removed.
+
+    More of them in the next moment do not disturb that. A signal that is ignored, as under nohup, stays so.
+    """
+    since = -_SAME_INTERRUPT
+
+    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
+        nonlocal since
+        if time.monotonic() - since > _SAME_INTERRUPT:
+            since = time.monotonic()
+            raise Interrupted(number)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, interrupt)
+
+
+def _ignore_signals() -> None:
+    """Let nothing disturb the interpreter's own end, in which it gives up its handlers before it is done."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def show_crashes() -> None:
+    """Should native code crash in this process, say where: for a worker, the main process says it."""
+    try:
+        faulthandler.enable()
+    except (OSError, ValueError, AttributeError, RuntimeError):  # standard error is closed, or no file
+        return
+
+
+def exit_status(error: BaseException) -> int:
+    """Say what a command failed with, and return the exit status for it."""
+    if isinstance(error, KeyboardInterrupt):
+        number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+        _ignore_signals()
+        words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        return _fail(words, 128 + number)
+    if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailable):
+        return _fail(str(error), USAGE)
+    expected = _expected(error)
+    if expected is None:
+        traceback.print_exception(error)
+        what = "".join(traceback.format_exception_only(error)).strip()
+        expected = f"{what} (a defect of bpeflow: please report it, with all of the above)"
+    return _fail(_stage_of(error) + expected, FAILURE)
+
+
+def _expected(error: BaseException) -> str | None:
+    """Cause and remedy of what need not be a defect; None for everything else."""
+    if isinstance(error, BpeflowError | FlowError):
+        return str(error)
+    if is_lack_of_memory(error):
+        return f"{explain(error)}: add memory, or raise the limits (ulimit -v, ulimit -u, the container's)"
+    if isinstance(error, ImportError):
+        return f"{error}: the installation is not complete; install bpeflow again"
+    if isinstance(error, OSError):
+        remedy = f"; {_REMEDIES[error.errno]}" if error.errno in _REMEDIES else ""
+        return f"{error.filename or 'input/output'}: {error.strerror or error}{remedy}"
+    return None
+
+
+def _stage_of(error: BaseException | None) -> str:
+    """The stage of the pipeline in which it happened, if it was one; where a worker died, its message says so."""
+    while error is not None:
+        error = error.__cause__
+        stage, worker = getattr(error, "stage", None), getattr(error, "worker", None)
+        if stage is not None:
+            return f"stage {stage!r}, worker {worker}: "
+    return ""
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"bpeflow: {one_line(message)}", file=sys.stderr)  # noqa: T201
+    return status

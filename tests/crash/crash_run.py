@@ -1,0 +1,184 @@
+"""Runs of the real program with a fault in them, and what must hold after each.
+
+A run has a folder for temporary files of its own and a mark in its environment, which all its processes inherit; so
+whatever it leaves can be told from what others do on the same machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+from uuid import uuid4
+
+import psutil
+
+INJECTED = Path(__file__).parent / "injected"
+
+#: The issue's two seconds, and the slack that a loaded machine needs.
+SOON = 10.0
+
+#: Long enough for a run that hangs to be sure of it.
+HUNG = 60.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done at which call of a function, by the first process that comes to it: see `injected/sitecustomize`."""
+
+    where: str
+    action: str
+    call: int = 1
+    file: Path | None = None
+
+
+@dataclass
+class Run:
+    """A run of the program.
+
+    Attributes:
+        seconds: from the fault, or the signal, to the end of the main process.
+    """
+
+    arguments: Sequence[str | Path]
+    folder: Path
+    fault: Fault | None = None
+    prepare: Callable[[], None] | None = None
+    prefix: Sequence[str] = ()
+    temporary: Path = field(default_factory=lambda: Path(mkdtemp(prefix="crash-")))  # short: sockets are made in it
+    mark: str = field(default_factory=lambda: uuid4().hex)
+    status: int | None = None
+    err: str = ""
+    seconds: float = 0.0
+
+    def start(self) -> Run:
+        self.temporary.mkdir(exist_ok=True)
+        self._shared_before = shared_memory()
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "CRASH_RUN": self.mark}
+        if self.fault is not None:
+            told = {**vars(self.fault), "file": self.fault.file and str(self.fault.file), "mark": str(self._done)}
+            environment |= {"PYTHONPATH": str(INJECTED), "CRASH": json.dumps(told)}
+        self.process = subprocess.Popen(
+            [*self.prefix, sys.executable, "-m", "bpeflow", *map(str, self.arguments)],
+            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            start_new_session=True, preexec_fn=self.prepare,
+        )  # fmt: skip
+        return self
+
+    def wait_for_fault(self) -> int:
+        """Return the process that came to it."""
+        deadline = time.monotonic() + HUNG
+        while not (self._done.exists() and self._done.read_text(encoding="ascii")):
+            assert self.process.poll() is None, self.process.communicate()[1]
+            assert time.monotonic() < deadline, "the fault was not come to"
+            time.sleep(0.002)
+        return int(self._done.read_text(encoding="ascii").split()[1])
+
+    def signal(self, *numbers: int, pause: float = 0.0) -> None:
+        """Send signals as a terminal does it, to the whole process group, one after another."""
+        began = time.monotonic()
+        for number in numbers:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            time.sleep(pause)
+        self._signalled = began
+
+    _signalled: float | None = None
+
+    def end(self) -> Run:
+        """Wait for the end; and see that it left no process, no shared memory and no temporary file."""
+        try:
+            _, self.err = self.process.communicate(timeout=HUNG)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+        ended = time.monotonic()
+        self.status = self.process.returncode
+        if self._signalled is not None:
+            self.seconds = ended - self._signalled
+        elif self.fault is not None:
+            assert self._done.exists(), f"the fault was not come to: {self.status} {self.err}"
+            self.seconds = ended - float(self._done.read_text(encoding="ascii").split()[0])
+        assert self.seconds < SOON, self.err
+        assert soon_empty(lambda: processes(self.mark)), self.err
+        assert soon_empty(lambda: forsaken(shared_memory() - self._shared_before)), self.err
+        print(f"{self.seconds:.3f} s to status {self.status}: {self.err}")  # noqa: T201
+        return self
+
+    def kill(self) -> None:
+        """Kill the main process, and nothing else."""
+        self._signalled = time.monotonic()
+        self.process.kill()
+
+    def assert_clean(self) -> None:
+        """Nothing is left in the folder for temporary files."""
+        assert soon_empty(lambda: {path.name for path in self.temporary.rglob("*")}), self.err
+        self.temporary.rmdir()
+
+    @property
+    def _done(self) -> Path:
+        return self.folder / f"done-{self.mark}"
+
+
+Train = Callable[..., Run]
+
+
+def arguments(corpus: Path, out: Path, *flags: str, segment_size: str = "1gb", vocab_size: int = 400) -> list[str]:
+    """A training with worker processes, however small the corpus is."""
+    settings = [f"segment_size={segment_size}", "chunk_size=20kb", "small_input=0"]
+    words = ["--input", str(corpus), "--out_dir", str(out), "--vocab_size", str(vocab_size), "-c", "2", "-m", "2"]
+    return [*words, "--memory_limit", "16mb", *(word for text in settings for word in ("--set", text)), *flags]
+
+
+def soon_empty(look: Callable[[], set[str]], seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while found := look():
+        if time.monotonic() > deadline:
+            print("left over:", found)  # noqa: T201
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def processes(mark: str) -> set[str]:
+    """Those that have the mark of a run in their environment."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get("CRASH_RUN") == mark:
+                found.add(f"{process.pid} {' '.join(process.cmdline())}")
+    return found
+
+
+def shared_memory() -> set[str]:
+    """What multiprocessing has in /dev/shm."""
+    folder = Path("/dev/shm")
+    kinds = ("sem.mp-", "pym-", "psm_")
+    return {path.name for path in folder.iterdir() if path.name.startswith(kinds)} if folder.is_dir() else set()
+
+
+def forsaken(names: set[str]) -> set[str]:
+    """Those of them that no process uses: what is in use belongs to others when all processes of a run have ended."""
+    for maps in Path("/proc").glob("[0-9]*/maps") if names else ():
+        with suppress(OSError):
+            text = maps.read_text(encoding="utf-8", errors="replace")
+            names = {name for name in names if f"/dev/shm/{name}" not in text}
+    return names & shared_memory()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files, hidden ones included."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def tokenizer(folder: Path) -> dict[str, bytes]:
+    """What a run is for."""
+    return {name: (folder / name).read_bytes() for name in ("counts.npz", "vocab.json", "merges.txt", "bpeflow.json")}

@@ -1,0 +1,167 @@
+"""Faults for the real program, which knows nothing of them.
+
+Python imports this module at the start of every process that has its folder on PYTHONPATH: the main process, the fork
+server and through it the workers. The environment variable CRASH names a function, ``module:qualified.name``; what to
+do before one of its calls, or instead of it; which call of a process that is; and a file that says when it was done,
+and by which process. It is done once, by the first process that comes to it.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+
+
+class Unpicklable:
+    """Whatever it stands for: an item, or a list or generator with one."""
+
+    def __iter__(self):
+        yield self
+
+    def __reduce__(self):
+        raise TypeError("cannot pickle the injected item")
+
+
+def allow_no_more_memory(more=0):
+    """Let no allocation succeed that needs fresh pages beyond these."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+
+
+def take_all_memory():
+    allow_no_more_memory(50_000_000)
+    taken = []
+    while True:
+        taken.append(bytes(10_000_000))
+
+
+def run_into_the_limit():
+    """The function itself, in a process that is as large as it may become."""
+    allow_no_more_memory()
+
+
+def wait():
+    """Signals come meanwhile."""
+    for _ in range(600):
+        time.sleep(0.1)
+
+
+def crash():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.string_at(0)
+
+
+def fail():
+    raise RuntimeError("the injected defect")
+
+
+def fill(path):
+    """Leave no room on the disk that the file is on; without a file, let none grow in this process."""
+    if path is None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        return
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def have_no_more_processes():
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def have_no_more_threads():
+    raise RuntimeError("can't start new thread")
+
+
+def shorten(path):
+    os.truncate(path, path.stat().st_size // 3)
+
+
+def replace(path):
+    """Put a file of other content in the place of one, as editors and downloads do it."""
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes().swapcase())
+    other.replace(path)
+
+
+ACTIONS = {
+    "raise": fail,
+    "exit": lambda: os._exit(7),
+    "exit0": lambda: os._exit(0),
+    "segfault": crash,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "memory": take_all_memory,
+    "native memory": run_into_the_limit,
+    "unpicklable": Unpicklable,
+    "wait": wait,
+    "fill": lambda: fill(fault["file"]),
+    "truncate": lambda: shorten(fault["file"]),
+    "remove": lambda: fault["file"].unlink(),
+    "replace": lambda: replace(fault["file"]),
+    "no process": have_no_more_processes,
+    "no thread": have_no_more_threads,
+}
+
+
+def faulty(function):
+    calls = 0
+
+    def call(*arguments, **options):
+        nonlocal calls
+        calls += 1
+        if calls == fault["call"] and is_first():
+            found = ACTIONS[fault["action"]]()
+            if found is not None:
+                return found
+        return function(*arguments, **options)
+
+    return call
+
+
+def is_first():
+    try:
+        with open(fault["mark"], "x", encoding="ascii") as file:  # noqa: PTH123
+            file.write(f"{time.monotonic()} {os.getpid()}")
+    except FileExistsError:
+        return False
+    return True
+
+
+class Saboteur:
+    """Exchanges the function when its module has been imported."""
+
+    def __init__(self):
+        self.module, _, name = fault["where"].partition(":")
+        *self.path, self.name = name.split(".")
+
+    def find_spec(self, name: str, path=None, target=None) -> "ModuleSpec | None":
+        if name != self.module:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        execute = spec.loader.exec_module
+
+        def execute_and_exchange(module):
+            execute(module)
+            owner = module
+            for part in self.path:
+                owner = getattr(owner, part)
+            setattr(owner, self.name, faulty(getattr(owner, self.name)))
+
+        spec.loader.exec_module = execute_and_exchange
+        return spec
+
+
+if "CRASH" in os.environ:
+    fault = json.loads(os.environ["CRASH"])
+    fault["file"] = fault["file"] and Path(fault["file"])
+    sys.meta_path.insert(0, Saboteur())

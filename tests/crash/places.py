@@ -1,0 +1,44 @@
+"""The stages of a training, as places where a fault can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stage: a function that does its work, the call of it that fails, and what makes a run come there.
+
+    ``name``: of the stage, where it has workers.
+    ``yields``: the function that gives what is sent on, where it is another one.
+    ``replaced``: whether the earlier run's results have gone by then, as this run's counts are there.
+    """
+
+    where: str
+    call: int = 1
+    corpus: str = "text"
+    segment_size: str = "1gb"
+    name: str = ""
+    replaced: bool = False
+    yields: str = ""
+
+
+WORKERS = {
+    "chunk reader": Place("bpeflow.counting.reader:ChunkReader._planned", 2, name="chunk reader"),
+    "stream reader": Place("bpeflow.corpus.stream_reader:StreamReader.read", 2, "streams", name="stream reader"),
+    "counter": Place(
+        "bpeflow.counting.counter:ChunkCounter._count",
+        2,
+        name="counter",
+        yields="bpeflow.counting.counter:ChunkCounter._runs",
+    ),
+    "merger": Place("bpeflow.counting.merger:CountMerger._merged", name="merger"),
+    "merger of segments": Place("bpeflow.counting.merger:CountMerger._sorted_pieces", 1, "text", "300kb", "merger"),
+}
+MAIN = {
+    "segment": Place("bpeflow.counting.segments:SegmentFolder._write", 2, segment_size="300kb"),
+    "reducer": Place("bpeflow.counting.pipeline:reduce_runs"),
+    "writing counts": Place("bpeflow.counting.counts:PretokenCounts.dump"),
+    "learning": Place("bpeflow.merging:_step_to_the_end", replaced=True),
+    "writing": Place("bpeflow.formats.folder:save", replaced=True),
+}

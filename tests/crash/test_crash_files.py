@@ -1,0 +1,128 @@
+"""The crash matrix, its files: input that is changed while it is read, and a disk that becomes full, at every stage."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from corpus_forms import write
+from crash_run import Fault, Run, arguments, contents, tokenizer
+from distinct_words import distinct_words
+from places import MAIN, Place
+
+COUNTER = "bpeflow.counting.counter:ChunkCounter._count"
+READER = "bpeflow.counting.reader:ChunkReader._planned"
+BLOCKS = "bpeflow.corpus.streams:Blocks._read"
+
+#: The form of the corpus; what is done to its last file, where and when; and what is said of it.
+CHANGES = {
+    "text cut short before it is planned": ("txt", "truncate", READER, 4, r"shrank from \d+ to \d+ bytes; run again"),
+    "text cut short before it is counted": ("txt", "truncate", COUNTER, 1, r"(shrank|changed while it was read)"),
+    "text replaced": ("txt", "replace", COUNTER, 1, r"was changed while it was read.*; run again when it is complete"),
+    "text removed": ("txt", "remove", READER, 4, "cannot read .*No such file"),
+    "gzip cut short": ("jsonl.gz", "truncate", BLOCKS, 1, r"shrank from \d+ to \d+ bytes; run again"),
+    "gzip replaced": ("jsonl.gz", "replace", BLOCKS, 2, "(was changed while it was read|not UTF-8|JSON|gzip)"),
+    "gzip removed": ("jsonl.gz", "remove", BLOCKS, 1, "cannot read .*No such file"),
+    "Parquet cut short": ("parquet", "truncate", "bpeflow.corpus.parquet:read_rows", 1, "not Parquet, or damaged"),
+    "Parquet replaced": ("parquet", "replace", "bpeflow.corpus.parquet:read_rows", 1, "not Parquet, or damaged"),
+}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """Four files of a form, which may be spoilt."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number in range(4):
+        write(folder / f"{number}.{request.param}", [distinct_words(100 * number + seed, 1000) for seed in range(25)])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("corpus", "action", "where", "call", "said"), CHANGES.values(), ids=[*CHANGES], indirect=["corpus"]
+)
+def test_input_that_changes_while_it_is_read(
+    corpus: Path, action: str, where: str, call: int, said: str, tmp_path: Path, out: Path, earlier: Path
+) -> None:
+    [last] = corpus.glob("3.*")
+    run = Run(arguments(corpus, out), tmp_path, Fault(where, action, call, last)).start().end()
+    assert run.status == 2
+    [line] = [line for line in run.err.splitlines() if line.startswith("bpeflow: ")]
+    assert str(last) in line
+    assert re.search(said, line)
+    assert "Traceback" not in run.err
+    run.assert_clean()
+    assert contents(out) == contents(earlier)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path | None]:
+    """A disk of 8 MB, or None where this user may not mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True, check=False
+        ).returncode
+    )
+    yield folder if mounted else None
+    if mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+#: Where it becomes full, and what is said of it.
+FULL = {
+    "merger": (
+        Place("bpeflow.counting.merger:CountMerger._merged", segment_size="300kb"),
+        r"stage 'merger', worker \d: cannot write counts to .*: {}. Name a scratch_dir with more room",
+    ),
+    "segment": (MAIN["segment"], r"cannot write .*/segments/000001.run: {}. Make room on its disk.*--resume"),
+    "manifest": (
+        Place("bpeflow.counting.manifest:Manifest.save", 2, segment_size="300kb"),
+        r"cannot write .*/segments/manifest.json: {}. Make room on its disk.*--resume",
+    ),
+    "writing counts": (MAIN["writing counts"], r".*/counts.npz: {}; .*write elsewhere"),
+    "writing the report": (
+        Place("bpeflow.run_folder:RunFolder.write_report", replaced=True),
+        r".*/run.json: {}; .*write elsewhere",
+    ),
+    "writing": (MAIN["writing"], r".*/(vocab.json|merges.txt|bpeflow.json): {}; .*write elsewhere"),
+}
+
+
+@pytest.mark.parametrize("stage", FULL)
+def test_a_disk_that_becomes_full(
+    stage: str, disk: Path | None, corpora: Path, earlier: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    """A real one where it can be had; elsewhere the kernel lets no file grow, which is the same but for the number."""
+    place, said = FULL[stage]
+    out = (disk or tmp_path) / "run"
+    if place.replaced:
+        out.mkdir()
+    else:
+        shutil.copytree(earlier, out)
+    room = disk and disk / "filled"
+    command = arguments(corpora / "text", out, segment_size=place.segment_size)
+    run = Run(command, tmp_path, Fault(place.where, "fill", place.call, room)).start().end()
+    assert run.status == 1, run.err
+    reason = "No space left on device" if disk else "File too large"
+    assert re.search("bpeflow: " + said.format(reason), run.err), run.err
+    assert "Traceback" not in run.err
+    run.assert_clean()
+    left = {name: content for name, content in contents(out).items() if not name.startswith("segments/")}
+    if not place.replaced:
+        assert left == contents(earlier)
+    assert not [name for name in left if Path(name).name.startswith(".")]
+    if room:
+        room.unlink()
+    flags = ["--resume"] if place.segment_size != "1gb" else []
+    again = Run([*command, *flags], tmp_path).start().end()
+    assert again.status == 0, again.err
+    again.assert_clean()
+    assert tokenizer(out) == expected

@@ -1,0 +1,104 @@
+"""The crash matrix of a training, its signals: Ctrl-C once and more often, SIGTERM, SIGKILL of the main process."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from crash_run import Fault, Run, Train, contents, tokenizer
+from places import MAIN, WORKERS, Place
+
+SIGNALS = {
+    "Ctrl-C": ([signal.SIGINT], 130, "bpeflow: interrupted"),
+    "Ctrl-C again and again": ([signal.SIGINT] * 4, 130, "bpeflow: interrupted"),
+    "SIGTERM": ([signal.SIGTERM], 143, "bpeflow: ended by SIGTERM"),
+}
+PLACES = {**WORKERS, **MAIN}
+
+
+def wait_at(train: Train, place: Place) -> Run:
+    """A training that has come to a place, and goes no further."""
+    run = train(Fault(place.where, "wait", place.call), place.corpus, segment_size=place.segment_size)
+    run.wait_for_fault()
+    return run
+
+
+def resume(train: Train, place: Place) -> Run:
+    run = train(None, place.corpus, "--resume", segment_size=place.segment_size).end()
+    assert run.status == 0, run.err
+    run.assert_clean()
+    return run
+
+
+@pytest.mark.parametrize("kind", SIGNALS)
+@pytest.mark.parametrize("stage", PLACES)
+def test_a_signal_ends_a_run_at_any_stage(train: Train, stage: str, kind: str, out: Path, earlier: Path) -> None:
+    numbers, status, said = SIGNALS[kind]
+    run = wait_at(train, PLACES[stage])
+    run.signal(*numbers, pause=0.02 if len(numbers) > 1 else 0)
+    run.end()
+    assert (run.status, run.err.splitlines()[-1]) == (status, said), run.err
+    assert "Traceback" not in run.err
+    run.assert_clean()
+    left = {name: content for name, content in contents(out).items() if not name.startswith("segments/")}
+    if PLACES[stage].replaced:
+        assert set(left) == {"counts.npz", "run.json"}
+    else:
+        assert left == contents(earlier)
+
+
+@pytest.mark.parametrize("stage", WORKERS)
+def test_workers_follow_a_killed_main_process_and_tidy_up(
+    train: Train, stage: str, out: Path, earlier: Path, expected: dict[str, bytes]
+) -> None:
+    run = wait_at(train, WORKERS[stage])
+    run.kill()
+    run.end()
+    assert run.status == -signal.SIGKILL
+    run.assert_clean()
+    left = {name: content for name, content in contents(out).items() if not name.startswith("segments/")}
+    assert left.pop(".lock")
+    assert left == contents(earlier)
+    if stage == "counter":
+        shutil.rmtree(out)  # `resume` would take the earlier run's counts for its own, and refuse them
+        out.mkdir()
+    if stage in ("counter", "merger of segments"):
+        resume(train, WORKERS[stage])
+        assert tokenizer(out) == expected
+
+
+@pytest.mark.parametrize("stage", MAIN)
+def test_a_killed_main_process_leaves_a_run_to_go_on_with(
+    train: Train, stage: str, out: Path, expected: dict[str, bytes]
+) -> None:
+    shutil.rmtree(out)
+    run = wait_at(train, MAIN[stage])
+    run.kill()
+    run.end()
+    assert run.status == -signal.SIGKILL
+    shutil.rmtree(run.temporary)
+    resume(train, MAIN[stage])
+    assert tokenizer(out) == expected
+    assert {path.name for path in out.iterdir()} == {*expected, "run.json"}
+
+
+def test_ctrl_c_twice_at_any_moment_leaves_nothing(train: Train, out: Path, expected: dict[str, bytes]) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose = random.Random(seed)
+    shutil.rmtree(out)
+    for _ in range(8):
+        run = train(None, "text", "--resume", segment_size="300kb")
+        time.sleep(choose.uniform(0.15, 1.2))
+        run.signal(signal.SIGINT, choose.choice([signal.SIGINT, signal.SIGTERM]), pause=choose.uniform(0, 0.05))
+        run.end()
+        assert run.status in (0, 130, 143), run.err
+        assert "Traceback" not in run.err
+        run.assert_clean()
+        assert not out.exists() or not list(out.rglob(".*"))
+    resume(train, MAIN["segment"])
+    assert tokenizer(out) == expected

@@ -1,0 +1,98 @@
+"""The crash matrix of a training: every way to fail, at every stage.
+
+After each: the exit status, a message that says where, why and what to do, an end in time, no process, no shared
+memory, no temporary file, and what was in the run folder before. And the next run comes to the right result.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from crash_run import Fault, Run, Train, contents, tokenizer
+from places import MAIN, WORKERS, Place
+
+#: What the message says of a fault in a worker, after the name of the stage and the worker.
+SAID = {
+    "raise": r"worker \d: RuntimeError: the injected defect \(a defect of bpeflow: please report it",
+    "exit": r"worker \d of \d \(pid \d+\) left with exit status 7: os._exit or sys.exit",
+    "exit0": r"worker \d of \d \(pid \d+\) left with exit status 0 before its work was done: os._exit",
+    "segfault": r"worker \d of \d \(pid \d+\) was killed by SIGSEGV: a crash in native code: PYTHONFAULTHANDLER=1",
+    "kill": r"worker \d of \d \(pid \d+\) was killed by SIGKILL: most likely .*out-of-memory killer: use fewer",
+    "memory": r"worker \d: counting the corpus: out of memory: use fewer counters .* or add memory",
+    "unpicklable": r"worker \d: TypeError: cannot pickle the injected item \(a defect of bpeflow: please report it",
+}
+DEFECTS = {"raise", "unpicklable"}
+
+
+def fail(train: Train, place: Place, action: str) -> Run:
+    fault = Fault(place.where, action, place.call)
+    if action == "unpicklable" and place.yields:
+        fault = Fault(place.yields, action)
+    return train(fault, place.corpus, segment_size=place.segment_size).end()
+
+
+def assert_next_run_succeeds(train: Train, place: Place, out: Path, expected: dict[str, bytes]) -> None:
+    flags = ["--resume"] if place.segment_size != "1gb" else []
+    run = train(None, place.corpus, *flags, segment_size=place.segment_size).end()
+    assert run.status == 0, run.err
+    run.assert_clean()
+    assert tokenizer(out) == expected
+    assert {path.name for path in out.iterdir()} == {*expected, "run.json"}
+
+
+def without_segments(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if not name.startswith("segments/")}
+
+
+CELLS = [(stage, action) for stage in WORKERS for action in SAID]
+CELLS.remove(("merger of segments", "unpicklable"))  # it sends on what every merger does
+
+
+@pytest.mark.parametrize(("stage", "action"), CELLS)
+def test_a_fault_in_a_worker(
+    train: Train, stage: str, action: str, out: Path, earlier: Path, expected: dict[str, bytes]
+) -> None:
+    place = WORKERS[stage]
+    run = fail(train, place, action)
+    assert run.status == 1
+    assert re.search(rf"^bpeflow: stage '{place.name}'[:,] {SAID[action]}", run.err, re.MULTILINE), run.err
+    assert ("Traceback" in run.err) == (action in DEFECTS)
+    run.assert_clean()
+    assert without_segments(contents(out)) == contents(earlier)
+    if action == "kill":
+        assert_next_run_succeeds(train, place, out, expected)
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "said"),
+    [
+        ("raise", 1, r"^bpeflow: RuntimeError: the injected defect \(a defect of bpeflow: please report it"),
+        ("memory", 1, r"^bpeflow: .*out of memory.*: .*add memory"),
+        ("segfault", -11, r"^Fatal Python error: Segmentation fault"),
+    ],
+)
+@pytest.mark.parametrize("stage", MAIN)
+def test_a_fault_in_the_main_process(
+    train: Train, stage: str, action: str, status: int, said: str, out: Path, earlier: Path, expected: dict[str, bytes]
+) -> None:
+    place = MAIN[stage]
+    run = fail(train, place, action)
+    assert run.status == status, run.err
+    assert re.search(said, run.err, re.MULTILINE), run.err
+    assert ("Traceback" in run.err) == (action == "raise")
+    if action != "segfault":
+        run.assert_clean()
+    else:  # the folder of the fork server's socket is left, as there are no workers any more that could remove it
+        shutil.rmtree(run.temporary)
+    left = without_segments(contents(out))
+    if action != "segfault":
+        assert not [name for name in left if Path(name).name.startswith(".")]
+    if not place.replaced:
+        assert {name: content for name, content in left.items() if not name.startswith(".")} == contents(earlier)
+    elif action != "segfault":
+        assert set(left) == {"counts.npz", "run.json"}
+    if action == "segfault":
+        assert_next_run_succeeds(train, place, out, expected)
