@@ -21,6 +21,9 @@ USAGE, FAILURE = 2, 1
 #: the terminal and us: so many seconds. Cleaning up takes less.
 _SAME_INTERRUPT = 2.0
 
+#: A terminal that is closed sends the last one.
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk, or write elsewhere",
     errno.EDQUOT: "your quota is used up: make room, or write elsewhere",
@@ -42,21 +45,27 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
+#: Those that came since `end_on_signals`.
+_interruptions: list[Interrupted] = []
+
+
 def end_on_signals() -> None:
-    """Let Ctrl-C and SIGTERM end the run by an exception, so that processes are joined and temporary files removed.
+    """Let Ctrl-C, SIGTERM and SIGHUP end the run by an exception: processes are joined, temporary files removed.
 
     More of them in the next moment do not disturb that. A signal that is ignored, as under nohup, stays so.
     """
     since = -_SAME_INTERRUPT
+    _interruptions.clear()
 
     def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
         nonlocal since
         if time.monotonic() - since > _SAME_INTERRUPT:
             since = time.monotonic()
-            raise Interrupted(number)
+            _interruptions.append(Interrupted(number))
+            raise _interruptions[-1]
 
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, interrupt)
 
@@ -64,7 +73,7 @@ def end_on_signals() -> None:
 def _ignore_signals() -> None:
     """Let nothing disturb the interpreter's own end, in which it gives up its handlers before it is done."""
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
 
 
@@ -78,6 +87,8 @@ def show_crashes() -> None:
 
 def exit_status(error: BaseException) -> int:
     """Say what a command failed with, and return the exit status for it."""
+    if _interruptions:  # an import of native code, say, turns it into an error of its own
+        error = _interruptions[-1]
     if isinstance(error, KeyboardInterrupt):
         number = error.number if isinstance(error, Interrupted) else signal.SIGINT
         _ignore_signals()

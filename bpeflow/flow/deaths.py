@@ -9,6 +9,7 @@ from .errors import FlowError, WorkerDied
 
 _HINTS = {
     "SIGKILL": "most likely the kernel's out-of-memory killer: use fewer workers or smaller chunks, or add memory",
+    "SIGHUP": "its terminal was closed: start it with nohup, or in tmux",
     "SIGTERM": "something asked it to end: a job scheduler or container at its limit, or a person",
     "SIGSEGV": "a crash in native code: PYTHONFAULTHANDLER=1 in the environment shows where",
     "SIGBUS": "a memory-mapped file that became shorter, or a full /dev/shm or disk",

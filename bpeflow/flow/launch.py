@@ -19,7 +19,8 @@ are told, and needs no guard; the same goes for ``python -c``, a script on stand
 
 **Ctrl-C.** A terminal sends SIGINT to the whole foreground group. Workers ignore it as their first act, and so that
 there is no moment before that, they and the fork server start with it blocked. (Processes that other code starts
-through the same fork server therefore begin with SIGINT blocked, too.)
+through the same fork server therefore begin with SIGINT blocked, too.) SIGHUP, by which a terminal tells them all that
+it is gone, stays blocked in them, and in multiprocessing's tracker of shared memory: the main process ends them.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from .errors import FlowError
 from .spec import QueueSpec, Source, Stage
 from .worker import Job, Post, work
 
+_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _PRELOADED = "bpeflow.flow.worker"
 
 # Held while a process is started, which `_main_script_left_out` patches multiprocessing for, and while one is joined
@@ -161,7 +163,7 @@ class Launcher:
 def interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back while the body runs, and deliver it afterwards. Processes started meanwhile have it blocked.
 
-    So is SIGTERM, where this process has a handler for it; processes started meanwhile do not have that blocked.
+    So are SIGTERM and SIGHUP, where this process has a handler; processes started meanwhile do not have those blocked.
 
     Two things are needed. The signal mask is what child processes inherit; but it does not protect this thread,
     because Python runs its handler in the main thread whichever thread the kernel chose. So the handler is exchanged
@@ -169,13 +171,13 @@ def interrupts_held() -> Iterator[None]:
     (Outside the main thread there is no handler to run, and none to exchange.)
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
-    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM) if in_main_thread}
+    found = {number: signal.getsignal(number) for number in _ENDING if in_main_thread}
     handlers = {number: handler for number, handler in found.items() if callable(handler)}
     held: list[tuple[int, FrameType | None]] = []
     for number in handlers:
         signal.signal(number, lambda number, frame: held.append((number, frame)))
     try:
-        with _interrupts_blocked():
+        with terminal_signals_blocked():
             yield
     finally:
         for number, handler in handlers.items():
@@ -185,11 +187,12 @@ def interrupts_held() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_blocked() -> Iterator[None]:
+def terminal_signals_blocked() -> Iterator[None]:
+    """Let processes that are started in the body begin with Ctrl-C and the end of the terminal blocked."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 from .deaths import cannot_begin
 from .errors import FlowError
 from .inline import run_inline
-from .launch import Launcher, interrupts_held, pickle_job, start_context
+from .launch import Launcher, interrupts_held, pickle_job, start_context, terminal_signals_blocked
 from .messages import WorkerReport
 from .meters import Activity, QueueDepth, depth, local_meters, shared_meters
 from .pool import Pool
@@ -156,10 +156,11 @@ class Pipeline:
     def _run_in_processes(self, launcher: Launcher, jobs: Sequence[bytes]) -> Results:
         # Not with interrupts held: it may start the process that looks after shared memory, which lets them loose.
         try:
-            if self._context.get_start_method() != "fork":  # before the first semaphore, which would be left without it
-                resource_tracker.ensure_running()
-            self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
-            pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters, self._temporary)
+            with terminal_signals_blocked():
+                if self._context.get_start_method() != "fork":  # before the first semaphore: it would stay without it
+                    resource_tracker.ensure_running()
+                self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
+                pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters, self._temporary)
         except OSError as error:
             raise cannot_begin(error) from error
         self._pids = lambda: pool.pids

@@ -51,6 +51,18 @@ def test_a_signal_ends_a_run_at_any_stage(train: Train, stage: str, kind: str, o
         assert left == contents(earlier)
 
 
+def test_a_terminal_that_is_closed_ends_a_run(train: Train, out: Path, earlier: Path) -> None:
+    run = wait_at(train, PLACES["counter"])
+    run.signal(signal.SIGHUP)
+    run.end()
+    assert (run.status, run.err.splitlines()[-1]) == (128 + signal.SIGHUP, "bpeflow: ended by SIGHUP"), run.err
+    assert "Traceback" not in run.err
+    run.assert_clean()
+    assert {name: content for name, content in contents(out).items() if not name.startswith("segments/")} == contents(
+        earlier
+    )
+
+
 @pytest.mark.parametrize("stage", WORKERS)
 def test_workers_follow_a_killed_main_process_and_tidy_up(
     train: Train, stage: str, out: Path, earlier: Path, expected: dict[str, bytes]
