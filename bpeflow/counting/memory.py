@@ -98,7 +98,7 @@ class Memory:
 
 def default_limit() -> int:
     """Half of the memory that is available here: others want some, and what comes on top of the limit."""
-    return min([_available(), *_control_group_limits()]) // 2
+    return min([_available(), *_control_group_limits(), *_process_limits()]) // 2
 
 
 def _available(meminfo: Path = Path("/proc/meminfo")) -> int:
@@ -125,6 +125,18 @@ def _control_group_limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path(
         elif "memory" in controllers.split(","):
             files += [root / "memory" / part / "memory.limit_in_bytes" for part in (path.lstrip("/"), "")]
     return [limit for file in files if (limit := _read_limit(file)) is not None]
+
+
+def _process_limits() -> list[int]:
+    """What the limits of a process (``ulimit -v`` and ``-d``, which some schedulers set) leave to this one."""
+    try:
+        import resource  # not on every platform
+
+        sizes = [int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()]
+    except (ImportError, OSError, ValueError):
+        return []
+    limits = ((resource.RLIMIT_AS, sizes[0]), (resource.RLIMIT_DATA, sizes[5]))
+    return [max(most - taken, 0) for limit, taken in limits if (most := resource.getrlimit(limit)[0]) >= 0]
 
 
 def _read_limit(file: Path) -> int | None:

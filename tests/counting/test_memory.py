@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -64,3 +66,16 @@ def test_control_groups_bound_it(tmp_path: Path) -> None:
     own.write_text("7:cpu,cpuacct:/x\n5:memory:/c\n")
     assert _control_group_limits(root, own) == [3000]
     assert _control_group_limits(root, tmp_path / "none") == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as on Linux")
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_the_limits_of_the_process_bound_it(limit: str) -> None:
+    script = f"""
+import resource
+from bpeflow.counting.memory import default_limit
+resource.setrlimit(resource.{limit}, (1 << 30, 1 << 30))
+print(default_limit())
+"""
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert 1 << 27 < int(printed) < 1 << 29, "half of 1 GB, less what the process has already"
