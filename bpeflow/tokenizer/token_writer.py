@@ -91,14 +91,17 @@ def new_token_file(
     """
     remove_dead_parts(path, sidecar_path(path), index_path(path))
     stale = index_path(path) if not index and _has_index(path) else None
-    beside: dict[Path, int] = {}
+    written: dict[Path, int] = {}  # the inodes of all files, the ids last
 
     def remove_what_is_beside(error: type[BaseException] | None, *_: object) -> None:
         """Remove what has its name already when the ids do not get theirs: Ctrl-C, or a disk that is full after all."""
-        for name, inode in beside.items() if error is not None else ():
-            with suppress(OSError):
-                if name.stat().st_ino == inode:
-                    name.unlink()
+        if error is not None and written:
+            *beside, (ids_name, ids_inode) = written.items()
+            if not _is(ids_name, ids_inode):  # Ctrl-C may come when all is done, too
+                for name, inode in beside:
+                    with suppress(OSError):
+                        if _is(name, inode):
+                            name.unlink()
 
     with ExitStack() as stack:  # which ends in the opposite order
         stack.push(remove_what_is_beside)
@@ -114,14 +117,21 @@ def new_token_file(
         # In a file's name, what is not UTF-8 becomes \udcXX, which JSON reads as such.
         with _naming(sidecar_path(path)):
             sidecar_file.write_text(writer.sidecar(), encoding="utf-8", errors="backslashreplace")
-        for name, file in ((sidecar_path(path), sidecar_file), (index_path(path), index_file)):
+        for name, file in ((sidecar_path(path), sidecar_file), (index_path(path), index_file), (path, ids_file)):
             if file is not None:
-                beside[Path(os.path.realpath(name))] = file.stat().st_ino
+                written[Path(os.path.realpath(name))] = file.stat().st_ino
         if sidecar_path(path).exists():
             with _naming(path):
                 _remove_earlier_ids(path, [file for file in (ids_file, sidecar_file, index_file) if file is not None])
     if stale is not None:
         stale.unlink(missing_ok=True)
+
+
+def _is(path: Path, inode: int) -> bool:
+    try:
+        return path.stat().st_ino == inode
+    except OSError:
+        return False
 
 
 def _has_index(path: Path) -> bool:

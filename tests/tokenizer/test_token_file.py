@@ -191,6 +191,21 @@ def test_an_interrupt_while_files_get_their_names_leaves_none(
     assert (tmp_path / last).read_text(encoding="utf-8") == "from an earlier run"
 
 
+def test_an_interrupt_when_the_ids_have_their_name_leaves_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.replace
+
+    def interrupted(self: Path, target: Path) -> Path:
+        renamed = rename(self, target)
+        if Path(target).name == "train.bin":
+            raise KeyboardInterrupt
+        return renamed
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "train.bin", [[1]])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.bin", "train.bin.idx", "train.bin.json"]
+
+
 def test_the_dtype_fits_the_vocabulary() -> None:
     assert [choose_dtype("auto", size) for size in (256, 65_536, 65_537)] == ["uint16", "uint16", "uint32"]
     assert choose_dtype("uint32", 256) == "uint32"
