@@ -17,6 +17,6 @@ def _hurry() -> None:
 if __name__ == "__main__":
     try:
         _hurry()
-    except KeyboardInterrupt:  # as in bpeflow's own __main__
+    except (KeyboardInterrupt, ImportError):  # which is what becomes of it while numpy is imported
         sys.exit(130)
     runpy.run_module("bpeflow", run_name="__main__", alter_sys=True)
