@@ -29,7 +29,10 @@ def runtime() -> Path:
 
 
 def build() -> Path:
-    """Build the libraries, or what has changed of them. Returns their folder. Raises `Missing`."""
+    """Build the libraries, or what has changed of them. Returns their folder. Raises `Missing`.
+
+    Exits with what the compiler says if it does not take the sources: then nothing is missing.
+    """
     clang = _find_clang()
     cmake = _find("cmake", "apt install cmake, or pip install cmake")
     libraries = FOLDER / "libraries"
@@ -62,4 +65,4 @@ def _find(program: str, remedy: str) -> str:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Missing(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")

@@ -124,6 +124,8 @@ def _make_texts(choices: Choices) -> list[bytes]:
         choice = choices.below(256)
         if choice == 255:
             texts.append(b"")
+        elif choice == 254:  # thousands of pre-tokens, for which caches must grow
+            texts[-1] += b" ".join(b"%dab" % number for number in range(choices.below(3000)))
         else:
             part = _PARTS[choice % len(_PARTS)]
             texts[-1] += part * (choices.below(300) if choice // len(_PARTS) == 5 else 1)
