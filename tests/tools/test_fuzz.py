@@ -60,6 +60,8 @@ WRONG: dict[str, tuple[type, str, Callable[[Any], Any]]] = {
 
 
 def test_a_difference_is_seen(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if target not in WRONG:
+        pytest.skip("nothing is compared here: sanitizers look on")
     native, name, spoil = WRONG[target]
     right = getattr(native, name)
     monkeypatch.setattr(native, name, lambda *arguments: spoil(right(*arguments)))

@@ -4,9 +4,10 @@
     tools/fuzz all --seconds 30
     tools/fuzz scanner --input build/fuzz/findings/scanner-crash-…
 
-Targets: scanner, table (counting), runs (of counts, broken files too), merge (backends c and omp), encoder. Each is a
-module beside this one, whose `check` takes bytes and raises where native code and Python differ; AddressSanitizer and
-UndefinedBehaviorSanitizer look for the rest. Needs Clang and atheris (pip install 'bpeflow[fuzz]'), and says so.
+Targets: scanner, table (counting), runs (of counts, broken files too), merge (backends c and omp), encoder, and border
+(arguments that break the rules of bpeflow.h). Each is a module beside this one, whose `check` takes bytes and raises
+where native code and Python differ; AddressSanitizer and UndefinedBehaviorSanitizer look for the rest. Needs Clang and
+atheris (pip install 'bpeflow[fuzz]'), and says so.
 Everything lies in build/fuzz: the libraries, each target's corpus, from which the next run goes on, and the findings.
 Exit status 1: something was found; 2: something is missing.
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from fuzzing.build import Missing, build, runtime
 from fuzzing.campaign import Result, fuzz, run_input
 
-TARGETS = ("scanner", "table", "runs", "merge", "encoder")
+TARGETS = ("scanner", "table", "runs", "merge", "encoder", "border")
 
 
 def main(arguments: list[str] | None = None) -> int:

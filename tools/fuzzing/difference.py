@@ -8,6 +8,9 @@ from typing import Any
 #: What `outcome` gives for an error.
 REFUSED = "refused"
 
+#: Characters of a message's parts.
+_SHOWN = 800
+
 
 class Difference(Exception):  # noqa: N818  # a state of affairs
     """Native code and specification do not agree."""
@@ -16,7 +19,8 @@ class Difference(Exception):  # noqa: N818  # a state of affairs
 def must_equal(what: str, native: object, specified: object) -> None:
     """Raise `Difference` where the two are not equal."""
     if native != specified:
-        raise Difference(f"{what}\nnative:    {native!r}\nspecified: {specified!r}")
+        shown = [_short(text) for text in (what, repr(native), repr(specified))]
+        raise Difference("{}\nnative:    {}\nspecified: {}".format(*shown))
 
 
 def outcome(errors: tuple[type[Exception], ...], work: Callable[..., Any], *arguments: Any) -> Any:
@@ -25,3 +29,8 @@ def outcome(errors: tuple[type[Exception], ...], work: Callable[..., Any], *argu
         return work(*arguments)
     except errors:
         return REFUSED
+
+
+def _short(text: str) -> str:
+    """What fits a screen: the input is in a file."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
