@@ -102,7 +102,7 @@ def _batch(
 def _make_vocab(choices: Choices) -> Vocab:
     """Few letters and many merges of them, in any order: so some never apply, and strings are made twice."""
     tokens = [bytes([byte]) for byte in range(256)]
-    known, merges = [*_LETTERS], list[Merge]()
+    known, merges = [*_LETTERS[: choices.below(len(_LETTERS)) + 1]], list[Merge]()
     for _ in range(choices.below(40)):
         left, right = choices.one_of(known), choices.one_of(known)
         merges.insert(choices.below(len(merges) + 1) if choices.flag() else len(merges), (left, right))
@@ -126,9 +126,10 @@ def _make_texts(choices: Choices) -> list[bytes]:
             texts.append(b"")
         elif choice == 254:  # thousands of pre-tokens, for which caches must grow
             texts[-1] += b" ".join(b"%dab" % number for number in range(choices.below(3000)))
+        elif choice >= 192:  # the same few again and again: long pre-tokens are merged in another way
+            texts[-1] += b"".join(choices.one_of(_PARTS[:6]) for _ in range(choice % 4 + 1)) * choices.below(256)
         else:
-            part = _PARTS[choice % len(_PARTS)]
-            texts[-1] += part * (choices.below(300) if choice // len(_PARTS) == 5 else 1)
+            texts[-1] += _PARTS[choice % len(_PARTS)]
     return texts
 
 
