@@ -16,8 +16,8 @@ from fuzzing.build import FOLDER, ROOT
 
 #: Of an input, in bytes. With more, the specification takes most of the time; with less, no run is longer than blocks.
 _MAX_LENGTH = 700
-#: Seconds for one input, which takes milliseconds as a rule, and what is left to a process that should have ended.
-_TIMEOUT, _GRACE = 30, 120
+#: Seconds for one input, which takes milliseconds as a rule; and those that a process has beyond its time.
+_TIMEOUT, _GRACE = 60, 120
 
 _PROGRESS = re.compile(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/", re.MULTILINE)
 
@@ -94,11 +94,8 @@ def _run(target: str, libraries: Path, runtime: Path, options: Sequence[str], li
         "BPEFLOW_LIBRARY_PATH": str(libraries),
     }
     environment.pop("BPEFLOW_INSTRUCTIONS", None)
-    symbolizer = shutil.which("llvm-symbolizer") or next(
-        iter(sorted(Path("/usr/lib").glob("llvm-*/bin/llvm-symbolizer"))), None
-    )
-    if symbolizer:
-        environment["ASAN_SYMBOLIZER_PATH"] = str(symbolizer)
+    if symbolizer := _symbolizer():
+        environment["ASAN_SYMBOLIZER_PATH"] = symbolizer
     try:
         done = subprocess.run(
             command,
@@ -113,6 +110,12 @@ def _run(target: str, libraries: Path, runtime: Path, options: Sequence[str], li
     except subprocess.TimeoutExpired as error:
         output, status = (error.stdout or b"").decode(errors="replace") + f"\nno end after {limit} s", 1
     return _read(output, status)
+
+
+def _symbolizer() -> str | None:
+    """The program that knows which line of the source an address is; Debian has it where nobody looks for it."""
+    installed = sorted(Path("/usr/lib").glob("llvm-*/bin/llvm-symbolizer"))
+    return shutil.which("llvm-symbolizer") or (str(installed[-1]) if installed else None)
 
 
 def _read(output: str, status: int) -> Result:
