@@ -85,7 +85,7 @@ def _encode(choices: Choices) -> None:
         _spoil(choices, each, len(token_data))
     byte_ids = np.arange(256, dtype=np.uint32)
     _spoil(choices, byte_ids, 300)
-    triples = _numbers(choices, 3 * merges, np.uint32, 97, tokens + (choices.below(16) == 15))
+    triples = _numbers(choices, 3 * merges, np.uint32, 97, tokens + choices.below(2))
     joined = token_data.tobytes()
     vocabulary = encoding._Vocabulary(
         joined, offsets[0].ctypes.data, joined, offsets[1].ctypes.data, tokens, byte_ids.ctypes.data,

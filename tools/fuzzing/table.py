@@ -56,13 +56,13 @@ def check(data: bytes) -> None:
 def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern: str) -> bool:
     """Add something to a table, and to its counts by the definition. False, and an end, if that is too much."""
     pretokens = pretokenizer(pattern).pretokens
-    kind = choices.below(3)
+    kind = choices.below(4)
     if kind == 0:
         text = make_text(Choices(choices.take(choices.below(120))))
         table.count(text.encode())
         counts.update(token.encode() for token in pretokens(text))
-    elif kind == 1:
-        words = make_words(choices)
+    elif kind < 3:
+        words = make_words(choices) if kind == 1 else dict.fromkeys(counts, 1)  # all that is there once more
         counts.update(words)
         too_much = any(counts[word] > MAX_COUNT for word in words)
         added = outcome(_TOO_MUCH, table.add, CountRun.pack(0, words.items()))

@@ -8,11 +8,11 @@ _UNITS = (b"a", b"b", b"\0", b"\xff", b"aaaaaaa", b"aaaaaaaa", b"ab", b"a\0", "Ã
 
 
 def make_words(choices: Choices) -> dict[bytes, int]:
-    """Up to 40 words and their counts; seldom thousands, for which tables must grow, and again in part the same."""
+    """Up to 40 words and their counts; seldom thousands, for which tables must grow."""
     words: dict[bytes, int] = {}
     if choices.below(32) == 31:
-        unit, first = choices.one_of(_UNITS[5:7]), 1000 * choices.below(3)
-        words |= {unit + b"%d" % number: 1 for number in range(first, first + choices.below(6000))}
+        unit, first = choices.one_of(_UNITS), choices.below(1 << 16)
+        words |= {unit + b"%d" % number: 1 for number in range(first, first + choices.below(5000))}
     for _ in range(choices.below(40)):
         word = b"".join(choices.one_of(_UNITS) for _ in range(choices.below(4) + 1))
         if choices.flag():
