@@ -20,7 +20,7 @@ from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, Difference, must_equal, outcome
 from fuzzing.scanner import pretokenizer
 from fuzzing.text import make_text
-from fuzzing.words import make_words
+from fuzzing.words import make_many_words, make_words
 
 _TOO_MUCH = (CountOverflowError,)
 _DELIMITERS = (
@@ -56,13 +56,14 @@ def check(data: bytes) -> None:
 def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern: str) -> bool:
     """Add something to a table, and to its counts by the definition. False, and an end, if that is too much."""
     pretokens = pretokenizer(pattern).pretokens
-    kind = choices.below(4)
+    kind = choices.below(5)
     if kind == 0:
         text = make_text(Choices(choices.take(choices.below(120))))
         table.count(text.encode())
         counts.update(token.encode() for token in pretokens(text))
-    elif kind < 3:
-        words = make_words(choices) if kind == 1 else dict.fromkeys(counts, 1)  # all that is there once more
+    elif kind < 4:
+        # Few, many, or all that are there once more.
+        words = (make_words, make_many_words, lambda _: dict.fromkeys(counts, 1))[kind - 1](choices)
         counts.update(words)
         too_much = any(counts[word] > MAX_COUNT for word in words)
         added = outcome(_TOO_MUCH, table.add, CountRun.pack(0, words.items()))

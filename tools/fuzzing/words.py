@@ -8,14 +8,17 @@ _UNITS = (b"a", b"b", b"\0", b"\xff", b"aaaaaaa", b"aaaaaaaa", b"ab", b"a\0", "Ã
 
 
 def make_words(choices: Choices) -> dict[bytes, int]:
-    """Up to 40 words and their counts; seldom thousands, for which tables must grow."""
+    """Up to 40 words and their counts."""
     words: dict[bytes, int] = {}
-    if choices.below(32) == 31:
-        unit, first = choices.one_of(_UNITS), choices.below(1 << 16)
-        words |= {unit + b"%d" % number: 1 for number in range(first, first + choices.below(5000))}
     for _ in range(choices.below(40)):
         word = b"".join(choices.one_of(_UNITS) for _ in range(choices.below(4) + 1))
         if choices.flag():
             word += choices.take(choices.below(20))
         words[word] = choices.count()
     return words
+
+
+def make_many_words(choices: Choices) -> dict[bytes, int]:
+    """Thousands of words, for which tables must grow."""
+    unit, first = choices.one_of(_UNITS), choices.below(1 << 16)
+    return {unit + b"%d" % number: 1 for number in range(first, first + choices.below(4000))}
