@@ -116,6 +116,9 @@ class NativeRunMerge:
 
         from bpeflow.counting.counts import PretokenCounts
 
+        for run in self._runs:
+            if run.token_bytes < len(run):  # else there may be more to make room for than there is memory
+                raise run.damaged()
         wanted = sum(len(run) for run in self._runs)
         data = np.empty(sum(run.token_bytes for run in self._runs), dtype=np.uint8)
         offsets = np.zeros(wanted + 1, dtype=np.int64)

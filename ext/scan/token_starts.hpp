@@ -47,7 +47,7 @@ template <const Rules &RULES> class TokenStarts {
         }
         now.other = ~(now.letter | now.digit | now.space) & now.text;
 
-        const Mask starts = RULES.any_prefix ? starts_with_prefixes(now, block) : starts_with_spaces(now, block);
+        const Mask starts = plain_starts(now, block);
         const Mask apostrophes =
             block_masks.apostrophe & (RULES.cased_words ? before(now.letter, last_.letter) & now.text : starts);
         const Mask cut = cut_contractions(starts, apostrophes, now, block);
@@ -122,6 +122,14 @@ template <const Rules &RULES> class TokenStarts {
             place = block + lowest(high);
         }
         return odd;
+    }
+
+    // Where tokens start, contractions left aside.
+    Mask plain_starts(Kinds &now, const std::uint8_t *block) {
+        if constexpr (RULES.any_prefix)
+            return starts_with_prefixes(now, block);
+        else
+            return starts_with_spaces(now, block);
     }
 
     // gpt2: one space may precede words, numbers and punctuation alike.

@@ -173,6 +173,14 @@ def test_a_damaged_file_is_an_error_that_names_it(merge: Merge, tmp_path: Path, 
         records.gather(1000)
 
 
+@pytest.mark.parametrize("tokens", [2, 3, 2**60])
+def test_more_records_than_there_are_bytes_for_are_refused(merge: Merge, tmp_path: Path, tokens: int) -> None:
+    size = CountRun.pack(0, [(b"a", 1)], tmp_path / "bad.run").size
+    run = CountRun.in_file(0, tokens, size, tmp_path / "bad.run")
+    with merge([run], "count", 64) as records, pytest.raises(ScratchError, match=r"bad\.run are damaged"):
+        records.counts()
+
+
 @given(data=st.binary(min_size=4 * RECORD.size, max_size=70), tokens=st.integers(1, 4))
 def test_no_bytes_whatever_do_harm(merge: Merge, data: bytes, tokens: int) -> None:
     for order in ("bytes", "count"):

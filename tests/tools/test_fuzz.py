@@ -1,0 +1,141 @@
+"""tools/fuzz: what the targets check, that they see differences, and what the command tells of a run of libFuzzer."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from available import skip_missing
+
+from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends.native import NativeSession
+from bpeflow.counting.native_merge import NativeRunMerge
+from bpeflow.counting.run import CountRun
+from bpeflow.counting.table import NativeTable, native_unicode_version, why_regex
+from bpeflow.pretokenize import load_pretokenizer, unicode_version
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from fuzzing import cli
+from fuzzing.build import Missing
+from fuzzing.campaign import Result, _read
+from fuzzing.choices import Choices
+from fuzzing.difference import Difference
+
+#: The same for ever: what is new is libFuzzer's work.
+INPUTS = [random.Random(number).randbytes(10 * number) for number in range(40)]
+
+
+@pytest.fixture(params=cli.TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    skip_missing("count", why_regex(load_pretokenizer("gpt2")))
+    for backend in BACKENDS:
+        skip_missing(backend.name, backend.unavailable())
+    if native_unicode_version() != unicode_version():
+        pytest.skip("the native tables have another version of Unicode than the installed regex")
+    return str(request.param)
+
+
+def check(target: str) -> Callable[[bytes], None]:
+    function: Callable[[bytes], None] = importlib.import_module(f"fuzzing.{target}").check
+    return function
+
+
+def test_native_code_and_specification_agree(target: str) -> None:
+    for data in INPUTS:
+        check(target)(data)
+
+
+#: For each target, how native code is made to go wrong: a method, and what becomes of its result.
+WRONG: dict[str, tuple[type, str, Callable[[Any], Any]]] = {
+    "scanner": (NativeTable, "run", lambda run: CountRun.pack(0, list(run.items())[1:])),
+    "table": (NativeTable, "__len__", lambda length: length + 1),
+    "runs": (NativeRunMerge, "write", lambda run: CountRun.pack(0, [(token, 1) for token, _ in run.items()])),
+    "merge": (NativeSession, "step", lambda merges: merges[:-1]),
+    "encoder": (NativeEncoder, "encode_to_array", lambda ids: np.flip(ids)),
+}
+
+
+def test_a_difference_is_seen(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if target not in WRONG:
+        pytest.skip("nothing is compared here: sanitizers look on")
+    native, name, spoil = WRONG[target]
+    right = getattr(native, name)
+    monkeypatch.setattr(native, name, lambda *arguments: spoil(right(*arguments)))
+    with pytest.raises(Difference):
+        for data in INPUTS:
+            check(target)(data)
+
+
+def test_choices_end_with_the_bytes() -> None:
+    choices = Choices(b"\x05\x01\x02\x03")
+    assert choices.below(4) == 1
+    assert choices.below(1000) == 0x0201
+    assert choices.left == 1
+    assert choices.take(9) == b"\x03"
+    assert (choices.below(7), choices.flag(), choices.count(), choices.left) == (0, False, 1, 0)
+    assert {Choices(bytes([size, 0])).count().bit_length() for size in range(256)} >= {1, 2, 4, 31, 33, 63}
+    assert max(Choices(bytes([255, more])).count() for more in range(6)) == 2**63 - 1
+
+
+SEEN = """\
+INFO: seed corpus: files: 64 min: 4b max: 252b total: 8064b rss: 109Mb
+#65\tINITED cov: 400 ft: 800 corp: 50/2000b exec/s: 60 rss: 150Mb
+#90\tNEW    cov: 410 ft: 811 corp: 51/2020b lim: 252 exec/s: 90 rss: 151Mb L: 20/252 MS: 1 EraseBytes-
+"""
+ENDED = SEEN + "#1200\tDONE   cov: 420 ft: 900 corp: 60/2400b lim: 252 exec/s: 100 rss: 160Mb\n"
+CRASHED = SEEN + "==1== ERROR: libFuzzer: deadly signal\nTest unit written to found/scanner-crash-0123\n"
+BLIND = "#2\tINITED exec/s: 0 rss: 109Mb\nstat::number_of_executed_units: 500\n"
+
+
+def test_what_libfuzzer_tells_is_read() -> None:
+    ended, crashed, blind = _read(ENDED, 0), _read(CRASHED, 77), _read(BLIND, 0)
+    assert (ended.inputs, ended.edges, ended.corpus, ended.found, ended.guided) == (1200, (400, 420), 60, None, True)
+    assert (crashed.inputs, crashed.found) == (90, Path("found/scanner-crash-0123"))
+    assert (blind.inputs, blind.guided) == (500, False)
+
+
+def run_command(monkeypatch: pytest.MonkeyPatch, *results: Result) -> int:
+    """Run ``tools/fuzz all`` where libFuzzer would give these results, one for each target, the last one again."""
+    waiting = list(results)
+    monkeypatch.setattr(cli, "runtime", lambda: Path("runtime"))
+    monkeypatch.setattr(cli, "build", lambda: Path("libraries"))
+    monkeypatch.setattr(cli, "fuzz", lambda *_: waiting.pop(0) if len(waiting) > 1 else waiting[0])
+    return cli.main(["all", "--seconds", "1"])
+
+
+def test_every_target_has_its_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(monkeypatch, _read(ENDED, 0)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == list(cli.TARGETS)
+    assert all("no finding; 1,200 inputs in 0 s, 400 edges at first and 420 at the end" in line for line in lines)
+
+
+def test_a_finding_is_a_failure_and_can_be_seen_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(monkeypatch, _read(CRASHED, 77), _read(ENDED, 0)) == 1
+    told = capsys.readouterr().out
+    assert "deadly signal" in told
+    assert "to see it again: tools/fuzz scanner --input found/scanner-crash-0123" in told
+
+
+def test_fuzzing_that_sees_nothing_of_the_native_code_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(monkeypatch, _read(BLIND, 0)) == 1
+    assert "the libraries are not built for it" in capsys.readouterr().out
+
+
+def test_what_is_missing_is_told_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> Path:
+        raise Missing("atheris is missing: pip install it")
+
+    monkeypatch.setattr(cli, "runtime", missing)
+    assert cli.main(["scanner"]) == 2
+    assert capsys.readouterr().err == "fuzz: atheris is missing: pip install it\n"

@@ -1,0 +1,152 @@
+"""The border to C: arguments that break the rules of bpeflow.h get a status, and what is accepted does no harm.
+
+Nothing is specified here but that: AddressSanitizer is the judge. Pointers and the sizes of what they point to are
+right, for nobody can check these; all that stands there is anything.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_uint64, c_void_p
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bpeflow.backends import native as merging
+from bpeflow.backends.base import MERGE_DTYPE
+from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends.native import NativeBackend
+from bpeflow.errors import BpeflowError
+from bpeflow.tokenizer import native_encoder as encoding
+from fuzzing.choices import Choices
+from fuzzing.difference import REFUSED, outcome
+
+_ERRORS = (BpeflowError,)
+
+
+def check(data: bytes) -> None:
+    choices = Choices(data)
+    if choices.flag():
+        _learn(choices)
+    else:
+        _encode(choices)
+
+
+def _learn(choices: Choices) -> None:
+    backend = choices.one_of([backend for backend in BACKENDS if isinstance(backend, NativeBackend)])
+    words, tokens, initial = choices.below(5), 256 + choices.below(4), choices.below(5)
+    text, token_data = _bytes(choices, 64), np.arange(256 + 16, dtype=np.uint8)
+    offsets, counts = _offsets(choices, words, len(text)), _numbers(choices, words, np.int64)
+    token_offsets = np.minimum(np.arange(tokens + 1, dtype=np.int64), len(token_data))
+    token_offsets[257:] += choices.below(4)
+    _spoil(choices, token_offsets, len(token_data))
+    byte_ids = np.arange(256, dtype=np.uint32)
+    _spoil(choices, byte_ids, 300)
+    pairs = _numbers(choices, 2 * initial, np.uint32, 97, 260)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "data": text,
+        "offsets": offsets,
+        "counts": counts,
+        "token_data": token_data,
+        "token_offsets": token_offsets,
+        "byte_ids": byte_ids,
+        "initial_merges": pairs,
+    }
+    types: dict[str, Any] = dict(merging._Task._fields_)  # type: ignore[arg-type]
+    task = merging._Task(
+        **{name: array.ctypes.data_as(types[name]) for name, array in arrays.items()},
+        words=words,
+        tokens=tokens,
+        max_tokens=choices.below(300),
+        min_frequency=choices.below(4),
+        max_token_length=choices.below(5),
+        order=choices.below(3),
+        reuse_tokens=choices.below(3),
+        scan=choices.below(2),
+        threads=choices.below(3) + 1,
+        initial_merge_count=initial,
+    )
+    handle, learned = c_void_p(), c_uint64()
+    records = np.empty(20, MERGE_DTYPE)
+    library = backend._library
+    if outcome(_ERRORS, library.bpeflow_learner_new, byref(task), byref(handle)) != REFUSED:
+        outcome(_ERRORS, library.bpeflow_learner_step, handle, len(records), records.ctypes.data, byref(learned))
+    library.bpeflow_learner_free(handle)
+
+
+def _encode(choices: Choices) -> None:
+    library = encoding._library()
+    tokens, merges = 256 + choices.below(8), choices.below(8)
+    token_data = np.concatenate([np.arange(256, dtype=np.uint8), np.frombuffer(b"abcabcabcabc" * 3, np.uint8)])
+    offsets = [np.minimum(np.arange(tokens + 1, dtype=np.int64), 256) for _ in range(2)]
+    for each in offsets:
+        each[257:] += np.arange(1, tokens - 255) * choices.below(5)
+        _spoil(choices, each, len(token_data))
+    byte_ids = np.arange(256, dtype=np.uint32)
+    _spoil(choices, byte_ids, 300)
+    triples = _numbers(choices, 3 * merges, np.uint32, 97, tokens + choices.below(2))
+    joined = token_data.tobytes()
+    vocabulary = encoding._Vocabulary(
+        joined, offsets[0].ctypes.data, joined, offsets[1].ctypes.data, tokens, byte_ids.ctypes.data,
+        triples.ctypes.data, merges, choices.below(2),
+    )  # fmt: skip
+    model, encoder, specials = c_void_p(), c_void_p(), c_void_p()
+    if outcome(_ERRORS, library.bpeflow_model_new, byref(vocabulary), byref(model)) == REFUSED:
+        return
+    lengths = _numbers(choices, choices.below(4), np.uint32, 0, 4)
+    special_ids = _numbers(choices, len(lengths), np.uint32, 0, 1 << 17)
+    special_data = b"abcabcabcabc"[: int(lengths.sum())]
+    outcome(
+        _ERRORS, library.bpeflow_specials_new, special_data, lengths.ctypes.data, special_ids.ctypes.data,
+        len(lengths), byref(specials),
+    )  # fmt: skip
+    library.bpeflow_encoder_new(model, choices.one_of((None, b"scalar")), 1 << choices.below(20), byref(encoder))
+    for _ in range(choices.below(4)):
+        _encode_pieces(choices, library, encoder, specials)
+    _decode(choices, library, model)
+    library.bpeflow_encoder_free(encoder)
+    library.bpeflow_specials_free(specials)
+    library.bpeflow_model_free(model)
+
+
+def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, specials: c_void_p) -> None:
+    """Encode any bytes in any pieces to an array that may be too small."""
+    text, pieces = _bytes(choices, 200), choices.below(5)
+    ends = _offsets(choices, pieces, len(text)).astype(np.uint64)[1:]
+    id_ends, ids = np.empty(pieces, np.uint64), np.empty(choices.below(200), np.uint32)
+    id_size = choices.one_of((2, 4, 4, 3))
+    pattern = choices.one_of((0, 1, 2, 3, 4, 5, encoding._NO_PATTERN))
+    request = encoding._Encoding(pattern, id_size, specials, ids.ctypes.data, len(ids), 0)
+    library.bpeflow_encoder_encode_pieces(
+        encoder, byref(request), text.ctypes.data, ends.ctypes.data, pieces, id_ends.ctypes.data
+    )
+
+
+def _decode(choices: Choices, library: ctypes.CDLL, model: c_void_p) -> None:
+    """Decode any ids to memory that may be too small."""
+    ids = _numbers(choices, choices.below(9), np.uint32, 0, 270)
+    data, size, bad = np.empty(choices.below(100), np.uint8), c_uint64(), c_uint64()
+    library.bpeflow_model_decoded_size(model, ids.ctypes.data, 4, len(ids), byref(size), byref(bad))
+    outcome(_ERRORS, library.bpeflow_model_decode, model, ids.ctypes.data, 4, len(ids), data.ctypes.data, len(data))
+
+
+def _bytes(choices: Choices, most: int) -> npt.NDArray[np.uint8]:
+    """Bytes in memory of their own, so that who reads on is seen."""
+    return np.array(list(choices.take(choices.below(most))), np.uint8)
+
+
+def _offsets(choices: Choices, count: int, end: int) -> npt.NDArray[np.int64]:
+    """Where `count` things in so many bytes begin and the last one ends: mostly in order."""
+    offsets = np.array([choices.below(end + 1) for _ in range(count + 1)], np.int64)
+    return offsets if choices.below(8) == 7 else np.sort(offsets)
+
+
+def _numbers(choices: Choices, count: int, dtype: type, low: int = -1, high: int = 6) -> npt.NDArray[Any]:
+    return np.array([low + choices.below(high - low) for _ in range(count)], dtype)
+
+
+def _spoil(choices: Choices, numbers: npt.NDArray[Any], limit: int) -> None:
+    """Now and then set one of some numbers to another one."""
+    if choices.below(8) == 7:
+        numbers[choices.below(len(numbers))] = choices.below(limit)

@@ -1,0 +1,99 @@
+"""The merge step: every backend learns what the naive recount of the tests learns, whatever the task and the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oracle import naive_merges  # type: ignore[import-not-found]  # of the folder tests
+
+from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends.python import PythonBackend
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import CountOverflowError, NativeError
+from fuzzing.choices import Choices
+from fuzzing.difference import REFUSED, must_equal, outcome
+
+_BYTES = tuple(bytes([byte]) for byte in range(256))
+_ALPHABETS = (b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123)))
+#: Tokens that merges of few letters make, too, and one that none can make.
+_SPECIALS = (b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"aaaa")
+#: The recount takes time for each byte and merge.
+_MOST_BYTES, _MOST_MERGES = 600, 48
+
+
+def check(data: bytes) -> None:
+    choices = Choices(data)
+    steps = [choices.below(5) + 1 for _ in range(choices.below(4))] + [1000]
+    native = choices.one_of([backend for backend in BACKENDS if backend.name != "python"])  # both take twice the time
+    unknown_token = choices.below(16) == 15
+    task = _make_task(choices, unknown_token)
+    what = f"{native.name}, steps {steps}: {list(task.counts)}, {task}"
+    learned = outcome((CountOverflowError, NativeError), _learn, native, task, steps)
+    if unknown_token:
+        must_equal(f"an initial merge of an unknown token: {what}", learned, REFUSED)
+        return
+    python = outcome((CountOverflowError,), _learn, PythonBackend(), task, steps)
+    must_equal(what, learned, python)
+    if python != REFUSED:
+        must_equal(f"python, {what}", python, naive_merges(task))
+
+
+def _learn(backend: MergeBackend, task: MergeTask, steps: list[int]) -> list[Any]:
+    with backend.start(task) as session:
+        return [merge for step in steps for merge in session.step(step).tolist()]
+
+
+def _make_task(choices: Choices, unknown_token: bool) -> MergeTask:
+    specials = tuple(dict.fromkeys(choices.one_of(_SPECIALS) for _ in range(choices.below(4))))
+    tokens, first = specials + _BYTES, len(specials)
+    reuse_tokens, alphabet = choices.flag(), choices.one_of(_ALPHABETS)
+    initial: list[tuple[int, int]] = []
+    if choices.flag():
+        initial = _make_initial_merges(choices, list(tokens), [first + byte for byte in alphabet[:3]], reuse_tokens)
+    if unknown_token:
+        initial.insert(choices.below(len(initial) + 1), (first + 97, 2**32 - 1 - choices.below(2**16)))
+    return MergeTask(
+        tokens=tokens,
+        byte_ids=tuple(range(first, first + 256)),
+        max_tokens=len(tokens) + len(initial) + choices.below(_MOST_MERGES),
+        order=choices.one_of(("greatest_bytes", "smallest_ids")),
+        reuse_tokens=reuse_tokens,
+        min_frequency=choices.one_of((1, 1, 2, 5)),
+        max_token_length=choices.one_of((None, None, 1, 2, 3, 5)),
+        max_search=choices.one_of(("heap", "scan")),
+        threads=choices.below(4) + 1,
+        initial_merges=tuple(initial),
+        counts=PretokenCounts.from_mapping(_make_words(choices, alphabet)),
+    )
+
+
+def _make_initial_merges(
+    choices: Choices, tokens: list[bytes], known: list[int], reuse_tokens: bool
+) -> list[tuple[int, int]]:
+    """Merges in any order of letters and of what merges before have made: many that counts would never lead to."""
+    pairs: list[tuple[int, int]] = []
+    for _ in range(choices.below(12)):
+        left, right = pair = choices.one_of(known), choices.one_of(known)
+        if pair in pairs:
+            continue
+        pairs.append(pair)
+        made = tokens[left] + tokens[right]
+        token = tokens.index(made) if reuse_tokens and made in tokens else len(tokens)
+        if token == len(tokens):
+            tokens.append(made)
+        known.append(token)
+    return pairs
+
+
+def _make_words(choices: Choices, alphabet: bytes) -> dict[bytes, int]:
+    """Words of few letters, as such or again and again, with counts that are often the same and sometimes enormous."""
+    words: dict[bytes, int] = {}
+    room = _MOST_BYTES
+    while choices.left and room > 0:
+        shape = choices.below(256)
+        unit = bytes(choices.one_of(alphabet) for _ in range(shape % 8 + 1))
+        word = (unit * (1 if shape < 128 else choices.below(80) + 1))[:room]
+        words[word] = choices.count() if choices.flag() else 1
+        room -= len(word)
+    return words

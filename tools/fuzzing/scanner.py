@@ -1,0 +1,36 @@
+"""The scanner: its pre-tokens are those of the `regex` module, with every kind of instructions that is here."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from bpeflow.corpus import Delimiters
+from bpeflow.counting.table import NATIVE_PATTERNS, NativeTable, RegexTable, native_instructions
+from bpeflow.pretokenize import Pretokenizer, load_pretokenizer
+from fuzzing.choices import Choices
+from fuzzing.difference import must_equal
+from fuzzing.text import make_text
+
+_NO_DELIMITERS = Delimiters(None)
+
+
+def check(data: bytes) -> None:
+    choices = Choices(data)
+    pattern = choices.one_of(tuple(NATIVE_PATTERNS))
+    text = make_text(choices).encode()
+    reference = RegexTable(pretokenizer(pattern))
+    reference.count(text)
+    # In memory that ends with the text, so that AddressSanitizer sees who reads on.
+    exact = memoryview(np.frombuffer(text, np.uint8).copy())
+    for instructions in native_instructions():
+        table = NativeTable(pattern, instructions)
+        table.count_documents(exact, _NO_DELIMITERS)
+        must_equal(f"{pattern}, {instructions}: {text!r}", table.run(), reference.run())
+
+
+@cache
+def pretokenizer(pattern: str) -> Pretokenizer:
+    """Compiled once."""
+    return load_pretokenizer(pattern)

@@ -1,0 +1,24 @@
+"""Words to count: with beginnings in common, zeros at their ends, and lengths about those that are treated apart."""
+
+from __future__ import annotations
+
+from fuzzing.choices import Choices
+
+_UNITS = (b"a", b"b", b"\0", b"\xff", b"aaaaaaa", b"aaaaaaaa", b"ab", b"a\0", "é".encode(), b"x" * 15, b"x" * 16)
+
+
+def make_words(choices: Choices) -> dict[bytes, int]:
+    """Up to 40 words and their counts."""
+    words: dict[bytes, int] = {}
+    for _ in range(choices.below(40)):
+        word = b"".join(choices.one_of(_UNITS) for _ in range(choices.below(4) + 1))
+        if choices.flag():
+            word += choices.take(choices.below(20))
+        words[word] = choices.count()
+    return words
+
+
+def make_many_words(choices: Choices) -> dict[bytes, int]:
+    """Thousands of words, for which tables must grow."""
+    unit, first = choices.one_of(_UNITS), choices.below(1 << 16)
+    return {unit + b"%d" % number: 1 for number in range(first, first + choices.below(4000))}

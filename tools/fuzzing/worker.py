@@ -1,0 +1,20 @@
+"""The process that libFuzzer runs in: `python -m fuzzing.worker TARGET`, and libFuzzer's own arguments."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import atheris
+
+
+def main() -> None:
+    program, target, *options = sys.argv
+    check = importlib.import_module(f"fuzzing.{target}").check
+    check(b"")  # loads the libraries: libFuzzer must know them before it begins
+    atheris.Setup([program, *options], check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
