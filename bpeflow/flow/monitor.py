@@ -142,6 +142,8 @@ class Monitor:
     def _sample(self) -> None:
         try:
             self._on_sample(self._sampler.sample(self._pipeline.snapshot()))
+        except (MemoryError, OSError) as error:  # no fault of anyone's code, so nobody need see where it was
+            _log.warning("the monitor could not take or deliver a sample: %s", error or type(error).__name__)
         except Exception:
             _log.warning("the monitor could not take or deliver a sample", exc_info=True)
 

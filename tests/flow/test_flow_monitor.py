@@ -86,14 +86,21 @@ def test_it_watches_an_inline_run() -> None:
     assert samples[-1].stages["counter"].weight_done == 50
 
 
-def test_a_failing_callback_is_logged_and_does_not_end_the_run(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "said", "traceback"),
+    [(OSError("disk full"), "disk full", False), (MemoryError(), "MemoryError", False), (KeyError("x"), "'x'", True)],
+)
+def test_a_failing_callback_is_logged_and_does_not_end_the_run(
+    caplog: pytest.LogCaptureFixture, error: Exception, said: str, traceback: bool
+) -> None:
     def fail(sample: Sample) -> None:
-        raise OSError("disk full")
+        raise error
 
     pipeline = weighed_pipeline(5)
     with caplog.at_level(logging.WARNING), Monitor(pipeline, interval=0.01, on_sample=fail):
         assert len(list(pipeline.run())) == 5
-    assert "disk full" in caplog.text
+    assert said in caplog.text
+    assert ("Traceback" in caplog.text) == traceback
 
 
 def test_it_ends_when_the_run_fails() -> None:

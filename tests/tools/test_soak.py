@@ -250,6 +250,14 @@ def test_a_wrong_folder_is_seen(tmp_path: Path, files: dict[str, bytes], end: En
     assert any(problem in one for one in found), found
 
 
+def test_what_a_killed_run_left_may_stay_if_the_next_one_is_ended_at_once(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, {".lock": b""})
+    end = ended(status=130, signals=[signal.SIGINT])
+    assert problems_of_folder(folder, end, [RIGHT], PREVIOUS) == ["left: .lock"]
+    assert problems_of_folder(folder, end, [RIGHT], PREVIOUS, before=["left: .lock"]) == []
+    assert problems_of_folder(folder, ended(**FAILED), [RIGHT], PREVIOUS, before=["left: .lock"]) == ["left: .lock"]
+
+
 def test_a_run_that_must_fail_may_not_end_well(tmp_path: Path) -> None:
     found = problems_of_folder(folder_with(tmp_path, {}), ended(), [Right({}, "not UTF-8")], {})
     assert "must fail" in found[0]

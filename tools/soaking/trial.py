@@ -22,7 +22,7 @@ from soaking.process import Ended, Process, end_all
 from soaking.right import Right, Wrong, files_of, plain_run, prove
 from soaking.settings import draw_deciding, draw_free
 from soaking.troubles import SmallDisk, Trouble
-from soaking.verdict import Lost, how_it_ended, problems_of_end, problems_of_folder
+from soaking.verdict import Lost, how_it_ended, leftovers, problems_of_end, problems_of_folder
 
 #: So many runs are troubled, at most, before one is left alone.
 MOST_TROUBLES = 4
@@ -90,6 +90,7 @@ class Trial:
         self._scratch.mkdir()
         self._previous: dict[str, bytes] = {}
         self._damaged: dict[str, bytes] = {}
+        self._left_before: list[str] = []
         self._attempts = 0
         self._may_refuse = False
 
@@ -231,6 +232,7 @@ class Trial:
         self.outcome.tally["runs"] += 1
         self.outcome.tally[f"trouble: {trouble.kind}"] += 1
         self.outcome.tally["runs with " + (flags[0] if flags else "neither --resume nor --restart")] += 1
+        self._left_before = leftovers(self._run, self._scratch)
         return Process(arguments, self._folder, self._corpus.stdin, troubles.limits_of(trouble), impatient)
 
     def _judge(self, ended: Ended, trouble: Trouble, rights: list[Right] | None) -> None:
@@ -238,7 +240,9 @@ class Trial:
         self.note("   " + ended.stderr.strip().replace("\n", "\n   "))
         problems = problems_of_end(ended)
         if rights is not None and not problems:
-            problems = problems_of_folder(self._run, ended, rights, self._previous, self._damaged, self._scratch)
+            problems = problems_of_folder(
+                self._run, ended, rights, self._previous, self._damaged, self._scratch, self._left_before
+            )
         if problems:
             raise Lost(f"{trouble.kind}: {'; '.join(problems[:5])}")
         self._count(ended)

@@ -74,14 +74,18 @@ def problems_of_folder(
     previous: Mapping[str, bytes],
     damaged: Mapping[str, bytes] | None = None,
     scratch: Path | None = None,
+    before: Sequence[str] = (),
 ) -> list[str]:
     """Say what is wrong with the run folder.
 
     `rights`: what it may hold at the end: several, where the input was changed meanwhile. `previous`: files of an
-    earlier run that may still be there. `damaged`: files that we damaged ourselves.
+    earlier run that may still be there. `damaged`: files that we damaged ourselves. `before`: what a killed run had
+    left; a run that was ended by a signal need not have come so far as to remove it.
     """
     found = files_of(folder)
-    problems = [] if died_early(ended) else _leftovers(folder, scratch)
+    problems = [] if died_early(ended) else leftovers(folder, scratch)
+    if ended.signals and ended.status > 128:
+        problems = [problem for problem in problems if problem not in before]
     if ended.status == 0:
         return problems + _problems_of_result(found, rights, damaged or {})
     results = {name: data for name, data in found.items() if not _UNFINISHED.match(name)}
@@ -98,7 +102,8 @@ def problems_of_folder(
     return problems
 
 
-def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
+def leftovers(folder: Path, scratch: Path | None) -> list[str]:
+    """Say what is there that no run leaves unless it is killed."""
     left = [path.relative_to(folder) for path in folder.rglob(".*")] if folder.exists() else []
     elsewhere = [path.name for path in scratch.iterdir()] if scratch else []
     return [f"left: {name}" for name in left] + [f"left in scratch_dir: {name}" for name in elsewhere]
