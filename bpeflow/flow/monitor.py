@@ -143,7 +143,7 @@ class Monitor:
         try:
             self._on_sample(self._sampler.sample(self._pipeline.snapshot()))
         except (MemoryError, OSError) as error:  # no fault of anyone's code, so nobody need see where it was
-            _log.warning("the monitor could not take or deliver a sample: %s", error or type(error).__name__)
+            _log.warning("the monitor could not take or deliver a sample: %s", str(error) or type(error).__name__)
         except Exception:
             _log.warning("the monitor could not take or deliver a sample", exc_info=True)
 
