@@ -18,8 +18,9 @@ from bpeflow.errors import ConfigError
 from bpeflow.init_from import read_initial_merges
 from bpeflow.observer import Observer
 from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.publishing import COUNTS_FILE
 from bpeflow.report.run import check_counts, describe_run, read_run, write_run
-from bpeflow.run_folder import COUNTS_FILE
+from bpeflow.resume import folder_of_counts
 from bpeflow.terminal import observing, print_summary, set_up_logging, summary_console, table_console
 from bpeflow.training import TrainResult
 from bpeflow.yaml_values import read_yaml
@@ -34,9 +35,14 @@ def train(config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int
 def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
     """Learn again from counts that are there."""
     counts, path, earlier = _read_counts(source)
-    settings = _merge_again(earlier, path, config, overrides)
-    carried_over = {key: earlier[key] for key in ("corpus", "counting") if key in earlier} | {"counts": str(path)}
-    return _run(settings, quiet, lambda observer: training.train_from_counts(counts, settings, observer, carried_over))
+    settings = _merge_again(earlier, path, source, config, overrides)
+    carried_over: dict[str, Any] = {key: earlier[key] for key in ("corpus", "counting") if key in earlier}
+    carried_over["counts"] = str(source / COUNTS_FILE if source.is_dir() else source)  # where they are in the end
+    return _run(
+        settings,
+        quiet,
+        lambda observer: training.train_from_counts(counts, settings, observer, carried_over, path.parent),
+    )
 
 
 def compare_backends(
@@ -55,7 +61,7 @@ def compare_backends(
 
     entrants = contenders(backends or here, threads or [available_cores()])
     counts, path, earlier = _read_counts(source)
-    settings = _merge_again(earlier, path, config, overrides)
+    settings = _merge_again(earlier, path, source, config, overrides)
     initial_merges = read_initial_merges(settings, earlier.get("corpus", {}).get("pattern"))
     progress = Console(stderr=True, quiet=quiet, highlight=False)
     largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
@@ -73,7 +79,7 @@ def compare_backends(
 
 def _read_counts(source: Path) -> tuple[PretokenCounts, Path, dict[str, Any]]:
     """Read counts, from a file or a run folder, and the report beside them, which must be of them."""
-    path = source / COUNTS_FILE if source.is_dir() else source
+    path = folder_of_counts(source) / COUNTS_FILE if source.is_dir() else source
     if not path.is_file():
         raise ConfigError(f"there are no counts at {path}")
     counts = PretokenCounts.read(path)
@@ -82,11 +88,14 @@ def _read_counts(source: Path) -> tuple[PretokenCounts, Path, dict[str, Any]]:
     return counts, path, earlier
 
 
-def _merge_again(earlier: Mapping[str, Any], path: Path, config: Path | None, overrides: Mapping[str, Any]) -> Settings:
+def _merge_again(
+    earlier: Mapping[str, Any], path: Path, source: Path, config: Path | None, overrides: Mapping[str, Any]
+) -> Settings:
     """The settings of the run that counted; over them those of a config and flags that concern merging."""
     if in_vain := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
         raise ConfigError(f"{in_vain[0]} concerns counting, which merge does not do again")
-    values = {"input": str(path), **earlier.get("settings", {}), "out_dir": str(path.parent) if earlier else None}
+    run_folder = source if source.is_dir() else path.parent
+    values = {"input": str(path), **earlier.get("settings", {}), "out_dir": str(run_folder) if earlier else None}
     values |= {"resume": False, "restart": False}  # which were of that run
     given = read_yaml(config) if config else {}
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from bpeflow.atomic import atomic_path, sync_folder
+from bpeflow.atomic import atomic_path
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import differing
@@ -39,7 +39,7 @@ def merge_fingerprint(settings: Settings) -> dict[str, Any]:
 
 
 class PartialMerges:
-    """The file of partial merges of a run folder."""
+    """The file of partial merges, in the folder of a run that is not finished."""
 
     def __init__(self, folder: Path, counts: PretokenCounts, settings: Settings) -> None:
         self._path = folder / PARTIAL_FILE
@@ -94,12 +94,6 @@ class PartialMerges:
                 f"{self._path} began with other merges than init_from has now: begin again with --restart"
             )
         return merges
-
-    def remove(self) -> None:
-        """Remove the file, if it is there, for good: with it a run that is done would look like one that is not."""
-        if self._path.exists():
-            self._path.unlink()
-            sync_folder(self._path.parent)
 
     def _digest_of_counts(self) -> str:
         if not self._counts_digest:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
@@ -15,8 +16,9 @@ from bpeflow.counting.segments import SEGMENTS_FOLDER, is_begun, remove_segments
 from bpeflow.errors import FormatError, ResumeError
 from bpeflow.formats import gpt2
 from bpeflow.partial_merges import PARTIAL_FILE, check_same_settings, merge_fingerprint
+from bpeflow.publishing import COUNTS_FILE, UNFINISHED, is_done, publish, remove_unfinished, remove_useless
 from bpeflow.report.run import RUN_FILE, check_counts, read_run
-from bpeflow.run_folder import COUNTS_FILE
+from bpeflow.run_folder import RunFolder
 from bpeflow.vocab import Vocab
 
 log = logging.getLogger(__name__)
@@ -29,19 +31,23 @@ class Counted:
     Attributes:
         folder: its path.
         counts: the counts.
-        report: ``run.json`` as it is there.
+        report: ``run.json`` of the run that made them.
+        is_unfinished: whether they are in `unfinished/`, as that run has come no further.
     """
 
     folder: Path
     counts: PretokenCounts
     report: dict[str, Any]
+    is_unfinished: bool
 
     def is_finished(self, settings: Settings) -> bool:
         """Whether nothing is left to be done. Raises `ResumeError` if it was done with other settings."""
         merging = self.report.get("merging")
+        if self.is_unfinished:
+            return False
         if settings.skip_merge:
             return True
-        if merging is None or (self.folder / PARTIAL_FILE).exists():
+        if merging is None or (self.folder / UNFINISHED / PARTIAL_FILE).exists():
             return False
         check_same_settings(merging.get("fingerprint", {}), merge_fingerprint(settings), self.folder / RUN_FILE)
         try:
@@ -58,31 +64,73 @@ class Counted:
         return gpt2.load(self.folder / gpt2.VOCAB_FILE, self.folder / gpt2.MERGES_FILE, special_tokens)
 
 
-def look_for_unfinished(folder: Path, settings: Settings, merging_only: bool = False) -> None:
+#: Which counts a run begins with: it makes them; or they are those of the run in `unfinished/`, which it ends.
+Counts = Literal["its own", "unfinished", "elsewhere"]
+
+
+def look_for_unfinished(folder: Path, settings: Settings, counts: Counts = "its own") -> None:
     """See that nothing of an unfinished run is lost unasked: refuse it, or remove it if `restart` says so.
 
-    With `merging_only` segments of counts are nobody's concern. Raises `ResumeError`.
+    One that was killed when it was done already, but for its files' taking their place, is brought to its end.
+    One that has made counts, or is about to, cannot be gone on with by one whose `counts` are others. Raises
+    `ResumeError`.
     """
-    if not merging_only and not is_begun(folder):
-        remove_segments(folder)  # what a killed run left before its first manifest, or after the last
-    found = [PARTIAL_FILE] if (folder / PARTIAL_FILE).exists() else []
-    if not merging_only:
-        found = [f"{SEGMENTS_FOLDER}/"] * is_begun(folder) + [COUNTS_FILE] * _has_large_counts(folder) + found
-    if not found or settings.resume:
+    unfinished = folder / UNFINISHED
+    _finish_publishing(folder, settings.restart)
+    found: list[str] = []
+    goes_on = True
+    if counts != "unfinished":
+        if not is_begun(unfinished):
+            remove_segments(unfinished)  # what a killed run left before its first manifest, or after the last
+        found = [f"{SEGMENTS_FOLDER}/"] * is_begun(unfinished) + [COUNTS_FILE] * _has_large_counts(unfinished)
+        goes_on = counts == "its own" or not (found or (unfinished / COUNTS_FILE).exists())
+    partial = unfinished / PARTIAL_FILE
+    found += [PARTIAL_FILE] * partial.exists()
+    if settings.resume and goes_on:
+        remove_useless(folder)
         return
-    if not settings.restart:
+    if found and not settings.restart:
         raise ResumeError(
             f"{folder} has an unfinished run ({' and '.join(found)}): go on with it (--resume), begin again and lose "
             "it (--restart), or name another out_dir"
         )
-    log.warning("%s: what is there of an unfinished run is removed", folder)
-    (folder / PARTIAL_FILE).unlink(missing_ok=True)
-    if not merging_only:
-        remove_segments(folder)
+    if found:
+        log.warning("%s: what is there of an unfinished run is removed", folder)
+    if counts == "unfinished":
+        partial.unlink(missing_ok=True)
+    else:
+        remove_unfinished(folder)
+
+
+def _finish_publishing(folder: Path, restart: bool) -> None:
+    if not is_done(folder):
+        with suppress(OSError):  # it is not there, or not empty
+            (folder / UNFINISHED).rmdir()
+        return
+    log.info("%s: the files of a run that was done take their place", folder)
+    try:
+        publish(folder)
+    except ResumeError:
+        if not restart:
+            raise
+        remove_unfinished(folder)
+
+
+def folder_of_counts(run_folder: Path) -> Path:
+    """Where the latest counts are: a run whose merge step failed has its own, beside those of an earlier run.
+
+    Takes the folder's lock if there is something to be finished first. Raises as `RunFolder` and `publish` do.
+    """
+    if is_done(run_folder):
+        with RunFolder(run_folder):
+            _finish_publishing(run_folder, restart=False)
+    unfinished = run_folder / UNFINISHED
+    counted = all((unfinished / name).is_file() for name in (COUNTS_FILE, RUN_FILE))
+    return unfinished if counted else run_folder
 
 
 def _has_large_counts(folder: Path) -> bool:
-    """Whether there are counts, not made in a moment, of a run that did not come to its merges."""
+    """Whether there are counts, not made in a moment, of a run that is to come to its merges."""
     try:
         report = read_run(folder)
     except FormatError:
@@ -98,23 +146,28 @@ def find_counted(settings: Settings, fingerprint: Fingerprint) -> Counted | None
     Raises `ResumeError` if what was counted is something else, or damaged.
     """
     folder = settings.out_dir
-    if not settings.resume or folder is None or is_begun(folder):
+    if not settings.resume or folder is None or is_begun(folder / UNFINISHED):
         return None
-    path = folder / COUNTS_FILE
     try:
-        report = read_run(folder)
-        told = report.get("counting", {}).get("fingerprint")
-        if not told or not path.exists():
-            log.info("%s has no unfinished run: this one begins at the beginning", folder)
-            return None
-        if changes := fingerprint.differences_from_summary(told):
-            raise ResumeError(
-                f"the run in {folder} has counted something else: {'; '.join(changes)}. Put that back to go on with "
-                "it, or begin again with --restart or in another out_dir"
-            )
-        counts = PretokenCounts.load(path)
-        check_counts(report, counts, path)
+        found = _read_counted(folder, UNFINISHED, fingerprint) or _read_counted(folder, "", fingerprint)
     except FormatError as error:
         raise ResumeError(f"{error}. To count again, begin with --restart") from error
+    if found is None:
+        log.info("%s has no unfinished run: this one begins at the beginning", folder)
+    return found
+
+
+def _read_counted(folder: Path, subfolder: str, fingerprint: Fingerprint) -> Counted | None:
+    report, path = read_run(folder / subfolder), folder / subfolder / COUNTS_FILE
+    told = report.get("counting", {}).get("fingerprint")
+    if not told or not path.exists():
+        return None
+    if changes := fingerprint.differences_from_summary(told):
+        raise ResumeError(
+            f"the run in {folder} has counted something else: {'; '.join(changes)}. Put that back to go on with "
+            "it, or begin again with --restart or in another out_dir"
+        )
+    counts = PretokenCounts.load(path)
+    check_counts(report, counts, path)
     log.info("the corpus is counted already: going on with %s", path)
-    return Counted(folder, counts, report)
+    return Counted(folder, counts, report, is_unfinished=subfolder == UNFINISHED)

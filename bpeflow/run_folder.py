@@ -1,4 +1,4 @@
-"""`RunFolder`: where a run writes, alone, and what it removes of earlier runs."""
+"""`RunFolder`: where a run writes, alone, until all that it writes takes its place."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from time import perf_counter
 from typing import Any
 
 from bpeflow import formats
-from bpeflow.atomic import atomic_path, make_folder, remove_parts, sync_file, sync_folder
+from bpeflow.atomic import atomic_path, make_folder, remove_parts
 from bpeflow.counting.scratch import Scratch, remove_left_behind
-from bpeflow.errors import ConfigError, FormatError
+from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import Sample
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.lock import RunLock
 from bpeflow.observer import Observer
 from bpeflow.partial_merges import PARTIAL_FILE
+from bpeflow.publishing import (
+    COUNTS_FILE,
+    DONE_FILE,
+    MONITOR_FILE,
+    RUN_FILES,
+    UNFINISHED,
+    VOCAB_FILES,
+    is_done,
+    publish,
+    remove_files,
+    remove_useless,
+)
 from bpeflow.report import run
-
-COUNTS_FILE = "counts.npz"
-MONITOR_FILE = "monitor.jsonl"
-_TOKENIZER_FILES = tuple(name for known in formats.FORMATS for name in known.files)
-VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FILES))
-#: All that a run leaves; the report first.
-RUN_FILES = (run.RUN_FILE, COUNTS_FILE, MONITOR_FILE, *VOCAB_FILES)
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +42,11 @@ class RunFolder:
     """The run folder, or nothing at all where there is none.
 
     As a context manager it has the lock of the folder, removes what a run that died there has left behind, and takes
-    back an empty folder.
+    back an empty folder. What an earlier run has finished there stays as it is until `finish` (see `publishing`).
 
     Attributes:
         path: the folder, or None.
-        has_report: whether this run has written a report there.
+        unfinished: the folder in it where the run writes, or None.
     """
 
     def __init__(self, path: Path | None, scratch: Scratch | None = None) -> None:
@@ -50,11 +55,11 @@ class RunFolder:
         Raises `ConfigError`; before any work is done.
         """
         self.path = path
-        self.has_report = False
+        self.unfinished = path and path / UNFINISHED
         self._scratch = scratch
         self._lock: RunLock | None = None
         self._locked = ExitStack()
-        self._written: list[Path] = []
+        self._written: list[str] = []
         self._made = path is not None and not path.exists()
         if path is None:
             return
@@ -68,78 +73,69 @@ class RunFolder:
 
     def __enter__(self) -> RunFolder:
         """Take the lock. Raises `FolderInUse` if another run has it."""
-        if self._lock is not None and self.path is not None:
+        if self._lock is not None and self.unfinished is not None:
             with ExitStack() as locked:
                 lock = locked.enter_context(self._lock)
                 remove_left_behind(lock.left_behind.get("scratch"))
-                remove_parts(self.path, (*RUN_FILES, PARTIAL_FILE))
+                remove_parts(self.unfinished, (DONE_FILE, PARTIAL_FILE, *RUN_FILES))
                 lock.sign(scratch=os.fspath(self._scratch.folder) if self._scratch else None)
                 self._locked = locked.pop_all()
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
-        self._locked.close()
+        with self._locked, suppress(OSError, ResumeError):  # why it has failed matters more
+            if failed and self.path is not None:
+                (publish if is_done(self.path) else remove_useless)(self.path)
         if failed and self._made and self.path is not None:
             with suppress(OSError):  # it is not empty
                 self.path.rmdir()
 
-    def _remove_earlier(self, patterns: Sequence[str]) -> None:
-        """Remove what an earlier run left, its report first: old and new files must not look like those of one run.
+    def begin(self, stale: Sequence[str] = VOCAB_FILES) -> None:
+        """Make the folder to write in, without the files of these names, or globs, of an unfinished run."""
+        if self.unfinished is not None:
+            make_folder(self.unfinished)
+            remove_files(self.unfinished, stale)
 
-        It does not come back after a power cut.
-        """
-        if self.path is None:
-            return
-        earlier = [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
-        for path in earlier:
-            if path not in self._written:
-                path.unlink(missing_ok=True)
-        folders = {path.parent for path in earlier}
-        for folder in folders - {self.path}:
-            with suppress(OSError):  # something else is in it
-                folder.rmdir()
-        for folder in {*folders, self.path} if folders else ():
-            sync_folder(folder)
-
-    def write_first(self, name: str, dump: Callable[[Path], object]) -> None:
-        """Let `dump` write the first file of this run. What an earlier one left goes when it is on the disk."""
-        if self.path is not None:
-            with atomic_path(self.path / name) as temporary:
+    def write(self, name: str, dump: Callable[[Path], object]) -> None:
+        """Let `dump` write a file."""
+        if self.unfinished is not None:
+            with atomic_path(self.unfinished / name) as temporary:
                 dump(temporary)
-                sync_file(temporary)
-                self._remove_earlier(RUN_FILES)
-            self._written.append(self.path / name)
+            self._written.append(name)
 
-    def remove_earlier_vocab(self) -> None:
-        """Remove the vocabularies of an earlier run."""
-        self._remove_earlier(VOCAB_FILES)
-
-    def write_report(self, report: dict[str, Any], started: float) -> None:
+    def write_report(self, report: dict[str, Any], started: float, name: str = run.RUN_FILE) -> None:
         """Bring the report up to date and write it."""
+        if self.path is not None and self.unfinished is not None:
+            counted_in = self.unfinished if (self.unfinished / COUNTS_FILE).exists() else self.path
+            known = [name for name in (COUNTS_FILE, MONITOR_FILE) if (counted_in / name).exists()]
+            report |= run.describe_end(perf_counter() - started, dict.fromkeys([*known, *self._written]))
+            run.write_run(self.unfinished / name, report)
+
+    def finish(self, report: dict[str, Any], started: float) -> None:
+        """Write the report of a run that is done, and have all that it has written take the place of earlier files."""
+        self.write_report(report, started, DONE_FILE)
         if self.path is not None:
-            known = [self.path / name for name in (COUNTS_FILE, MONITOR_FILE)]
-            files = [*(path for path in known if path.exists()), *self._written]
-            report |= run.describe_end(perf_counter() - started, dict.fromkeys(files), self.path)
-            run.write_run(self.path / run.RUN_FILE, report)
-            self.has_report = True
+            publish(self.path)
 
     def write_tokenizer(self, saved: SavedTokenizer, subfolder: str, others: Sequence[str]) -> None:
         """Write a tokenizer in our own form, and in other formats; warn of one that cannot hold it."""
-        if self.path is None:
+        if self.unfinished is None:
             return
-        self._written += formats.save(saved, self.path / subfolder, "gpt2")
+        folder = self.unfinished / subfolder
+        paths = formats.save(saved, folder, "gpt2")
         for name in others:
-            self._written += _save_if_it_fits(saved, self.path / subfolder, name)
+            paths += _save_if_it_fits(saved, folder, name)
+        self._written += [os.fspath(path.relative_to(self.unfinished)) for path in paths]
 
     @contextmanager
     def monitor(self, enabled: bool, observer: Observer, append: bool) -> Iterator[Callable[[Sample], None] | None]:
         """Yield what to do with a sample: tell the observer, and write it to ``monitor.jsonl``."""
         if not enabled:
             yield None
-        elif self.path is None:
+        elif self.unfinished is None:
             yield observer.monitored
         else:
-            path = self.path / MONITOR_FILE
+            path = self.unfinished / MONITOR_FILE
             with closing(_SampleFile(path, append)) as file:
 
                 def record(sample: Sample) -> None:
@@ -147,7 +143,7 @@ class RunFolder:
                     file.append(sample)
 
                 yield record
-            self._written.append(path)
+            self._written.append(MONITOR_FILE)
 
 
 class _SampleFile:
@@ -172,6 +168,8 @@ class _SampleFile:
             log.warning("%s has no more samples from here on: %s", self._path, error.strerror)
 
     def close(self) -> None:
+        with suppress(OSError):  # nor does a disk that fails end the run
+            os.fsync(self._file.fileno())
         self._file.close()
 
 

@@ -22,9 +22,10 @@ from bpeflow.init_from import read_initial_merges
 from bpeflow.merging import LearnedMerges, learn_by_settings
 from bpeflow.observer import Observer
 from bpeflow.partial_merges import PartialMerges, merge_fingerprint
+from bpeflow.publishing import COUNTS_FILE, RUN_FILES, UNFINISHED, VOCAB_FILES
 from bpeflow.report import run
 from bpeflow.resume import Counted, find_counted, look_for_unfinished
-from bpeflow.run_folder import COUNTS_FILE, RunFolder
+from bpeflow.run_folder import RunFolder
 from bpeflow.vocab import Merge, Vocab
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,9 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
     observer = observer or Observer()
     started = perf_counter()
     choose_backend(settings.backend)  # to fail now, not after hours of counting
-    corpus = CorpusCounter(settings, settings.out_dir, given)
+    corpus = CorpusCounter(
+        settings, settings.out_dir and settings.out_dir / UNFINISHED, given, scratch_in=settings.out_dir
+    )
     _check_init_from(settings)
     _check_formats(settings)
     initial_merges = read_initial_merges(settings, corpus.pretokenizer.regex)
@@ -83,11 +86,13 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
             look_for_unfinished(folder.path, settings)
         found = find_counted(settings, corpus.fingerprint)
         if found is None:
+            folder.begin()
             counts, report = _count(corpus, settings, folder, observer, started)
         elif found.is_finished(settings):
             log.info("the run in %s is finished: nothing is left to be done", found.folder)
             return _result_of(found, settings)
         else:
+            folder.begin(VOCAB_FILES if found.is_unfinished else RUN_FILES)
             counts = found.counts
             report = run.describe_run(settings) | {key: found.report[key] for key in ("corpus", "counting")}
             report["taken_over"] = COUNTS_FILE
@@ -99,18 +104,22 @@ def train_from_counts(
     settings: Settings,
     observer: Observer | None = None,
     carried_over: Mapping[str, Any] | None = None,
+    counted_in: Path | None = None,
 ) -> TrainResult:
     """Learn and write the vocabularies that `settings` ask for from counts that exist already.
 
-    `carried_over` is what an earlier report told of the counts, and this one shall tell too. Raises as `train` does.
+    `carried_over` is what an earlier report told of the counts, and this one shall tell too; `counted_in` the folder
+    that they are in: those of an unfinished run in `out_dir` become the finished ones with it. Raises as `train` does.
     """
     started = perf_counter()
     choose_backend(settings.backend)
     _check_formats(settings)
     initial_merges = read_initial_merges(settings, (carried_over or {}).get("corpus", {}).get("pattern"))
     with RunFolder(settings.out_dir) as folder:
+        ends_it = bool(counted_in and folder.unfinished and counted_in.resolve() == folder.unfinished.resolve())
         if folder.path is not None:
-            look_for_unfinished(folder.path, settings, merging_only=True)
+            look_for_unfinished(folder.path, settings, "unfinished" if ends_it else "elsewhere")
+        folder.begin(VOCAB_FILES if ends_it else RUN_FILES)
         report = {**run.describe_run(settings), **(carried_over or {})}
         return _merge_and_finish(counts, settings, initial_merges, report, folder, observer or Observer(), started)
 
@@ -147,7 +156,7 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
 
 
 def _check_init_from(settings: Settings) -> None:
-    """Refuse to count into the folder of the tokenizer to begin with: its files go when the new counts are written."""
+    """Refuse to count into the folder of the tokenizer to begin with: it would be gone in the end."""
     if settings.init_from and settings.out_dir and settings.init_from.resolve() == settings.out_dir.resolve():
         raise ConfigError(
             f"init_from and out_dir are both {settings.out_dir}, whose files the run replaces: give another out_dir "
@@ -183,7 +192,7 @@ def _count(
     report["counting"] = run.describe_counting(corpus, counted)
     if not len(counted.counts):
         log.warning("there are no pre-tokens: the corpus is empty, or the pattern matches nothing in it")
-    folder.write_first(COUNTS_FILE, counted.counts.dump)
+    folder.write(COUNTS_FILE, counted.counts.dump)
     folder.write_report(report, started)  # so that `merge` and `resume` can go on from here, with these settings
     if counted.segments is not None:
         corpus.forget_segments()
@@ -209,12 +218,9 @@ def _merge_and_finish(
     if not settings.skip_merge:
         merging_started = perf_counter()
         largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
-        partial = PartialMerges(folder.path, counts, settings) if folder.path is not None else None
+        partial = PartialMerges(folder.unfinished, counts, settings) if folder.unfinished is not None else None
         learned = learn_by_settings(counts, largest, initial_merges, observer, partial)
         seconds = perf_counter() - merging_started
-        if not folder.has_report:
-            folder.write_report(report, started)  # the one that is there tells of vocabularies that go now
-        folder.remove_earlier_vocab()
         vocab = _write_vocabs(learned, settings, folder)
         report["merging"] = run.describe_merges(learned, vocab, seconds)
         report["merging"]["fingerprint"] = merge_fingerprint(settings)
@@ -222,9 +228,7 @@ def _merge_and_finish(
             log.warning(
                 "the vocabulary has %d entries, not %d: no more pairs could be merged", len(vocab), settings.sizes[-1]
             )
-        folder.write_report(report, started)
-        if partial is not None:
-            partial.remove()
+    folder.finish(report, started)
     return TrainResult(vocab, vocab.merges if vocab else (), report, counts, learned)
 
 

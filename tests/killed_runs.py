@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import bpeflow
+import bpeflow.commands
 import bpeflow.merging
 import bpeflow.partial_merges
 from bpeflow.errors import ResumeError
@@ -24,14 +25,17 @@ _STEPS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 
 
 def train(settings: dict[str, object], last_step: int | None) -> str:
-    """Train in a child, which is killed at a step; return how that ended."""
+    """Train, or learn from `counts`, in a child, which is killed at a step; return how that ended."""
     child = os.fork()
     if child == 0:
         status = 3
         try:
             if last_step is not None:
                 kill_at(last_step, str(settings["out_dir"]))
-            bpeflow.train(settings)
+            if "counts" in settings:
+                merge(**settings)
+            else:
+                bpeflow.train(settings)
             status = 0
         except ResumeError:
             status = 2
@@ -42,6 +46,10 @@ def train(settings: dict[str, object], last_step: int | None) -> str:
         assert os.WTERMSIG(status) == signal.SIGKILL
         return KILLED
     return {0: DONE, 2: REFUSED}[os.WEXITSTATUS(status)]
+
+
+def merge(counts: str, **settings: object) -> None:
+    bpeflow.commands.merge(Path(counts), None, settings, quiet=True)
 
 
 def kill_at(last_step: int, folder: str) -> None:

@@ -4,9 +4,10 @@ disk may be if the power goes at any moment of it.
 A disk of two parts. Files have content, and names stand for files, or for folders. What is written to a file is on the
 disk for certain when the file has been synced, and before that all of it may be there, or none, or some, or zeros in
 its place. A change of names (a file that is made, renamed, removed) is on the disk for certain when the folder has been
-synced, and before that it may be there or not, whatever becomes of the changes before and after it; but a rename is
-done as a whole, or not at all. Real file systems promise more, each of them something else: the vulnerabilities that
-come of relying on it are the subject of Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014.
+synced (the one where the new name is, if a file changes folders), and before that it may be there or not, whatever
+becomes of the changes before and after it; but a rename is done as a whole, or not at all. Real file systems promise
+more, each of them something else: the vulnerabilities that come of relying on it are the subject of Pillai et al., "All
+File Systems Are Not Created Equal", OSDI 2014.
 """
 
 from __future__ import annotations
@@ -151,12 +152,12 @@ class Recorder:
         """Note that the names in a folder are on the disk; what was done in a folder that is gone no longer matters."""
         left: list[Change] = []
         for change in self._pending:
-            if folder_of(next(iter(change))) != folder:
+            if folder_of([*change][-1]) != folder:
                 left.append(change)
                 continue
             apply(change, self._durable)
             gone = [f"{name}/" for name, file in change.items() if file is None]
-            left = [other for other in left if not next(iter(other)).startswith(tuple(gone))]
+            left = [other for other in left if not [*other][-1].startswith(tuple(gone))]
         self._pending = left
 
     def _name(self, path: object) -> str:

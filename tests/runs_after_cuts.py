@@ -29,9 +29,13 @@ from bpeflow.counting.memory import Memory
 from bpeflow.counting.segments import SegmentFolder
 from bpeflow.errors import ResumeError
 from bpeflow.partial_merges import PartialMerges
+from bpeflow.publishing import DONE_FILE
 
 #: The run folder, beneath the disk; that above it is new, too.
 RUN = "new/run"
+
+#: In it, what there is of a run that is not finished.
+UNFINISHED = "unfinished/"
 
 #: Memory of a counter and of a merger, in bytes: so little that each spills now and then.
 SHARES = (20_000, 20_000)
@@ -126,6 +130,9 @@ def complaint_of(case: Case, told: dict[str, Any] | None, segments: int, old: Tr
     of_new = [name for name, content in results.items() if content == expected[name] != old.get(name)]
     if of_old and of_new:
         return f"{of_old} are of the earlier run, {of_new} of this one"
+    earlier, finished = finished_of(old), finished_of(left)
+    if f"{UNFINISHED}{DONE_FILE}" not in left and finished not in (earlier, expected):
+        return f"of the earlier run there is {[*finished]}"
     if "done" in promised:
         again = told is None or told["counted"] or told["merges"] is not None
         if again or {*left} - {".lock"} != {*expected}:
@@ -133,13 +140,19 @@ def complaint_of(case: Case, told: dict[str, Any] | None, segments: int, old: Tr
     if scratch := [name for name in found if name.startswith(".scratch-")]:
         return f"nobody removes {scratch}"
     if told is None:
-        return "" if old and left.get("run.json") == old["run.json"] else "refused"
+        counted = f"{UNFINISHED}run.json" in left and f"{UNFINISHED}counts.npz" in left
+        return "" if earlier and finished == earlier and not counted else "refused"
     if told["counted"] > segments - promised.get("segments", 0):
         return f"{told['counted']} of {segments} segments are counted again, {promised} were safe"
     if told["merges"] is not None and told["merges"] < promised.get("merges", 0):
         return f"{told['merges']} merges taken over, {promised} were safe"
     names = [name for name in {*found, *expected} if found.get(name) != expected.get(name)]
     return f"other bytes: {names}" if names else ""
+
+
+def finished_of(tree: Tree) -> Tree:
+    """What a run that is finished has left in the run folder."""
+    return {name: content for name, content in tree.items() if not f"{name}/".startswith((UNFINISHED, "."))}
 
 
 def of_run(tree: Tree) -> Tree:

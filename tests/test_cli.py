@@ -191,7 +191,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         check=False,
     )
     assert with_full_disk.returncode == 1
-    assert with_full_disk.stderr.startswith(f"bpeflow: {run / 'counts.npz'}: File too large; a limit of file sizes")
+    written = run / "unfinished" / "counts.npz"
+    assert with_full_disk.stderr.startswith(f"bpeflow: {written}: File too large; a limit of file sizes")
     assert names(run) == []
 
 
@@ -325,11 +326,12 @@ def test_a_second_run_leaves_nothing_of_the_first(config: Path, tmp_path: Path) 
     assert names(out) == ["counts.npz", "notes.txt", "run.json"]
 
 
-def test_an_interrupted_second_run_does_not_pass_for_the_first(
+def test_an_interrupted_second_run_leaves_the_first_as_it_was_and_its_own_counts_beside_it(
     config: Path, tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
     assert main(["--config", str(config), "--quiet"]) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
     corpus.write_text("something else", encoding="utf-8")
     interrupted = ["--config", str(config), "--quiet", "--set", "special_tokens=[aa, bb]"]
 
@@ -339,9 +341,12 @@ def test_an_interrupted_second_run_does_not_pass_for_the_first(
     with monkeypatch.context() as patch:
         patch.setattr("bpeflow.training.learn_by_settings", interrupt)
         assert main(interrupted) == 130
-    assert names(out) == ["counts.npz", "run.json"]
-    assert settings_of(out)["special_tokens"] == ["aa", "bb"]
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert names(out / "unfinished") == ["counts.npz", "run.json"]
+    assert settings_of(out / "unfinished")["special_tokens"] == ["aa", "bb"]
     assert main(["merge", "--counts", str(out), "--quiet"]) == 0
+    assert names(out) == sorted(before)
+    assert settings_of(out)["special_tokens"] == ["aa", "bb"]
     assert json.loads((out / "vocab.json").read_text(encoding="utf-8"))["bb"] == 257
 
 

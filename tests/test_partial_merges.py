@@ -60,7 +60,7 @@ def test_learning_goes_on_from_partial_merges(
     told = result.statistics["merging"]
     assert (told["replayed"], told["learned"]) == (23, 50)
     assert 10 < told["taken_over"] < 73
-    assert not (tmp_path / "run" / PARTIAL_FILE).exists()
+    assert not (tmp_path / "run" / "unfinished").exists()
 
 
 def test_the_merge_command_goes_on_from_them_too(
@@ -85,11 +85,12 @@ def test_partial_merges_of_something_else_are_refused_and_damaged_ones_passed_ov
 ) -> None:
     settings = settings_of(corpus, tmp_path / "run")
     stopped(settings)
-    partial = tmp_path / "run" / PARTIAL_FILE
+    partial = tmp_path / "run" / "unfinished" / PARTIAL_FILE
     with pytest.raises(ResumeError, match=r"merges\.partial is of a run with other settings: min_frequency was 1"):
         bpeflow.train({**settings, "resume": True, "min_frequency": 3})
     bpeflow.train(settings_of(corpus / "a", tmp_path / "other", skip_merge=True))
-    shutil.copy(partial, tmp_path / "other")
+    (tmp_path / "other" / "unfinished").mkdir()
+    shutil.copy(partial, tmp_path / "other" / "unfinished")
     with pytest.raises(ResumeError, match="was learned from other counts"):
         bpeflow.train(settings_of(corpus / "a", tmp_path / "other", resume=True))
     partial.write_text(partial.read_text().replace("77", "78", 1))

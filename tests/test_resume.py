@@ -102,7 +102,7 @@ def start(arguments: list[str], out: Path, segments: int) -> subprocess.Popen[st
     """Start a run and wait until so many segments are done."""
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not (out / "segments" / f"{segments - 1:06}.run").exists():
+    while not (out / "unfinished" / "segments" / f"{segments - 1:06}.run").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     return process
@@ -168,7 +168,7 @@ def test_an_interrupted_run_is_gone_on_with(
     assert "go on with --resume" in err
     assert "Traceback" not in err
     assert not orphans(children)
-    assert [path.name for path in out.iterdir()] == ["segments"]
+    assert [path.relative_to(out).as_posix() for path in out.glob("*/*")] == ["unfinished/segments"]
     assert_resumes(large, out, expected)
 
 
@@ -340,16 +340,16 @@ def test_damaged_results_are_an_error_with_the_way_out(corpus: Path, tmp_path: P
 def test_restart_loses_what_is_there_and_says_so(
     corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "run" / "segments").mkdir(parents=True)
-    (tmp_path / "run" / "segments" / "manifest.json").write_text("damaged")
-    (tmp_path / "run" / PARTIAL_FILE).write_text("damaged")
+    unfinished = tmp_path / "run" / "unfinished"
+    (unfinished / "segments").mkdir(parents=True)
+    (unfinished / "segments" / "manifest.json").write_text("damaged")
+    (unfinished / PARTIAL_FILE).write_text("damaged")
     with pytest.raises(ResumeError, match=r"segments/ and merges\.partial"):
         bpeflow.train(settings_of(corpus, tmp_path / "run"))
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", restart=True))
     assert "what is there of an unfinished run is removed" in caplog.text
     assert result.statistics["counting"]["segments"] is None
-    assert not (tmp_path / "run" / "segments").exists()
-    assert not (tmp_path / "run" / PARTIAL_FILE).exists()
+    assert not unfinished.exists()
 
 
 @pytest.mark.parametrize("flags", [{"resume": True, "restart": True}, {"resume": True, "out_dir": None}])

@@ -11,7 +11,8 @@ import pytest
 
 from bpeflow.flow import Sample
 from bpeflow.observer import Observer
-from bpeflow.run_folder import MONITOR_FILE, RunFolder
+from bpeflow.publishing import MONITOR_FILE, UNFINISHED
+from bpeflow.run_folder import RunFolder
 
 
 def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -19,16 +20,15 @@ def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, ca
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
     try:
-        with (
-            caplog.at_level(logging.WARNING),
-            RunFolder(tmp_path).monitor(True, Observer(), append=False) as on_sample,
-        ):
+        folder = RunFolder(tmp_path)
+        folder.begin()
+        with caplog.at_level(logging.WARNING), folder.monitor(True, Observer(), append=False) as on_sample:
             assert on_sample is not None
             for second in range(20):
                 on_sample(Sample(float(second), {}, {}, ()))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    lines = (tmp_path / MONITOR_FILE).read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / UNFINISHED / MONITOR_FILE).read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["elapsed"] for line in lines] == list(range(len(lines)))
     assert 1 < len(lines) < 20
     assert caplog.text.count("has no more samples from here on: ") == 1

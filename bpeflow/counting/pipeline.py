@@ -93,19 +93,23 @@ class CorpusCounts:
 class CorpusCounter:
     """A corpus that has been found and settings that have been checked: all that can be refused before any work.
 
-    `run_folder` is where the segments of a large corpus are, and where counts are spilled to, if need be, when the
-    settings name no folder. Who counts into it holds its lock.
+    `run_folder` is where the segments of a large corpus are, and where counts are spilled to, if need be, when neither
+    the settings name a folder nor `scratch_in` does. Who counts into it holds its lock.
 
     Raises `CorpusError` for input that is not there, `PatternError` for a pattern that is none, and `ConfigError` for a
     scratch folder that cannot be written to.
     """
 
     def __init__(
-        self, settings: CountSettings, run_folder: Path | None = None, given: GivenDocuments | None = None
+        self,
+        settings: CountSettings,
+        run_folder: Path | None = None,
+        given: GivenDocuments | None = None,
+        scratch_in: Path | None = None,
     ) -> None:
         self.settings = settings
         self._run_folder = run_folder
-        self.scratch = new_scratch(settings.scratch_dir or run_folder)
+        self.scratch = new_scratch(settings.scratch_dir or scratch_in or run_folder)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is no folder that can be written to")
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
@@ -35,9 +34,9 @@ def write_run(path: Path, report: Mapping[str, Any]) -> None:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def read_run(folder: Path) -> dict[str, Any]:
+def read_run(folder: Path, name: str = RUN_FILE) -> dict[str, Any]:
     """Read the report of a run folder; empty where there is none. Raises `FormatError` for one that is damaged."""
-    path = folder / RUN_FILE
+    path = folder / name
     if not path.is_file():
         return {}
     try:
@@ -189,11 +188,11 @@ def describe_merges(learned: LearnedMerges, vocab: Vocab, seconds: float) -> dic
     }
 
 
-def describe_end(seconds: float, files: Iterable[Path], folder: Path) -> dict[str, Any]:
-    """What is known when all is written."""
+def describe_end(seconds: float, files: Iterable[str]) -> dict[str, Any]:
+    """What is known when all is written; `files` by their names in the run folder."""
     return {
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "files": [os.fspath(path.relative_to(folder)) for path in files],
+        "files": [*files],
     }

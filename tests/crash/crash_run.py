@@ -179,6 +179,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def finished_files(folder: Path) -> dict[str, bytes]:
+    """All files but those of a run that is not finished."""
+    return {name: content for name, content in contents(folder).items() if not name.startswith("unfinished/")}
+
+
+def unfinished_files(folder: Path) -> set[str]:
+    """What there is of a run that is not finished, but for its segments."""
+    names = (path.relative_to(folder / "unfinished").as_posix() for path in folder.glob("unfinished/**/*.*"))
+    return {name for name in names if not name.startswith("segments/")}
+
+
 def tokenizer(folder: Path) -> dict[str, bytes]:
     """What a run is for."""
     return {name: (folder / name).read_bytes() for name in ("counts.npz", "vocab.json", "merges.txt", "bpeflow.json")}

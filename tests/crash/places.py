@@ -11,7 +11,7 @@ class Place:
 
     ``name``: of the stage, where it has workers.
     ``yields``: the function that gives what is sent on, where it is another one.
-    ``replaced``: whether the earlier run's results have gone by then, as this run's counts are there.
+    ``counted``: whether this run's counts are on the disk by then.
     """
 
     where: str
@@ -19,7 +19,7 @@ class Place:
     corpus: str = "text"
     segment_size: str = "1gb"
     name: str = ""
-    replaced: bool = False
+    counted: bool = False
     yields: str = ""
 
 
@@ -39,6 +39,6 @@ MAIN = {
     "segment": Place("bpeflow.counting.segments:SegmentFolder._write", 2, segment_size="300kb"),
     "reducer": Place("bpeflow.counting.pipeline:reduce_runs"),
     "writing counts": Place("bpeflow.counting.counts:PretokenCounts.dump"),
-    "learning": Place("bpeflow.merging:_step_to_the_end", replaced=True),
-    "writing": Place("bpeflow.formats.folder:save", replaced=True),
+    "learning": Place("bpeflow.merging:_step_to_the_end", counted=True),
+    "writing": Place("bpeflow.formats.folder:save", counted=True),
 }

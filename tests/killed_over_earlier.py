@@ -1,0 +1,81 @@
+"""A script that kills runs over the results of an earlier one at every step of their work on files.
+
+`test_publishing` runs it, in a process of its own (see `killed_runs`). After each kill the earlier results are as they
+were, or all files of the new run are whole; and the next run brings it to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from killed_runs import DONE, KILLED, REFUSED, train
+
+from bpeflow.publishing import UNFINISHED, is_done
+
+
+def finished_files(folder: Path) -> dict[str, str]:
+    """The content of all files but those of an unfinished run; of the report, which tells of times, the settings."""
+    found = {}
+    for path in (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"):
+        name = path.relative_to(folder).as_posix()
+        if name == "run.json":
+            settings = json.loads(path.read_text(encoding="utf-8"))["settings"]
+            found[name] = f"{settings['vocab_sizes']}"
+        elif not name.startswith(f"{UNFINISHED}/"):
+            found[name] = path.read_bytes().hex()
+    return found
+
+
+def mixed(found: dict[str, str], earlier: dict[str, str], expected: dict[str, str]) -> bool:
+    """Whether there are files of both runs."""
+    differing = [name for name in found if earlier.get(name) != expected.get(name)]
+    of_earlier = {found[name] == earlier.get(name) for name in differing}
+    return len(of_earlier) > 1
+
+
+def main() -> None:
+    work, earlier_settings, settings = (json.loads(argument) for argument in sys.argv[1:])
+    folder = Path(work["folder"])
+
+    def run(out: Path, killed_at: int | None, **flags: Any) -> str:
+        given = {"counts": str(out)} if work["merge"] else {}
+        return train({**settings, **given, "out_dir": str(out), **flags}, killed_at)
+
+    assert train({**earlier_settings, "out_dir": str(folder / "earlier")}, None) == DONE
+    earlier = finished_files(folder / "earlier")
+    shutil.copytree(folder / "earlier", folder / "unbroken")
+    assert run(folder / "unbroken", None) == DONE
+    expected = finished_files(folder / "unbroken")
+    told = {"steps": 0, "published": 0, "refused": 0}
+    for step in count(1):
+        out = Path(shutil.copytree(folder / "earlier", folder / f"killed{step}"))
+        outcome = run(out, step)
+        found = finished_files(out)
+        if is_done(out):
+            told["published"] += 1
+            assert not mixed(found, earlier, expected), step
+            assert "run.json" not in found or {*found} <= {*earlier}, step
+        else:
+            assert found in (earlier, expected), (step, {*found})
+        told["steps"] = step
+        done, again = is_done(out), run(out, None, resume=step % 2 == 0)
+        if again == REFUSED:
+            told["refused"] += 1
+            assert not done and finished_files(out) == earlier, step
+            again = run(out, None)
+        assert again == DONE, step
+        assert finished_files(out) == expected, step
+        assert not (out / UNFINISHED).exists(), step
+        shutil.rmtree(out)
+        if outcome != KILLED:
+            break
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

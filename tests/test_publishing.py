@@ -1,0 +1,183 @@
+"""Results take the place of an earlier run's when all of them are whole, and not before, whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from distinct_words import write_corpus
+
+import bpeflow
+from bpeflow import formats, publishing, run_folder
+from bpeflow.cli import main
+from bpeflow.errors import ResumeError
+
+EARLIER = {"vocab_sizes": [270, 280], "output": {"formats": ["huggingface"]}}
+NEW = {"vocab_sizes": [280, 300]}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def out(corpus: Path, tmp_path: Path) -> Path:
+    """A folder with the results of an earlier run."""
+    bpeflow.train(settings_of(corpus / "a", tmp_path / "run", **EARLIER))
+    return tmp_path / "run"
+
+
+def settings_of(corpus: Path, out: Path, **options: object) -> dict[str, object]:
+    return {"input": str(corpus), "out_dir": str(out), "backend": "python", **options}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def merge(out: Path, *flags: str) -> int:
+    return main(["merge", "--counts", str(out), "--set", "vocab_sizes=[280, 300]", "--quiet", *flags])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("merge", [False, True], ids=["training", "merge"])
+def test_a_run_that_is_killed_at_any_step_leaves_the_earlier_results_or_its_own(
+    corpus: Path, tmp_path: Path, merge: bool
+) -> None:
+    script = str(Path(__file__).with_name("killed_over_earlier.py"))
+    earlier = settings_of(corpus if merge else corpus / "a", tmp_path, num_counter=1, **EARLIER)
+    settings = {"backend": "python", **NEW} if merge else settings_of(corpus, tmp_path, num_counter=1, **NEW)
+    work = {"folder": str(tmp_path), "merge": merge}
+    done = subprocess.run(
+        [sys.executable, script, *map(json.dumps, (work, earlier, settings))],
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    told = json.loads(done.stdout)
+    assert told["steps"] > 25
+    assert told["published"] > 10
+    assert merge or told["refused"] > 3
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a file")
+
+
+def fail_in_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the disk become full when the first of two vocabularies is written."""
+    save, calls = formats.save, []
+
+    def fail(*arguments: object) -> list[Path]:
+        calls.append(arguments)
+        return save(*arguments) if len(calls) == 1 else no_room()  # type: ignore[arg-type, return-value]
+
+    monkeypatch.setattr(run_folder.formats, "save", fail)
+
+
+FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "while learning": lambda patch: patch.setattr("bpeflow.training.learn_by_settings", no_room),
+    "while vocabularies are written": fail_in_the_second,
+    "while the report is written": lambda patch: patch.setattr(run_folder.RunFolder, "finish", no_room),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_training_that_fails_leaves_the_earlier_results_and_its_counts(
+    corpus: Path, out: Path, failure: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = contents(out)
+    with monkeypatch.context() as patch:
+        FAILURES[failure](patch)
+        with pytest.raises(OSError, match="No space left"):
+            bpeflow.train(settings_of(corpus, out, **NEW))
+    after = contents(out)
+    assert {name for name in after if name not in before} == {"unfinished/counts.npz", "unfinished/run.json"}
+    assert {name: after[name] for name in before} == before
+    assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).statistics["taken_over"] == "counts.npz"
+    bpeflow.train(settings_of(corpus, tmp_path / "unbroken", **NEW))
+    expected = contents(tmp_path / "unbroken")
+    assert {name: data for name, data in contents(out).items() if name != "run.json"} == {
+        name: data for name, data in expected.items() if name != "run.json"
+    }
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_merge_that_fails_leaves_all_as_it_was(out: Path, failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(out)
+    with monkeypatch.context() as patch:
+        FAILURES[failure](patch)
+        assert merge(out) == 1
+    assert contents(out) == before
+    assert not (out / "unfinished").exists()
+    assert merge(out) == 0
+    assert json.loads((out / "run.json").read_text(encoding="utf-8"))["files"][0] == "counts.npz"
+    assert not (out / "vocab_270").exists()
+    assert (out / "counts.npz").read_bytes() == before["counts.npz"]
+
+
+def test_a_run_that_is_interrupted_while_its_files_take_their_place_sees_to_that(
+    corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(out)
+    with monkeypatch.context() as patch:
+
+        def interrupt(folder: Path) -> None:
+            patch.undo()
+            raise KeyboardInterrupt
+
+        patch.setattr(publishing, "make_folder", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            bpeflow.train(settings_of(corpus, out, **NEW))
+    assert "vocab_280/vocab.json" in contents(out)
+    assert not {"vocab_270/vocab.json", "tokenizer.json"} & {*contents(out)}
+    assert contents(out)["counts.npz"] != before["counts.npz"]
+    assert not (out / "unfinished").exists()
+
+
+def test_merge_first_finishes_what_a_killed_run_has_left_to_do(
+    corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "publish", no_room)
+        with pytest.raises(OSError, match="No space left"):
+            bpeflow.train(settings_of(corpus, out, **NEW))
+    assert publishing.is_done(out)
+    assert merge(out) == 0
+    assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).learned is None  # it is finished
+
+
+def test_a_damaged_last_report_is_an_error_with_the_way_out(corpus: Path, out: Path) -> None:
+    (out / "unfinished").mkdir()
+    (out / "unfinished" / publishing.DONE_FILE).write_text("{")
+    before = contents(out)
+    for resume in (False, True):
+        with pytest.raises(ResumeError, match=r"done\.json is damaged: begin again with --restart"):
+            bpeflow.train(settings_of(corpus, out, **NEW, resume=resume))
+    assert contents(out) == before
+    bpeflow.train(settings_of(corpus, out, **NEW, restart=True))
+    assert not (out / "unfinished").exists()
+
+
+def test_counts_of_an_unfinished_run_are_not_given_the_vocabulary_of_others(
+    corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever names the file of the finished counts means those."""
+    with monkeypatch.context() as patch:
+        FAILURES["while learning"](patch)
+        with pytest.raises(OSError, match="No space left"):
+            bpeflow.train(settings_of(corpus, out, segment_size="6kb", **NEW))
+    before = contents(out)
+    for flags in ([], ["--resume"]):
+        assert merge(out / "counts.npz", *flags) == 2
+        assert "has an unfinished run (counts.npz)" in capsys.readouterr().err
+    assert contents(out) == before
+    assert merge(out / "counts.npz", "--restart") == 0
+    assert (out / "counts.npz").read_bytes() == before["counts.npz"]
+    assert not (out / "unfinished").exists()
