@@ -43,7 +43,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def merge(out: Path, *flags: str) -> int:
-    return main(["merge", "--counts", str(out), "--set", "vocab_sizes=[280, 300]", "--quiet", *flags])
+    return main(["merge", "--counts", str(out), "--set", "vocab_sizes=[280, 300]", *flags])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

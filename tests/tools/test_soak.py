@@ -121,6 +121,7 @@ def ended(**others: Any) -> Ended:
 
 
 FAILED = {"status": 1, "stderr": "INFO: this\nbpeflow: no room\n"}
+KILLED = ended(status=-9, signals=[signal.SIGKILL])
 
 
 @pytest.mark.parametrize(
@@ -219,15 +220,24 @@ def folder_with(tmp_path: Path, files: dict[str, bytes]) -> Path:
         (RIGHT.files, ended()),
         (RIGHT.files, ended(**FAILED)),
         (PREVIOUS, ended(**FAILED)),
-        ({"segments/000000.run": b"some"}, ended(**FAILED)),
-        (
-            {".lock": b"", ".vocab.json.7.part": b"v", "segments/.x.part": b""},
-            ended(status=-9, signals=[signal.SIGKILL]),
-        ),
+        ({**PREVIOUS, "unfinished/segments/manifest.json": b"some"}, ended(**FAILED)),
+        ({**PREVIOUS, "unfinished/counts.npz": b"counts", "unfinished/run.json": b"{}"}, ended(**FAILED)),
+        ({**PREVIOUS, ".lock": b"", "unfinished/.vocab.json.7.part": b"v", "unfinished/segments/.x.part": b""}, KILLED),
+        ({"counts.npz": b"counts", "unfinished/vocab.json": b"vocab", "unfinished/done.json": b"{}"}, KILLED),
+        ({"vocab.json": b"old vocab", "unfinished/done.json": b"{}"}, KILLED),
     ],
 )
 def test_a_right_folder_is_none_to_complain_of(tmp_path: Path, files: dict[str, bytes], end: Ended) -> None:
     assert problems_of_folder(folder_with(tmp_path, files), end, [RIGHT], PREVIOUS) == []
+
+
+def test_what_a_killed_run_left_is_not_held_against_one_that_never_came_to_the_folder(tmp_path: Path) -> None:
+    left = {**PREVIOUS, ".lock": b"of 7", "unfinished/.counts.npz.7.part": b"", ".scratch-0/x.run": b""}
+    interrupted = ended(status=130, signals=[signal.SIGINT])
+    folder = folder_with(tmp_path, left)
+    assert problems_of_folder(folder, interrupted, [RIGHT], left) == []
+    (folder / ".lock").write_bytes(b"of 8")
+    assert "left: .lock" in problems_of_folder(folder, interrupted, [RIGHT], left)
 
 
 @pytest.mark.parametrize(
@@ -235,27 +245,31 @@ def test_a_right_folder_is_none_to_complain_of(tmp_path: Path, files: dict[str, 
     [
         ({**RIGHT.files, "vocab.json": b"Vocab"}, ended(), "vocab.json is wrong"),
         ({"counts.npz": b"counts"}, ended(), "vocab.json is missing"),
-        ({**RIGHT.files, "segments/000000.run": b""}, ended(), "is too many"),
+        ({**RIGHT.files, "unfinished/segments/000000.run": b""}, ended(), "is too many"),
         (PREVIOUS, ended(), "is wrong"),
-        ({"vocab.json": b"voc"}, ended(**FAILED), "neither"),
-        ({"vocab.json": b"voc"}, ended(status=-9, signals=[signal.SIGKILL]), "neither"),
-        ({"counts.npz": b"counts", "vocab.json": b"old vocab"}, ended(**FAILED), "files of two runs"),
+        ({"vocab.json": b"old vocab"}, ended(**FAILED), "not as it was: ['counts.npz']"),
+        ({}, KILLED, "not as it was: ['counts.npz', 'vocab.json']"),
+        ({"vocab.json": b"voc", "unfinished/done.json": b"{}"}, KILLED, "neither"),
+        (
+            {"counts.npz": b"counts", "vocab.json": b"old vocab", "unfinished/done.json": b"{}"},
+            KILLED,
+            "files of two runs",
+        ),
+        (
+            {**PREVIOUS, "unfinished/counts.npz": b"others"},
+            ended(**FAILED),
+            "unfinished/counts.npz is not what it shall",
+        ),
+        ({**PREVIOUS, "unfinished/vocab.json": b"vocab"}, ended(**FAILED), "left: unfinished/vocab.json"),
+        ({**PREVIOUS, "unfinished/monitor.jsonl": b""}, ended(**FAILED), "nothing to go on with"),
         ({".lock": b""}, ended(**FAILED), "left: .lock"),
-        ({"vocab_300/.merges.txt.7.part": b""}, ended(status=130, signals=[signal.SIGINT]), "left: "),
+        ({"unfinished/.merges.txt.7.part": b""}, ended(status=130, signals=[signal.SIGINT]), "left: "),
         ({**RIGHT.files, ".scratch-0/x.run": b""}, ended(), "left: .scratch-0"),
     ],
 )
 def test_a_wrong_folder_is_seen(tmp_path: Path, files: dict[str, bytes], end: Ended, problem: str) -> None:
     found = problems_of_folder(folder_with(tmp_path, files), end, [RIGHT], PREVIOUS)
     assert any(problem in one for one in found), found
-
-
-def test_what_a_killed_run_left_may_stay_if_the_next_one_is_ended_at_once(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, {".lock": b""})
-    end = ended(status=130, signals=[signal.SIGINT])
-    assert problems_of_folder(folder, end, [RIGHT], PREVIOUS) == ["left: .lock"]
-    assert problems_of_folder(folder, end, [RIGHT], PREVIOUS, before=["left: .lock"]) == []
-    assert problems_of_folder(folder, ended(**FAILED), [RIGHT], PREVIOUS, before=["left: .lock"]) == ["left: .lock"]
 
 
 def test_a_run_that_must_fail_may_not_end_well(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from soaking.process import Ended, Process, end_all
 from soaking.right import Right, Wrong, files_of, plain_run, prove
 from soaking.settings import draw_deciding, draw_free
 from soaking.troubles import SmallDisk, Trouble
-from soaking.verdict import Lost, how_it_ended, leftovers, problems_of_end, problems_of_folder
+from soaking.verdict import Lost, how_it_ended, problems_of_end, problems_of_folder
 
 #: So many runs are troubled, at most, before one is left alone.
 MOST_TROUBLES = 4
@@ -88,9 +88,7 @@ class Trial:
         self._run = folder / "run"
         self._scratch = folder / "scratch"
         self._scratch.mkdir()
-        self._previous: dict[str, bytes] = {}
         self._damaged: dict[str, bytes] = {}
-        self._left_before: list[str] = []
         self._attempts = 0
         self._may_refuse = False
 
@@ -154,7 +152,7 @@ class Trial:
         text = self._folder / "earlier.txt"
         text.write_text(" ".join(f"earlier{number}" for number in range(50)), encoding="utf-8")
         settings = {"input": [str(text)], "vocab_sizes": [257 + choose.randrange(9), 300]}
-        self._previous = plain_run({**settings, "output": {"formats": ["huggingface"]}}, self._run).files
+        plain_run({**settings, "output": {"formats": ["huggingface"]}}, self._run)
         self._may_refuse = True
         self.outcome.tally["folders with earlier results"] += 1
 
@@ -173,7 +171,7 @@ class Trial:
         """Let a run meet with trouble; return whether it has come to its end all the same."""
         trouble = Trouble("small disk", None, 0, 0) if disk else troubles.draw_trouble(choose)
         flags = self._flags(choose)
-        rights, changed = [self._right], None
+        rights, changed, before = [self._right], None, files_of(self._run)
         process = self._start(choose, flags, trouble)
         others: list[Process] = []
         troubles.befall(trouble, process, self._run, self.seconds)
@@ -188,11 +186,9 @@ class Trial:
                 plain_run({**self._settings, **self._corpus.plain}, self._folder / f"changed{self._attempts}")
             )
         for end in ended:
-            self._judge(end, trouble, rights if end is ended[-1] or end.status == 0 else None)
+            self._judge(end, trouble, before, rights if end is ended[-1] or end.status == 0 else None)
         if changed is not None:
             troubles.put_back(*changed)
-            if any(end.status == 0 for end in ended):
-                self._previous = files_of(self._run)  # of either state of the input
             self._may_refuse = True  # what it has counted is of the other state, perhaps
             return False
         done = any(end.status == 0 for end in ended)
@@ -204,12 +200,14 @@ class Trial:
         """Let a run alone. It must come to its end."""
         none = Trouble("none", None, 0, 0)
         flags = ["--restart"] if choose.random() < 0.15 else ["--resume"]
+        before = files_of(self._run)
         ended = self._start(choose, flags, none).wait()
-        self._judge(ended, none, [self._right])
+        self._judge(ended, none, before, [self._right])
         if ended.status == 2 and not self._right.error and self._may_refuse:
             self.outcome.tally["refused to resume"] += 1
+            before = files_of(self._run)
             ended = self._start(choose, ["--restart"], none).wait()
-            self._judge(ended, none, [self._right])
+            self._judge(ended, none, before, [self._right])
         if self._right.error and ended.status != 2:
             raise Lost(f"exit status {ended.status}, but it must be refused: {self._right.error}")
         if not self._right.error and ended.status != 0:
@@ -232,17 +230,14 @@ class Trial:
         self.outcome.tally["runs"] += 1
         self.outcome.tally[f"trouble: {trouble.kind}"] += 1
         self.outcome.tally["runs with " + (flags[0] if flags else "neither --resume nor --restart")] += 1
-        self._left_before = leftovers(self._run, self._scratch)
         return Process(arguments, self._folder, self._corpus.stdin, troubles.limits_of(trouble), impatient)
 
-    def _judge(self, ended: Ended, trouble: Trouble, rights: list[Right] | None) -> None:
+    def _judge(self, ended: Ended, trouble: Trouble, before: dict[str, bytes], rights: list[Right] | None) -> None:
         self.note(f"   status {ended.status} in {ended.seconds:.2f} s, sent {[s.name for s in ended.signals]}")
         self.note("   " + ended.stderr.strip().replace("\n", "\n   "))
         problems = problems_of_end(ended)
         if rights is not None and not problems:
-            problems = problems_of_folder(
-                self._run, ended, rights, self._previous, self._damaged, self._scratch, self._left_before
-            )
+            problems = problems_of_folder(self._run, ended, rights, before, self._damaged, self._scratch)
         if problems:
             raise Lost(f"{trouble.kind}: {'; '.join(problems[:5])}")
         self._count(ended)
@@ -257,4 +252,5 @@ class Trial:
             self.note(f"   damaged: {name}")
             self.outcome.tally["files damaged"] += 1
             self._may_refuse = True
-            self._damaged |= {key: data for key, data in files_of(self._run).items() if key == name}
+            damaged = {key: data for key, data in files_of(self._run).items() if key == name}
+            self._damaged |= {key.removeprefix("unfinished/"): data for key, data in damaged.items()}

@@ -30,12 +30,13 @@ _ODDS: dict[Kind, int] = {
 }  # fmt: skip
 _ENCODING = ("change input", "second run")
 _AFTER = (
-    "segments/000000.run",
-    "segments/000002.run",
-    "segments/manifest.json",
-    "counts.npz",
-    "merges.partial",
-    "run.json",
+    "unfinished/segments/000000.run",
+    "unfinished/segments/000002.run",
+    "unfinished/segments/manifest.json",
+    "unfinished/counts.npz",
+    "unfinished/merges.partial",
+    "unfinished/run.json",
+    "unfinished/done.json",
 )
 
 
@@ -158,7 +159,8 @@ def put_back(path: Path, data: bytes, modified: int) -> None:
 def damage(choose: Random, folder: Path) -> str | None:
     """Damage a file that a run goes on with, if there is one; return its name."""
     names = ("segments/*", "merges.partial", "counts.npz", "run.json")
-    found = [path for name in names for path in sorted(folder.glob(name)) if path.is_file()]
+    places = [*(f"unfinished/{name}" for name in names), "counts.npz", "run.json"]
+    found = [path for name in places for path in sorted(folder.glob(name)) if path.is_file()]
     if not found:
         return None
     path = choose.choice(found)

@@ -20,7 +20,10 @@ _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal 
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
 #: What Python leaves of its own in the temporary folder if it is killed: folders for sockets, and temporary ones.
 _OF_KILLED = re.compile(r"(pymp-|tmp).*")
-_UNFINISHED = re.compile(r"segments/|merges\.partial|\.lock|(.*/)?\.[^/]*\.part|\.scratch-")
+_UNFINISHED = re.compile(r"unfinished/|\.lock|\.scratch-")
+_TO_GO_ON_WITH = re.compile(r"segments/.*|merges\.partial|counts\.npz|run\.json|monitor\.jsonl|(.*/)?\.[^/]*")
+#: The report of a run that is done: its files are taking the earlier ones' places.
+_DONE = "unfinished/done.json"
 
 
 class Lost(Exception):  # noqa: N818
@@ -71,42 +74,65 @@ def problems_of_folder(
     folder: Path,
     ended: Ended,
     rights: Sequence[Right],
-    previous: Mapping[str, bytes],
+    before: Mapping[str, bytes],
     damaged: Mapping[str, bytes] | None = None,
     scratch: Path | None = None,
-    before: Sequence[str] = (),
 ) -> list[str]:
     """Say what is wrong with the run folder.
 
-    `rights`: what it may hold at the end: several, where the input was changed meanwhile. `previous`: files of an
-    earlier run that may still be there. `damaged`: files that we damaged ourselves. `before`: what a killed run had
-    left; a run that was ended by a signal need not have come so far as to remove it.
+    `rights`: what it may hold at the end: several, where the input was changed meanwhile. `before`: what was in it
+    before the run, which stays if the run does not end well. `damaged`: files that we damaged ourselves.
     """
     found = files_of(folder)
-    problems = [] if died_early(ended) else leftovers(folder, scratch)
-    if ended.signals and ended.status > 128:
-        problems = [problem for problem in problems if problem not in before]
+    came = ".lock" not in before or found.get(".lock") != before[".lock"]  # or it was over before it had the folder
+    problems = [] if died_early(ended) or not came else _leftovers(folder, scratch)
     if ended.status == 0:
         return problems + _problems_of_result(found, rights, damaged or {})
-    results = {name: data for name, data in found.items() if not _UNFINISHED.match(name)}
-    ours, theirs = [], []
-    for name, data in results.items():
-        if data in (right.files.get(name) for right in rights):
-            ours.append(name)
-        if data == previous.get(name):
-            theirs.append(name)
-        if name not in ours and name not in theirs and data != (damaged or {}).get(name):
-            problems.append(f"{name} is neither what it was nor what it shall be")
-    if {*ours} - {*theirs} and {*theirs} - {*ours}:
-        problems.append(f"files of two runs: {sorted({*ours} - {*theirs})} and {sorted({*theirs} - {*ours})}")
+    problems += _problems_of_unfinished(found, before, rights, damaged or {})
+    results, earlier = _results(found), _results(before)
+    if results == earlier or any(results == right.files for right in rights):
+        return problems
+    if not {*found, *before} & {_DONE}:
+        names = sorted(name for name in {*results, *earlier} if results.get(name) != earlier.get(name))
+        return [*problems, f"it has not ended well, and what was there is not as it was: {names}"]
+    wanted = [{name for name, data in results.items() if data == right.files.get(name)} for right in rights]
+    theirs = {name for name, data in results.items() if data == earlier.get(name)}
+    ours = max(wanted, key=len, default=set())
+    if {*results} - ours - theirs:
+        problems.append(f"neither what they were nor what they shall be: {sorted({*results} - ours - theirs)}")
+    if ours - theirs and theirs - ours:
+        problems.append(f"files of two runs: {sorted(ours - theirs)} and {sorted(theirs - ours)}")
     return problems
 
 
-def leftovers(folder: Path, scratch: Path | None) -> list[str]:
-    """Say what is there that no run leaves unless it is killed."""
+def _results(found: Mapping[str, bytes]) -> dict[str, bytes]:
+    """What runs that are finished have left."""
+    return {name: data for name, data in found.items() if not _UNFINISHED.match(name)}
+
+
+def _problems_of_unfinished(
+    found: Mapping[str, bytes], before: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]
+) -> list[str]:
+    counts = found.get("unfinished/counts.npz")
+    known = [
+        before.get("unfinished/counts.npz"),
+        damaged.get("counts.npz"),
+        *(r.files.get("counts.npz") for r in rights),
+    ]
+    return [] if counts in (None, *known) else ["unfinished/counts.npz is not what it shall be"]
+
+
+def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
     left = [path.relative_to(folder) for path in folder.rglob(".*")] if folder.exists() else []
     elsewhere = [path.name for path in scratch.iterdir()] if scratch else []
-    return [f"left: {name}" for name in left] + [f"left in scratch_dir: {name}" for name in elsewhere]
+    problems = [f"left: {name}" for name in left] + [f"left in scratch_dir: {name}" for name in elsewhere]
+    unfinished = folder / "unfinished"
+    files = [path.relative_to(unfinished).as_posix() for path in unfinished.rglob("*") if path.is_file()]
+    problems += [f"left: unfinished/{name}" for name in files if not _TO_GO_ON_WITH.fullmatch(name)]
+    goes_on = {"segments/manifest.json", "merges.partial"} & {*files} or {"counts.npz", "run.json"} <= {*files}
+    if unfinished.exists() and not goes_on:
+        problems.append("left: unfinished/, with nothing to go on with")
+    return problems
 
 
 def _problems_of_result(found: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]) -> list[str]:
