@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
 from available import skip_missing
 from hypothesis import HealthCheck, settings
@@ -19,6 +22,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("bpeflow")
+
+
+@pytest.fixture(autouse=True)
+def logging_level() -> Iterator[None]:
+    """The command line, which tests call, sets the level of the whole process."""
+    before = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(before)
 
 
 @pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
