@@ -132,6 +132,11 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
         ended(status=-9, signals=[signal.SIGKILL], temporary=["pymp-1"]),
         ended(status=130, signals=[signal.SIGINT], stderr="bpeflow: interrupted"),
         ended(status=143, signals=[signal.SIGTERM]),
+        ended(
+            status=1,
+            stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
+            '  File "site-packages/pyarrow/compute.py", line 18\nbpeflow: stage: was killed by SIGABRT',
+        ),
         ended(status=-2, signals=[signal.SIGINT], stderr='Traceback (most recent call last)\n  File "site.py"'),
     ],
 )

@@ -15,6 +15,11 @@ from soaking.right import Right, files_of
 _TRACKER = re.compile(
     r'Traceback \(most recent call last\):\n  File "[^"]*multiprocessing/resource_tracker\.py".*\n.*\nKeyError: .*\n'
 )
+#: What pyarrow says when it finds no memory while it is imported: it ends the process, and the main process tells.
+_ARROW = re.compile(
+    r"terminate called after throwing an instance of 'std::bad_alloc'"
+    r"(.|\n)*?Fatal Python error: Aborted(?=(.|\n)*?site-packages/pyarrow/)"
+)
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
 #: Where a signal finds no code of ours yet that could end cleanly.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
@@ -52,7 +57,7 @@ def problems_of_end(ended: Ended) -> list[str]:
     allowed |= {128 + number for number in ended.signals if number != signal.SIGKILL}
     if ended.status not in allowed:
         problems.append(f"exit status {ended.status}")
-    said = _TRACKER.sub("", ended.stderr)
+    said = _ARROW.sub("", _TRACKER.sub("", ended.stderr))
     problems += [f"unclean: {word}" for word in _UNCLEAN if word in said and not _was_starting(ended)]
     lines = ended.stderr.replace(LINE_BREAKING, LINE_BREAKING.replace("\n", " ")).strip().splitlines()
     if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")) and not _was_starting(ended):
