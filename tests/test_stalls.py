@@ -108,4 +108,5 @@ def test_progress_without_a_known_end_is_told_without_one(monkeypatch: pytest.Mo
     observer = terminal.PlainObserver(Console(file=screen))
     observer.counting(0, None)
     observer.counting(3_000_000, None)
-    assert screen.getvalue().splitlines() == ["counting: 0 bytes", "counting: 3.0 MB"]
+    lines = [line.partition(",")[0] for line in screen.getvalue().splitlines()]  # without the rate
+    assert lines == ["counting: 0 bytes", "counting: 3.0 MB"]
