@@ -18,6 +18,7 @@ from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import differing
 from bpeflow.errors import ResumeError
+from bpeflow.sealed import sealed, unsealed
 from bpeflow.vocab import Merge
 
 PARTIAL_FILE = "merges.partial"
@@ -63,7 +64,7 @@ class PartialMerges:
         }
         try:
             with atomic_path(self._path) as temporary:
-                temporary.write_text(json.dumps({**body, "sha256": _digest(body)}), encoding="utf-8")
+                temporary.write_text(json.dumps(sealed(body)), encoding="utf-8")
         except OSError as error:  # the run itself needs no room yet, and may find some in its end
             log.warning(
                 "%s cannot be written (%s): should the run be killed, it begins to merge anew", self._path, error
@@ -77,8 +78,8 @@ class PartialMerges:
         merges of other counts or settings.
         """
         try:
-            body = json.loads(self._path.read_text(encoding="utf-8"))
-            if body.pop("sha256") != _digest(body) or body["version"] != VERSION:
+            body = unsealed(json.loads(self._path.read_text(encoding="utf-8")))
+            if body["version"] != VERSION:
                 raise ValueError
             merges = tuple((bytes.fromhex(left), bytes.fromhex(right)) for left, right in body["merges"])
         except FileNotFoundError:
@@ -111,7 +112,3 @@ def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], where
             f"{where} is of a run with other settings: {'; '.join(changes)}. Put that back to go on with it; to learn "
             "again from its counts: python -m bpeflow merge; to begin again: --restart, or another out_dir"
         )
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -16,6 +16,7 @@ from bpeflow.backends.base import MergeBackend
 from bpeflow.errors import BackendUnavailable, ConfigError, CorpusError
 from bpeflow.formats import gpt2
 from bpeflow.printable import from_printable
+from bpeflow.report.run import read_run
 from bpeflow.training import Observer
 
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
@@ -86,7 +87,7 @@ def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
     ]
     assert gpt2.load(out / "vocab.json", out / "merges.txt") == result.vocab
     assert bpeflow.PretokenCounts.load(out / "counts.npz") == result.counts
-    report = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    report = read_run(out)
     assert report == result.statistics
     assert report["settings"]["vocab_size"] == 280
     assert report["corpus"]["unicode"]

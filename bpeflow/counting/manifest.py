@@ -24,6 +24,7 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.run import CountRun
 from bpeflow.errors import ResumeError
 from bpeflow.flow import WorkerReport
+from bpeflow.sealed import sealed, unsealed
 
 MANIFEST_FILE = "manifest.json"
 FINGERPRINT_FILE = "fingerprint.json"
@@ -123,7 +124,7 @@ class Manifest:
             "reports": [asdict(report) for report in self.reports],
         }
         with atomic_path(self.folder / MANIFEST_FILE) as temporary:
-            temporary.write_text(json.dumps({**body, "sha256": _digest(body)}, indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(sealed(body), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, fingerprint: Fingerprint) -> Manifest | None:
@@ -133,11 +134,8 @@ class Manifest:
         """
         path = folder / MANIFEST_FILE
         try:
-            body = json.loads(path.read_text(encoding="utf-8"))
-            told = body.pop("sha256")
+            body = unsealed(json.loads(path.read_text(encoding="utf-8")))
             version = body["version"]
-            if told != _digest(body):
-                raise ValueError("its checksum does not fit")
             if version != VERSION:
                 raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
             if body["fingerprint_sha256"] != fingerprint.digest:
@@ -184,7 +182,3 @@ def file_digest(path: Path) -> str:
         while data := file.read(_READ_AT_A_TIME):
             digest.update(data)
     return digest.hexdigest()
-
-
-def _digest(body: dict[str, Any]) -> str:
-    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -22,14 +22,15 @@ from bpeflow.counting.table import chosen_instructions
 from bpeflow.errors import FormatError
 from bpeflow.flow import WorkerReport, peak_memory
 from bpeflow.merging import LearnedMerges
+from bpeflow.sealed import is_sealed, sealed, unsealed
 from bpeflow.vocab import Vocab
 
 RUN_FILE = "run.json"
 
 
 def write_run(path: Path, report: Mapping[str, Any]) -> None:
-    """Write a report, whole or not at all."""
-    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    """Write a report, whole or not at all, with its checksum."""
+    text = json.dumps(sealed(report), indent=2, ensure_ascii=False) + "\n"
     with atomic_path(path) as temporary:  # what is not UTF-8 in a file's name becomes \udcXX, which JSON reads as such
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
@@ -43,6 +44,11 @@ def read_run(folder: Path, name: str = RUN_FILE) -> dict[str, Any]:
         report = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FormatError(f"{path}: not JSON: {error}") from error
+    if is_sealed(report):
+        try:
+            report = unsealed(report)
+        except ValueError as error:
+            raise FormatError(f"{path}: was changed or damaged after the run: {error}") from error
     if not isinstance(report, dict) or not isinstance(report.get("settings"), dict):
         raise FormatError(f"{path}: not the report of a run: it has no settings")
     return report
