@@ -134,6 +134,17 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
         ended(status=143, signals=[signal.SIGTERM]),
         ended(
             status=1,
+            stderr='Traceback (most recent call last):\n  File "lib/multiprocessing/forkserver.py", line 274, in main\n'
+            '    code = _serve_one(child_r, fds,\n           ^^^^^\n  File "lib/multiprocessing/spawn.py", line 132\n'
+            "FileNotFoundError: [Errno 2] No such file\nbpeflow: stage 'merger' could not be started",
+        ),
+        ended(
+            status=-signal.SIGABRT,
+            stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
+            '  File "site-packages/pyarrow/compute.py", line 18\n',
+        ),
+        ended(
+            status=1,
             stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
             '  File "site-packages/pyarrow/compute.py", line 18\nbpeflow: stage: was killed by SIGABRT',
         ),

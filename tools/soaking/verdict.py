@@ -11,11 +11,14 @@ from soaking.corpora import LINE_BREAKING
 from soaking.process import Ended
 from soaking.right import Right, files_of
 
-#: What multiprocessing's tracker of shared memory says of what its killed predecessor knew.
-_TRACKER = re.compile(
-    r'Traceback \(most recent call last\):\n  File "[^"]*multiprocessing/resource_tracker\.py".*\n.*\nKeyError: .*\n'
+#: What multiprocessing says that is of no code but its own: its tracker of shared memory of what its killed predecessor
+#: knew, and a worker that starts when the fork server was killed and the run is over.
+_MULTIPROCESSING = re.compile(
+    r"Traceback \(most recent call last\):\n"
+    r'(  File "[^"]*multiprocessing/\w+\.py".*\n(    .*\n)*)+'
+    r"\w+(:.*)?(\n|$)"
 )
-#: What pyarrow says when it finds no memory while it is imported: it ends the process, and the main process tells.
+#: What pyarrow says when it finds no memory while it is imported: it ends the process, a worker or the main one.
 _ARROW = re.compile(
     r"terminate called after throwing an instance of 'std::bad_alloc'"
     r"(.|\n)*?Fatal Python error: Aborted(?=(.|\n)*?site-packages/pyarrow/)"
@@ -44,8 +47,9 @@ def how_it_ended(ended: Ended) -> str:
 
 
 def died_early(ended: Ended) -> bool:
-    """Whether a signal came before Python, or we, could do anything about it."""
-    return ended.status < 0 and -ended.status in ended.signals
+    """Whether a signal came before Python, or we, could do anything about it: from outside, or from a library."""
+    by_arrow = ended.status == -signal.SIGABRT and _ARROW.search(ended.stderr)
+    return ended.status < 0 and (-ended.status in ended.signals or bool(by_arrow))
 
 
 def problems_of_end(ended: Ended) -> list[str]:
@@ -55,9 +59,9 @@ def problems_of_end(ended: Ended) -> list[str]:
     problems = []
     allowed = {0, 1, 2, *(-number for number in ended.signals)}
     allowed |= {128 + number for number in ended.signals if number != signal.SIGKILL}
-    if ended.status not in allowed:
+    if ended.status not in allowed and not died_early(ended):
         problems.append(f"exit status {ended.status}")
-    said = _ARROW.sub("", _TRACKER.sub("", ended.stderr))
+    said = _ARROW.sub("", _MULTIPROCESSING.sub("", ended.stderr))
     problems += [f"unclean: {word}" for word in _UNCLEAN if word in said and not _was_starting(ended)]
     lines = ended.stderr.replace(LINE_BREAKING, LINE_BREAKING.replace("\n", " ")).strip().splitlines()
     if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")) and not _was_starting(ended):
