@@ -12,8 +12,11 @@ gc.set_threshold(100_000)
 if __name__ == "__main__":
     try:
         from bpeflow.cli import main
+        from bpeflow.endings import ignore_signals
 
-        sys.exit(main())
+        status = main()
+        ignore_signals()  # it is done, but for the interpreter's own end
+        sys.exit(status)
     except KeyboardInterrupt:  # while the imports are still going on
         import signal
 

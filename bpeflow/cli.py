@@ -83,7 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _set_up_process()
         return command(argv[1:]) if command else _train_command(argv)
-    except (Exception, KeyboardInterrupt) as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a library in Rust that panics raises no Exception
         return exit_status(error)
 
 

@@ -70,7 +70,7 @@ def end_on_signals() -> None:
                 signal.signal(number, interrupt)
 
 
-def _ignore_signals() -> None:
+def ignore_signals() -> None:
     """Let nothing disturb the interpreter's own end, in which it gives up its handlers before it is done."""
     if threading.current_thread() is threading.main_thread():
         for number in _ENDING:
@@ -91,7 +91,7 @@ def exit_status(error: BaseException) -> int:
         error = _interruptions[-1]
     if isinstance(error, KeyboardInterrupt):
         number = error.number if isinstance(error, Interrupted) else signal.SIGINT
-        _ignore_signals()
+        ignore_signals()
         words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
         return _fail(words, 128 + number)
     if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailable):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from bpeflow.cli import main
 from bpeflow.endings import end_on_signals, exit_status
 
 
@@ -40,3 +43,38 @@ def test_an_error_that_a_signal_became_is_that_signal(capsys: pytest.CaptureFixt
 def test_an_incomplete_installation_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status(ImportError("No module named numpy")) == 1
     assert "the installation is not complete" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_panic_that_a_signal_became_is_that_signal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pydantic, interrupted while it is imported, raises what is no Exception."""
+
+    class PanicException(BaseException):
+        pass
+
+    def panic(*_: object) -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise PanicException from error
+        return 0
+
+    monkeypatch.setattr("bpeflow.cli._train_command", panic)
+    assert main(["--config", "none"]) == 130
+    assert capsys.readouterr().err == "bpeflow: interrupted\n"
+
+
+def test_a_signal_to_an_interpreter_that_ends_changes_nothing() -> None:
+    """A finalizer runs when all is done; what it is interrupted by would be shown as an ignored exception."""
+    script = """
+import os, runpy, signal, sys, weakref
+class Thing: pass
+thing = Thing()
+weakref.finalize(thing, lambda: [os.kill(os.getpid(), number) for number in (signal.SIGTERM, signal.SIGINT)])
+sys.argv = ["bpeflow", "backends"]
+runpy.run_module("bpeflow", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
