@@ -16,12 +16,12 @@ from bpeflow.endings import end_on_signals, exit_status
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     end_on_signals()
     yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    end_on_signals()
+    end_on_signals()  # which forgets those that came
     for number, handler in before.items():
         signal.signal(number, handler)
 

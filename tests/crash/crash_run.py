@@ -69,9 +69,15 @@ class Run:
         self.process = subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "bpeflow", *map(str, self.arguments)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, preexec_fn=self.prepare,
+            start_new_session=True, preexec_fn=self._begin,
         )  # fmt: skip
         return self
+
+    def _begin(self) -> None:
+        for number in (signal.SIGINT, signal.SIGHUP):  # which are ignored in the background, and under nohup
+            signal.signal(number, signal.SIG_DFL)
+        if self.prepare is not None:
+            self.prepare()
 
     def wait_for_fault(self) -> int:
         """Return the process that came to it."""
