@@ -7,7 +7,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from soaking.corpora import LINE_BREAKING
 from soaking.process import Ended
 from soaking.right import Right, files_of
 
@@ -63,7 +62,7 @@ def problems_of_end(ended: Ended) -> list[str]:
         problems.append(f"exit status {ended.status}")
     said = _ARROW.sub("", _MULTIPROCESSING.sub("", ended.stderr))
     problems += [f"unclean: {word}" for word in _UNCLEAN if word in said and not _was_starting(ended)]
-    lines = said.replace(LINE_BREAKING, LINE_BREAKING.replace("\n", " ")).strip().splitlines()
+    lines = said.strip().splitlines()
     if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")) and not _was_starting(ended):
         problems.append(f"exit status {ended.status} without a message of one line at the end")
     problems += [f"a process is left: {orphan}" for orphan in ended.orphans]
