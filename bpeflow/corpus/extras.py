@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from bpeflow.errors import CorpusError
+from bpeflow.out_of_memory import is_lack_of_memory
 
 
 def load_extra(module: str, extra: str, what: str) -> Any:
@@ -13,4 +14,6 @@ def load_extra(module: str, extra: str, what: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        if is_lack_of_memory(error):  # it is there
+            raise
         raise CorpusError(f"{what} need {module}: pip install 'bpeflow[{extra}]' ({error})") from error

@@ -1,0 +1,22 @@
+"""Libraries that only some corpora need."""
+
+from __future__ import annotations
+
+import pytest
+
+from bpeflow.corpus import extras
+from bpeflow.errors import CorpusError
+
+
+def test_one_that_is_missing_is_named_with_its_extra() -> None:
+    with pytest.raises(CorpusError, match=r"URLs need no_such_module: pip install 'bpeflow\[fsspec\]'"):
+        extras.load_extra("no_such_module", "fsspec", "URLs")
+
+
+def test_one_for_which_there_is_no_memory_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def import_module(name: str) -> None:
+        raise ImportError("failed to map segment from shared object")
+
+    monkeypatch.setattr(extras, "import_module", import_module)
+    with pytest.raises(ImportError, match="failed to map segment"):
+        extras.load_extra("pyarrow", "parquet", "Parquet files")
