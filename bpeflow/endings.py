@@ -11,6 +11,7 @@ import time
 import traceback
 
 from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
+from bpeflow.flow.launch import ENDING_SIGNALS
 from bpeflow.one_line import one_line
 from bpeflow.out_of_memory import explain, is_lack_of_memory
 
@@ -20,9 +21,6 @@ USAGE, FAILURE = 2, 1
 #: What tells a second Ctrl-C that is meant from one that comes of impatience, or is sent once more by a program between
 #: the terminal and us: so many seconds. Cleaning up takes less.
 _SAME_INTERRUPT = 2.0
-
-#: A terminal that is closed sends the last one.
-_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk, or write elsewhere",
@@ -65,7 +63,7 @@ def end_on_signals() -> None:
             raise _interruptions[-1]
 
     if threading.current_thread() is threading.main_thread():
-        for number in _ENDING:
+        for number in ENDING_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, interrupt)
 
@@ -73,7 +71,7 @@ def end_on_signals() -> None:
 def ignore_signals() -> None:
     """Let nothing disturb the interpreter's own end, in which it gives up its handlers before it is done."""
     if threading.current_thread() is threading.main_thread():
-        for number in _ENDING:
+        for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
 

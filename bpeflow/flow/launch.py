@@ -46,7 +46,8 @@ from .errors import FlowError
 from .spec import QueueSpec, Source, Stage
 from .worker import Job, Post, work
 
-_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+#: Signals by which people, schedulers and terminals end a process.
+ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _PRELOADED = "bpeflow.flow.worker"
 
 # Held while a process is started, which `_main_script_left_out` patches multiprocessing for, and while one is joined
@@ -171,7 +172,7 @@ def interrupts_held() -> Iterator[None]:
     (Outside the main thread there is no handler to run, and none to exchange.)
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
-    found = {number: signal.getsignal(number) for number in _ENDING if in_main_thread}
+    found = {number: signal.getsignal(number) for number in ENDING_SIGNALS if in_main_thread}
     handlers = {number: handler for number, handler in found.items() if callable(handler)}
     held: list[tuple[int, FrameType | None]] = []
     for number in handlers:
