@@ -87,9 +87,14 @@ def _empty(unfinished: Path) -> None:
 
 
 def remove_useless(folder: Path) -> None:
-    """Remove of a run that has failed what nobody would go on with: half a set of vocabularies, or all there is."""
+    """Remove of a run that has failed what nobody would go on with: half a set of vocabularies, or all there is.
+
+    Segments, too, if it was killed before the first manifest or after the last.
+    """
     unfinished = folder / UNFINISHED
     remove_files(unfinished, VOCAB_FILES)
+    if not is_begun(unfinished):
+        remove_segments(unfinished)
     counted = all((unfinished / name).exists() for name in (COUNTS_FILE, RUN_FILE))
     if not (counted or is_begun(unfinished) or (unfinished / PARTIAL_FILE).exists()):
         remove_unfinished(folder)

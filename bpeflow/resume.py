@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +11,11 @@ from typing import Any, Literal
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.segments import SEGMENTS_FOLDER, is_begun, remove_segments
+from bpeflow.counting.segments import SEGMENTS_FOLDER, is_begun
 from bpeflow.errors import FormatError, ResumeError
 from bpeflow.formats import gpt2
 from bpeflow.partial_merges import PARTIAL_FILE, check_same_settings, merge_fingerprint
-from bpeflow.publishing import COUNTS_FILE, UNFINISHED, is_done, publish, remove_unfinished, remove_useless
+from bpeflow.publishing import COUNTS_FILE, UNFINISHED, is_done, publish, remove_unfinished
 from bpeflow.report.run import RUN_FILE, check_counts, read_run
 from bpeflow.run_folder import RunFolder
 from bpeflow.vocab import Vocab
@@ -80,14 +79,11 @@ def look_for_unfinished(folder: Path, settings: Settings, counts: Counts = "its 
     found: list[str] = []
     goes_on = True
     if counts != "unfinished":
-        if not is_begun(unfinished):
-            remove_segments(unfinished)  # what a killed run left before its first manifest, or after the last
         found = [f"{SEGMENTS_FOLDER}/"] * is_begun(unfinished) + [COUNTS_FILE] * _has_large_counts(unfinished)
         goes_on = counts == "its own" or not (found or (unfinished / COUNTS_FILE).exists())
     partial = unfinished / PARTIAL_FILE
     found += [PARTIAL_FILE] * partial.exists()
     if settings.resume and goes_on:
-        remove_useless(folder)
         return
     if found and not settings.restart:
         raise ResumeError(
@@ -104,8 +100,6 @@ def look_for_unfinished(folder: Path, settings: Settings, counts: Counts = "its 
 
 def _finish_publishing(folder: Path, restart: bool) -> None:
     if not is_done(folder):
-        with suppress(OSError):  # it is not there, or not empty
-            (folder / UNFINISHED).rmdir()
         return
     log.info("%s: the files of a run that was done take their place", folder)
     try:

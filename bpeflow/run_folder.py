@@ -15,6 +15,7 @@ from typing import Any
 from bpeflow import formats
 from bpeflow.atomic import atomic_path, make_folder, remove_parts
 from bpeflow.counting.scratch import Scratch, remove_left_behind
+from bpeflow.counting.segments import SEGMENTS_FOLDER
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import Sample
 from bpeflow.formats.saved import SavedTokenizer
@@ -77,7 +78,9 @@ class RunFolder:
             with ExitStack() as locked:
                 lock = locked.enter_context(self._lock)
                 remove_left_behind(lock.left_behind.get("scratch"))
-                remove_parts(self.unfinished, (DONE_FILE, PARTIAL_FILE, *RUN_FILES))
+                remove_parts(self.unfinished, (DONE_FILE, PARTIAL_FILE, *RUN_FILES, f"{SEGMENTS_FOLDER}/*"))
+                if self.path is not None and not is_done(self.path):
+                    remove_useless(self.path)
                 lock.sign(scratch=os.fspath(self._scratch.folder) if self._scratch else None)
                 self._locked = locked.pop_all()
         return self

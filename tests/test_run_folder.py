@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bpeflow.counting.manifest import MANIFEST_FILE
+from bpeflow.counting.segments import SEGMENTS_FOLDER
 from bpeflow.flow import Sample
 from bpeflow.observer import Observer
 from bpeflow.publishing import MONITOR_FILE, UNFINISHED
@@ -32,3 +34,21 @@ def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, ca
     assert [json.loads(line)["elapsed"] for line in lines] == list(range(len(lines)))
     assert 1 < len(lines) < 20
     assert caplog.text.count("has no more samples from here on: ") == 1
+
+
+def test_what_a_killed_run_has_left_is_looked_through_before_anything_else(tmp_path: Path) -> None:
+    """So nothing of no use stays, however soon this run ends too."""
+    unfinished = tmp_path / UNFINISHED
+    segments = unfinished / SEGMENTS_FOLDER
+    segments.mkdir(parents=True)
+    parts = [unfinished / ".counts.npz.1.part", segments / ".manifest.json.1.part", segments / ".000001.run.1.part"]
+    for path in (*parts, segments / "000000.run", segments / MANIFEST_FILE, unfinished / "vocab.json"):
+        path.write_bytes(b"of a killed run")
+
+    with RunFolder(tmp_path):
+        left = {path.name for path in unfinished.rglob("*")}
+    assert left == {SEGMENTS_FOLDER, "000000.run", MANIFEST_FILE}  # even if it is damaged: that is for people to decide
+
+    (segments / MANIFEST_FILE).unlink()
+    with RunFolder(tmp_path):
+        assert not unfinished.exists()

@@ -148,6 +148,10 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
             stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
             '  File "site-packages/pyarrow/compute.py", line 18\nbpeflow: stage: was killed by SIGABRT',
         ),
+        ended(
+            status=-signal.SIGSEGV,
+            stderr="<jemalloc>: arena 0 background thread creation failed (11)\nbpeflow: pyarrow.compute: no memory",
+        ),
         ended(status=-2, signals=[signal.SIGINT], stderr='Traceback (most recent call last)\n  File "site.py"'),
     ],
 )
@@ -162,6 +166,7 @@ def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
         (ended(status=3), "exit status 3"),
         (ended(status=-9), "exit status -9"),
         (ended(status=-11, signals=[signal.SIGTERM]), "exit status -11"),
+        (ended(status=-11, stderr="bpeflow: no memory"), "exit status -11"),
         (ended(status=130), "exit status 130"),
         (ended(status=1, stderr="something"), "without a message"),
         (ended(**FAILED | {"stderr": "bpeflow: one\nand two"}), "without a message"),

@@ -22,6 +22,8 @@ _ARROW = re.compile(
     r"terminate called after throwing an instance of 'std::bad_alloc'"
     r"(.|\n)*?Fatal Python error: Aborted(?=(.|\n)*?site-packages/pyarrow/)"
 )
+#: What its allocator says when it gets no thread, after which the interpreter's end is a segmentation fault.
+_ARROW_ENDS = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
 #: Where a signal finds no code of ours yet that could end cleanly.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
@@ -47,7 +49,8 @@ def how_it_ended(ended: Ended) -> str:
 
 def died_early(ended: Ended) -> bool:
     """Whether a signal came before Python, or we, could do anything about it: from outside, or from a library."""
-    by_arrow = ended.status == -signal.SIGABRT and _ARROW.search(ended.stderr)
+    said = {-signal.SIGABRT: _ARROW, -signal.SIGSEGV: _ARROW_ENDS}.get(ended.status)
+    by_arrow = said is not None and said.search(ended.stderr)
     return ended.status < 0 and (-ended.status in ended.signals or bool(by_arrow))
 
 
