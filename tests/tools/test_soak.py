@@ -139,6 +139,12 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
             "FileNotFoundError: [Errno 2] No such file\nbpeflow: stage 'merger' could not be started",
         ),
         ended(
+            status=1,
+            stderr="Traceback (most recent call last):\nbpeflow: stage 'counter' could not be started\n"
+            '  File "lib/multiprocessing/forkserver.py", line 274, in main\n    code = _serve_one(child_r, fds,\n'
+            "FileNotFoundError: [Errno 2] No such file\n",
+        ),
+        ended(
             status=-signal.SIGABRT,
             stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
             '  File "site-packages/pyarrow/compute.py", line 18\n',

@@ -24,6 +24,7 @@ _ARROW = re.compile(
 )
 #: What its allocator says when it gets no thread, after which the interpreter's end is a segmentation fault.
 _ARROW_ENDS = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
+_OUR_LINE = re.compile(r"(bpeflow|INFO|WARNING): ")
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
 #: Where a signal finds no code of ours yet that could end cleanly.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
@@ -63,7 +64,7 @@ def problems_of_end(ended: Ended) -> list[str]:
     allowed |= {128 + number for number in ended.signals if number != signal.SIGKILL}
     if ended.status not in allowed and not died_early(ended):
         problems.append(f"exit status {ended.status}")
-    said = _ARROW.sub("", _MULTIPROCESSING.sub("", ended.stderr))
+    said = _said_by_us(ended.stderr)
     problems += [f"unclean: {word}" for word in _UNCLEAN if word in said and not _was_starting(ended)]
     lines = said.strip().splitlines()
     if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")) and not _was_starting(ended):
@@ -73,6 +74,17 @@ def problems_of_end(ended: Ended) -> list[str]:
     allowed_left = _OF_KILLED.fullmatch if died_early(ended) else re.compile(r"(?!)").fullmatch
     problems += [f"left in TMPDIR: {name}" for name in ended.temporary if not allowed_left(name)]
     return problems
+
+
+def _said_by_us(stderr: str) -> str:
+    """What is left without the words of others, which other processes may have written between our lines."""
+    lines = stderr.splitlines(keepends=True)
+    apart = "".join(sorted(lines, key=lambda line: bool(_OUR_LINE.match(line))))
+    for said in (stderr, apart):
+        left = _ARROW.sub("", _MULTIPROCESSING.sub("", said))
+        if _UNCLEAN[0] not in left:
+            break
+    return left
 
 
 def _was_starting(ended: Ended) -> bool:
