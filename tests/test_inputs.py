@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,6 +172,42 @@ def test_ctrl_c_ends_a_run_that_waits_for_standard_input(tmp_path: Path) -> None
         run.send_signal(signal.SIGINT)
         assert run.wait(5) == 130
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_what_fails_while_standard_input_is_waited_for_is_told_at_once(tmp_path: Path, compressed: bool) -> None:
+    bpeflow.Tokenizer.train(iter(["some text"]), 260).save(tmp_path / "tokenizer")
+    train = ["--input", "-", "--vocab_size", "300", "--out_dir", "run", "-c", "2", "--chunk_size", "100KB"]
+    encode = ["encode", "--tokenizer", "tokenizer", "--input", "-", "--out", "ids.npy", "--chunk_size", "100KB"]
+    data = b"some text\n" * 9_900 + b"\xff\n" + b"some text\n" * 19_900  # one chunk, and what it takes to find its end
+    packer = zlib.compressobj(wbits=31)
+    data = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) if compressed else data
+    for arguments in (train, [*encode, "--threads", "2"]):
+        command = [sys.executable, "-m", "bpeflow", *arguments]
+        with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            assert run.stdin is not None and run.stderr is not None
+            run.stdin.buffer.write(data)
+            run.stdin.flush()
+            assert run.wait(5) == 2
+            assert "not UTF-8" in run.stderr.read()
+    assert {path.name for path in tmp_path.iterdir()} == {"tokenizer"}
+
+
+def test_standard_input_that_somebody_has_begun_to_read_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.write(write, b"a line\nsome text, and then nothing for a while")
+    with os.fdopen(read) as pipe, os.fdopen(write, "wb") as other:
+        assert pipe.buffer.readline() == b"a line\n"
+        threading.Timer(0.5, other.close).start()
+        monkeypatch.setattr(sys, "stdin", pipe)
+        counted = count("-")
+    assert counted.counts == bpeflow.count(iter(["some text, and then nothing for a while"]))
+
+
+def test_standard_input_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(CorpusError, match=r"standard input \(-\) is closed: pipe text into it"):
+        count("-")
 
 
 def test_an_iterable_is_gone_through_in_the_thread_of_its_caller() -> None:

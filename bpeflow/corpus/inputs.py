@@ -14,6 +14,7 @@ from typing import Any, Literal
 from bpeflow.corpus.compression import MAGIC_BYTES, compression_of, without_compression_suffix
 from bpeflow.corpus.extras import load_extra
 from bpeflow.corpus.files import CorpusFile, find_files
+from bpeflow.corpus.standard_input import standard_input
 from bpeflow.corpus.stream_reader import StreamTask
 from bpeflow.corpus.streams import STDIN, Format, StreamFile, reading
 from bpeflow.errors import CorpusError
@@ -63,6 +64,7 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[CorpusF
     if paths or not entries:
         found += [_classified(replace(file, source=rules.source), rules) for file in find_files(paths, rules.exclude)]
     if stdin:
+        standard_input()
         found.append(StreamFile(STDIN, None, _format(STDIN, rules), "stdin", rules.source))
     found += _remote_files(urls, rules)
     if rules.sampled:

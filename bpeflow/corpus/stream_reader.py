@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from threading import Event
 
 from bpeflow.corpus.chunk import StreamChunk
 from bpeflow.corpus.cutting import cut_lines, cut_text
@@ -47,6 +48,8 @@ class StreamReader:
         delimiters: documents end at the separator.
         pretokenizer: tells where a document may be cut.
         invalid_utf8: what to do with records that are not UTF-8; under ``skip`` no document is cut.
+        given_up: set by those who take the chunks when they have failed: `GivenUp` is raised if they come to be read
+            from standard input, which may keep us waiting.
     """
 
     sources: Sequence[Source]
@@ -55,6 +58,7 @@ class StreamReader:
     delimiters: Delimiters
     pretokenizer: Pretokenizer
     invalid_utf8: InvalidUtf8Policy
+    given_up: Event | None = None
 
     def __call__(self, items: Iterable[Chunk | StreamTask]) -> Iterator[Chunk]:
         for item in items:
@@ -73,7 +77,7 @@ class StreamReader:
         if file.format == "parquet":
             yield from self._rows(file)
             return
-        with open_blocks(file) as blocks:
+        with open_blocks(file, self.given_up) as blocks:
             if file.format == "jsonl":
                 yield from cut_lines(blocks, self.chunk_size, self.longest, file.source)
             else:

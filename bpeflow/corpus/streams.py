@@ -6,15 +6,16 @@ who count it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from threading import Event
+from typing import BinaryIO, Literal, Protocol
 
 from bpeflow.corpus.compression import MAGIC_BYTES, Compression, compression_of, decompress
 from bpeflow.corpus.extras import load_extra
+from bpeflow.corpus.standard_input import WatchedInput
 from bpeflow.errors import CorpusError
 
 Format = Literal["text", "jsonl", "parquet"]
@@ -55,14 +56,18 @@ class StreamFile:
         return self.place == "stdin" or self.name.startswith("memory://")
 
     def open(self) -> AbstractContextManager[BinaryIO]:
-        """Open the file as it is, compressed or not."""
-        if self.place == "stdin":
-            return nullcontext(sys.stdin.buffer)
+        """Open the file, which is not standard input, as it is, compressed or not."""
         if self.place == "url":
             fsspec = load_extra("fsspec", "fsspec", f"URLs such as {self.name}")
             opened: AbstractContextManager[BinaryIO] = fsspec.open(self.name, "rb")
             return opened
         return Path(self.name).open("rb")
+
+
+class SupportsRead(Protocol):
+    """A stream of bytes."""
+
+    def read(self, most: int, /) -> bytes: ...
 
 
 class Blocks(Iterator[bytes]):
@@ -73,7 +78,7 @@ class Blocks(Iterator[bytes]):
         taken: how many bytes of the file, compressed as they are, it took so far.
     """
 
-    def __init__(self, file: StreamFile, stream: BinaryIO) -> None:
+    def __init__(self, file: StreamFile, stream: SupportsRead) -> None:
         self.taken = 0
         self._file = file
         self._stream = stream
@@ -109,10 +114,17 @@ class Blocks(Iterator[bytes]):
 
 
 @contextmanager
-def open_blocks(file: StreamFile) -> Iterator[Blocks]:
-    """Open a stream and read it, decompressed. Raises `CorpusError`, which names it, whatever fails about it."""
-    with reading(file), file.open() as stream:
-        yield Blocks(file, stream)
+def open_blocks(file: StreamFile, given_up: Event | None = None) -> Iterator[Blocks]:
+    """Open a stream and read it, decompressed. Raises `CorpusError`, which names it, whatever fails about it.
+
+    While standard input gives nothing, `GivenUp` is raised as soon as ``given_up`` is set.
+    """
+    with reading(file):
+        if file.place == "stdin":
+            yield Blocks(file, WatchedInput(given_up or Event()))
+            return
+        with file.open() as stream:
+            yield Blocks(file, stream)
 
 
 @contextmanager

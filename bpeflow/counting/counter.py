@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Condition, Lock
+from threading import Condition, Event, Lock
 from typing import Literal
 
 from bpeflow.corpus import (
@@ -21,6 +22,7 @@ from bpeflow.corpus import (
     decode_chunk,
 )
 from bpeflow.corpus.records import Records, parse_lines, record_delimiters
+from bpeflow.corpus.standard_input import GivenUp
 from bpeflow.counting.memory import Memory
 from bpeflow.counting.run import CountRun
 from bpeflow.counting.scratch import Scratch
@@ -46,8 +48,9 @@ class ChunkCounter:
         sources: what there is to know of the sources, by their numbers.
         threads: how many of them count, with a table each: where there is one worker only, and the scanner is native,
             which leaves the interpreter to others while it is at work.
-        hand_out: whether chunks are taken from where they come from in the calling thread alone. It then does not wait
-            for threads that wait for input, as after Ctrl-C; and the caller's own iterables may want to stay there.
+        given_up: to have chunks taken from where they come from in the calling thread alone: so it does not wait, as
+            after Ctrl-C, for threads that wait for input; and the caller's own iterables may want to stay there. Is set
+            when a thread has failed, for those who wait for input.
     """
 
     delimiters: Delimiters
@@ -59,13 +62,13 @@ class ChunkCounter:
     scratch: Scratch
     sources: Sequence[Source] = (Source(),)
     threads: int = 1
-    hand_out: bool = False
+    given_up: Event | None = None
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
         if self.threads == 1:
             yield from self._count_all(chunks)
             return
-        shared = _HandedOut(self.threads) if self.hand_out else _Shared(chunks)
+        shared = _HandedOut(self.threads, self.given_up) if self.given_up else _Shared(chunks)
         with ThreadPoolExecutor(self.threads, "counter") as pool:
             try:
                 counting = [pool.submit(self._count_share, shared) for _ in range(self.threads)]
@@ -184,21 +187,23 @@ class _Shared(Iterator[Chunk]):
 class _HandedOut(Iterator[Chunk]):
     """Chunks for several threads, which one thread takes from where they come from; `room` of them wait at most."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, given_up: Event) -> None:
         self._chunks: deque[Chunk] = deque()
         self._room = room
         self._changed = Condition()
         self._complete = self._ended = False
+        self._given_up = given_up
 
     def hand_out(self, chunks: Iterable[Chunk]) -> None:
         """Take all chunks, and return when the last one has been handed out, or `end` was called."""
-        for chunk in chunks:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ended or len(self._chunks) < self._room)
-                if self._ended:
-                    return
-                self._chunks.append(chunk)
-                self._changed.notify_all()
+        with suppress(GivenUp):
+            for chunk in chunks:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ended or len(self._chunks) < self._room)
+                    if self._ended:
+                        return
+                    self._chunks.append(chunk)
+                    self._changed.notify_all()
         with self._changed:
             self._complete = True
             self._changed.notify_all()
@@ -216,3 +221,4 @@ class _HandedOut(Iterator[Chunk]):
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+        self._given_up.set()

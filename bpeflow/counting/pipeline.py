@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
+from threading import Event
 from time import perf_counter
 from typing import Any
 
@@ -226,6 +227,7 @@ class CorpusCounter:
         most = int(settings.queue.max_bytes)
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
         chunk_size = memory.chunk_size(int(settings.chunk_size))
+        given_up = Event() if self.corpus.only_here else None  # and so in process
         streams = StreamReader(
             sources=self.corpus.sources,
             chunk_size=chunk_size,
@@ -233,6 +235,7 @@ class CorpusCounter:
             delimiters=self.delimiters,
             pretokenizer=self.pretokenizer,
             invalid_utf8=settings.invalid_utf8,
+            given_up=given_up,
         )
         reader = ChunkReader(
             files=entries if in_process else longest_first(entries),
@@ -253,7 +256,7 @@ class CorpusCounter:
             scratch=self.scratch,
             sources=self.corpus.sources,
             threads=counters if in_process else 1,
-            hand_out=self.corpus.only_here,
+            given_up=given_up,
         )
         stages = [
             Stage(

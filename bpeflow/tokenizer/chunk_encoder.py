@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from bpeflow.corpus import (
 from bpeflow.corpus.chunk import RECORD_END
 from bpeflow.corpus.documents import decode_document
 from bpeflow.corpus.records import Records, parse_lines
+from bpeflow.corpus.standard_input import GivenUp
 from bpeflow.errors import InvalidTextError
 from bpeflow.pretokenize import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
@@ -85,6 +88,7 @@ class ChunkEncoder:
         invalid_utf8: what to do with input that is not UTF-8.
         source: for records, where their text is.
         threads: how many of them encode; for encoders that leave the interpreter to others while they are at work.
+        given_up: is set when one of the threads has failed, for those who wait for input.
     """
 
     tokenizer: Tokenizer
@@ -93,6 +97,7 @@ class ChunkEncoder:
     invalid_utf8: InvalidUtf8Policy
     source: Source = field(default_factory=Source)
     threads: int = 1
+    given_up: Event | None = None
 
     def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
         if self.threads == 1:
@@ -106,6 +111,10 @@ class ChunkEncoder:
             buffer = buffers.pop()
             try:
                 return self.encode(chunk, buffer)
+            except BaseException:
+                if self.given_up is not None:
+                    self.given_up.set()
+                raise
             finally:
                 buffers.append(buffer)
 
@@ -113,10 +122,11 @@ class ChunkEncoder:
         under_way: deque[Future[EncodedChunk]] = deque()
         with ThreadPoolExecutor(self.threads, "encoder") as pool:
             try:
-                for chunk in chunks:
-                    under_way.append(pool.submit(encode, chunk))
-                    if len(under_way) == self.threads * CHUNKS_AHEAD:
-                        yield under_way.popleft().result()
+                with suppress(GivenUp):
+                    for chunk in chunks:
+                        under_way.append(pool.submit(encode, chunk))
+                        if len(under_way) == self.threads * CHUNKS_AHEAD:
+                            yield under_way.popleft().result()
                 while under_way:
                     yield under_way.popleft().result()
             finally:  # after a failure, or Ctrl-C, the threads end with the chunk that they have

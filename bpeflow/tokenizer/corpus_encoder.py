@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import starmap
 from operator import attrgetter
+from threading import Event
 
 from bpeflow.corpus import CorpusFile, StreamReader, StreamTask
 from bpeflow.counting.memory import LONGEST_TEXT
@@ -68,12 +69,13 @@ class CorpusEncoder:
         only_here = any(isinstance(file, StreamTask) and file.only_here for file in self.files)
         in_process = in_threads or self.threads == 1 or only_here or self.bytes <= SMALL_INPUT
         chunk_size = self.chunk_size or CHUNK_SIZE["threads" if in_threads else "processes"]
+        given_up = Event() if only_here else None  # and so in process
         pipeline = Pipeline(
-            Source("chunk reader", _NumberedReader(self._reader(chunk_size))),
+            Source("chunk reader", _NumberedReader(self._reader(chunk_size, given_up))),
             [
                 Stage(
                     "encoder",
-                    replace(self.encoder, threads=self.threads if in_threads else 1),
+                    replace(self.encoder, threads=self.threads if in_threads else 1, given_up=given_up),
                     reads=QueueSpec("chunk_queue", max_items=_QUEUED, route=attrgetter("number")),
                     workers=1 if in_process else self.threads,
                 )
@@ -84,11 +86,13 @@ class CorpusEncoder:
         with stall_watch(pipeline), closing(pipeline.run(inline=in_process)) as chunks:
             yield from _in_order(chunks)
 
-    def _reader(self, chunk_size: int) -> ChunkReader:
+    def _reader(self, chunk_size: int, given_up: Event | None) -> ChunkReader:
         encoder = self.encoder
         pretokenizer = load_pretokenizer(encoder.tokenizer.pattern)
         delimiters, invalid_utf8 = encoder.delimiters, encoder.invalid_utf8
-        streams = StreamReader([encoder.source], chunk_size, LONGEST_TEXT, delimiters, pretokenizer, invalid_utf8)
+        streams = StreamReader(
+            [encoder.source], chunk_size, LONGEST_TEXT, delimiters, pretokenizer, invalid_utf8, given_up
+        )
         return ChunkReader(self.files, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams)
 
 
