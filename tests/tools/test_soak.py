@@ -155,6 +155,11 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
             '  File "site-packages/pyarrow/compute.py", line 18\nbpeflow: stage: was killed by SIGABRT',
         ),
         ended(
+            status=1,
+            stderr="libgcc_s.so.1 must be installed for unwinding to work\nFatal Python error: Aborted\n"
+            '  File "site-packages/pyarrow/compute.py", line 415 in cast\nbpeflow: out of memory',
+        ),
+        ended(
             status=-signal.SIGSEGV,
             stderr="<jemalloc>: arena 0 background thread creation failed (11)\nbpeflow: pyarrow.compute: no memory",
         ),

@@ -17,9 +17,10 @@ _MULTIPROCESSING = re.compile(
     r'(  File "[^"]*multiprocessing/\w+\.py".*\n(    .*\n)*)+'
     r"\w+(:.*)?(\n|$)"
 )
-#: What pyarrow says when it finds no memory while it is imported: it ends the process, a worker or the main one.
+#: What is said, by the C++ library or the C library, when pyarrow finds no memory, while it is imported or later: it
+#: ends the process, a worker or the main one.
 _ARROW = re.compile(
-    r"terminate called after throwing an instance of 'std::bad_alloc'"
+    r"(terminate called after throwing an instance of 'std::bad_alloc'|libgcc_s\.so\.1 must be installed for unwinding)"
     r"(.|\n)*?Fatal Python error: Aborted(?=(.|\n)*?site-packages/pyarrow/)"
 )
 #: What its allocator says when it gets no thread, after which the interpreter's end is a segmentation fault.
