@@ -140,8 +140,8 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
         ),
         ended(
             status=1,
-            stderr="Traceback (most recent call last):\nbpeflow: stage 'counter' could not be started\n"
-            '  File "lib/multiprocessing/forkserver.py", line 274, in main\n    code = _serve_one(child_r, fds,\n'
+            stderr='Traceback (most recent call last):\n  File "lib/multiprocessing/forkserver.py", line 274, in main\n'
+            "    bpeflow: stage 'counter' could not be startedcode = _serve_one(child_r, fds,\n"
             "FileNotFoundError: [Errno 2] No such file\n",
         ),
         ended(

@@ -25,7 +25,8 @@ _ARROW = re.compile(
 )
 #: What its allocator says when it gets no thread, after which the interpreter's end is a segmentation fault.
 _ARROW_ENDS = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
-_OUR_LINE = re.compile(r"(bpeflow|INFO|WARNING): ")
+_FRAME = re.compile(r'File "([^"]*)"')
+_OUR_LINE = re.compile(r"(?:bpeflow|INFO|WARNING): .*")
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
 #: Where a signal finds no code of ours yet that could end cleanly.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
@@ -78,18 +79,15 @@ def problems_of_end(ended: Ended) -> list[str]:
 
 
 def _said_by_us(stderr: str) -> str:
-    """What is left without the words of others, which other processes may have written between our lines."""
-    lines = stderr.splitlines(keepends=True)
-    apart = "".join(sorted(lines, key=lambda line: bool(_OUR_LINE.match(line))))
-    for said in (stderr, apart):
-        left = _ARROW.sub("", _MULTIPROCESSING.sub("", said))
-        if _UNCLEAN[0] not in left:
-            break
-    return left
+    """What is left without the words of others, which other processes may have written between ours."""
+    frames = _FRAME.findall(stderr)
+    if frames and all("multiprocessing/" in frame for frame in frames):  # even in the middle of a line
+        return "\n".join(_OUR_LINE.findall(stderr))
+    return _ARROW.sub("", _MULTIPROCESSING.sub("", stderr))
 
 
 def _was_starting(ended: Ended) -> bool:
-    frames = re.findall(r'File "([^"]*)"', ended.stderr)
+    frames = _FRAME.findall(ended.stderr)
     ours = [frame for frame in frames if "bpeflow/" in frame or "soaking/" in frame]
     return bool(ended.signals) and all(frame.endswith(_STARTING) for frame in ours)
 
