@@ -20,7 +20,7 @@ from bpeflow.errors import FormatError
 from bpeflow.formats import FORMATS
 from bpeflow.formats.saved import SavedTokenizer
 from bpeflow.tokenizer.dataset import encode_file
-from bpeflow.tokenizer.token_file import read_sidecar
+from bpeflow.tokenizer.token_file import index_path, read_sidecar
 from bpeflow.vocab import Vocab
 
 TEXT = "the cat, the hat<|endoftext|>then that"
@@ -90,13 +90,15 @@ def test_a_run_goes_on_after_a_power_cut_at_any_moment(
 def read_tokens(path: Path) -> object:
     """What a token file says, or None if it is refused."""
     try:
-        tokens, offsets = bpeflow.load_tokens(path).tolist(), bpeflow.load_document_offsets(path).tolist()
-        return read_sidecar(path).tokenizer_hash, tokens, offsets
+        tokens, sidecar = bpeflow.load_tokens(path).tolist(), read_sidecar(path)
+        offsets = bpeflow.load_document_offsets(path).tolist() if sidecar.index else index_path(path).exists()
+        return sidecar.tokenizer_hash, tokens, offsets
     except (FormatError, FileNotFoundError):
         return None
 
 
-def test_a_token_file_is_the_earlier_one_or_the_new_one_or_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("index", [False, True])
+def test_a_token_file_is_the_earlier_one_or_the_new_one_or_refused(tmp_path: Path, index: bool) -> None:
     disk, text = tmp_path / "disk", tmp_path / "text"
     disk.mkdir()
     text.write_text(TEXT, encoding="utf-8")
@@ -104,7 +106,7 @@ def test_a_token_file_is_the_earlier_one_or_the_new_one_or_refused(tmp_path: Pat
     old = read_tokens(disk / "train.bin")
 
     def encode_again() -> None:
-        encode_file(tokenizer(True), text, disk / "train.bin", index=True)
+        encode_file(tokenizer(True), text, disk / "train.bin", index=index)
 
     met: list[object] = []
     for what, place, done in states_of(disk, encode_again, tmp_path / "after"):

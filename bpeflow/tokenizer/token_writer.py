@@ -83,14 +83,14 @@ def new_token_file(
 ) -> Iterator[TokenWriter]:
     """Write a token file with sidecar and, if wanted, index: all of them, or nothing at all if the block raises.
 
-    They get their names when the block has ended well, the ids last: where the ids are, all is. (The ids of an earlier
-    file of this name go before that: nobody shall read them by the new sidecar, which may fit them in length. An index
-    that it had and this one has not is removed; so is what a killed process has left.) ``facts``: what the sidecar
+    They get their names when the block has ended well: first the sidecar, which tells whether the index is theirs, and
+    the ids last: where the ids are, all is. (The ids of an earlier file of this name go before that: nobody shall read
+    them by the new sidecar, which may fit them in length. So does an index that it had and this one has not, while the
+    earlier sidecar still tells whose it is. What a killed process has left is removed.) ``facts``: what the sidecar
     shall hold besides what it must; at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``. Raises `FormatError` and
     `OSError` as `bpeflow.atomic.atomic_path` does.
     """
     remove_dead_parts(path, sidecar_path(path), index_path(path))
-    stale = index_path(path) if not index and _has_index(path) else None
     written: dict[Path, int] = {}  # the inodes of all files, the ids last
 
     def remove_what_is_beside(error: type[BaseException] | None, *_: object) -> None:
@@ -106,8 +106,8 @@ def new_token_file(
     with ExitStack() as stack:  # which ends in the opposite order
         stack.push(remove_what_is_beside)
         ids_file = stack.enter_context(atomic_path(path))
-        sidecar_file = stack.enter_context(atomic_path(sidecar_path(path)))
         index_file = stack.enter_context(atomic_path(index_path(path))) if index else None
+        sidecar_file = stack.enter_context(atomic_path(sidecar_path(path)))
         with ExitStack() as streams:
             ids = streams.enter_context(FileIO(os.fspath(ids_file), "w"))
             hold_part(ids)
@@ -123,8 +123,8 @@ def new_token_file(
         if sidecar_path(path).exists():
             with _naming(path):
                 _remove_earlier_ids(path, [file for file in (ids_file, sidecar_file, index_file) if file is not None])
-    if stale is not None:
-        stale.unlink(missing_ok=True)
+                if not index and _has_index(path):
+                    _remove(index_path(path))
 
 
 def _is(path: Path, inode: int) -> bool:
@@ -146,9 +146,14 @@ def _remove_earlier_ids(path: Path, written: Sequence[Path]) -> None:
     """Remove the ids that the new ones replace, for good; when these are on the disk, and nothing but names is left."""
     for file in written:
         sync_file(file)
-    earlier = Path(os.path.realpath(path))
-    earlier.unlink(missing_ok=True)
-    sync_folder(earlier.parent)
+    _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or the one that a link leads to, for good."""
+    file = Path(os.path.realpath(path))
+    file.unlink(missing_ok=True)
+    sync_folder(file.parent)
 
 
 def _write_array(stream: FileIO, array: NDArray[Any], path: Path) -> None:

@@ -136,6 +136,21 @@ def test_without_an_index_there_is_none_and_an_earlier_one_goes(path: Path) -> N
     assert index_path(path).exists()
 
 
+def test_an_earlier_index_goes_while_the_earlier_sidecar_tells_of_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would stay for ever when the process is killed in between: nobody would know whose it is."""
+    rename = Path.replace
+
+    def spy(self: Path, target: Path) -> Path:
+        assert not index_path(path).exists()
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "replace", spy)
+    write(path, [[5]], index=False)
+    assert not index_path(path).exists()
+
+
 @pytest.mark.parametrize("error", [RuntimeError("a defect"), KeyboardInterrupt()])
 def test_a_failed_block_leaves_what_was_there(path: Path, error: BaseException) -> None:
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
@@ -158,7 +173,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_sidecar(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_ids_get_their_name_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sidecar_gets_its_name_first_and_the_ids_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named: list[str] = []
     rename = Path.replace
 
@@ -168,8 +183,7 @@ def test_the_ids_get_their_name_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Path, "replace", spy)
     write(tmp_path / "train.bin", [[1]])
-    assert sorted(named[:-1]) == ["train.bin.idx", "train.bin.json"]
-    assert named[-1] == "train.bin"
+    assert named == ["train.bin.json", "train.bin.idx", "train.bin"]
 
 
 @pytest.mark.parametrize("last", ["train.bin", "train.bin.json", "train.bin.idx"])
