@@ -1,4 +1,4 @@
-"""``python -m bpeflow``."""
+"""``python -m bpeflow``, and the command ``bpeflow``."""
 
 import gc
 import os
@@ -9,16 +9,20 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What is imported stays: looking through it for garbage, again and again while it grows, finds none.
 gc.set_threshold(100_000)
 
-if __name__ == "__main__":
+
+def run() -> None:
+    """Run the command line, and end the process."""
     try:
         from bpeflow.cli import main
-        from bpeflow.endings import ignore_signals
+        from bpeflow.endings import leave
 
-        status = main()
-        ignore_signals()  # it is done, but for the interpreter's own end
-        sys.exit(status)
+        leave(main())
     except KeyboardInterrupt:  # while the imports are still going on
         import signal
 
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would disturb the end
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    run()

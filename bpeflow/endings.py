@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import faulthandler
+import os
 import signal
 import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
+from typing import NoReturn
 
 from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
 from bpeflow.flow.launch import ENDING_SIGNALS
@@ -46,6 +50,9 @@ class Interrupted(KeyboardInterrupt):
 #: Those that came since `end_on_signals`.
 _interruptions: list[Interrupted] = []
 
+#: The failures for lack of memory, of which there may be one.
+_lacked_memory: list[BaseException] = []
+
 
 def end_on_signals() -> None:
     """Let Ctrl-C, SIGTERM and SIGHUP end the run by an exception: processes are joined, temporary files removed.
@@ -75,6 +82,23 @@ def ignore_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
+def leave(status: int) -> NoReturn:
+    """End the process, undisturbed by signals.
+
+    If memory was lacking, without the interpreter's own end and that of native libraries, in which some crash then; but
+    not without what others have registered for the end.
+    """
+    ignore_signals()
+    if _lacked_memory:
+        with suppress(Exception):  # for want of memory again
+            atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # closed, or a pipe that nobody reads any more
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 def show_crashes() -> None:
     """Should native code crash in this process, say where: for a worker, the main process says it."""
     try:
@@ -85,6 +109,8 @@ def show_crashes() -> None:
 
 def exit_status(error: BaseException) -> int:
     """Say what a command failed with, and return the exit status for it."""
+    if _comes_from_lack_of_memory(error):
+        _lacked_memory.append(error)
     if _interruptions:  # an import of native code, say, turns it into an error of its own
         error = _interruptions[-1]
     if isinstance(error, KeyboardInterrupt):
@@ -100,6 +126,12 @@ def exit_status(error: BaseException) -> int:
         what = "".join(traceback.format_exception_only(error)).strip()
         expected = f"{what} (a defect of bpeflow: please report it, with all of the above)"
     return _fail(_stage_of(error) + expected, FAILURE)
+
+
+def _comes_from_lack_of_memory(error: BaseException | None) -> bool:
+    while error is not None and not is_lack_of_memory(error):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _expected(error: BaseException) -> str | None:

@@ -66,6 +66,25 @@ def test_a_panic_that_a_signal_became_is_that_signal(
     assert capsys.readouterr().err == "bpeflow: interrupted\n"
 
 
+@pytest.mark.parametrize(("error", "status"), [("MemoryError()", 1), ("RuntimeError()", -signal.SIGABRT)])
+def test_without_memory_the_interpreters_own_end_is_left_out(error: str, status: int) -> None:
+    """Libraries crash in theirs, for want of memory, and then the exit status tells nothing."""
+    script = f"""
+import atexit, os
+from bpeflow import endings
+class Crash:
+    def __del__(self):
+        os.abort()
+crash = Crash()
+atexit.register(print, "what was registered is done")
+endings.leave(endings.exit_status({error}))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stdout == "what was registered is done\n" * (status == 1) or status != 1
+    assert done.stderr.splitlines()[-1].startswith("bpeflow: ")
+
+
 def test_a_signal_to_an_interpreter_that_ends_changes_nothing() -> None:
     """A finalizer runs when all is done; what it is interrupted by would be shown as an ignored exception."""
     script = """

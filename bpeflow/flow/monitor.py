@@ -135,9 +135,10 @@ class Monitor:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(self._interval):
+        with suppress(MemoryError):  # for the wait itself; whoever waits for the results hears of it soon enough
+            while not self._ended.wait(self._interval):
+                self._sample()
             self._sample()
-        self._sample()
 
     def _sample(self) -> None:
         try:

@@ -160,6 +160,12 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
             '  File "site-packages/pyarrow/compute.py", line 415 in cast\nbpeflow: out of memory',
         ),
         ended(
+            status=1,
+            stderr="Exception in thread flow monitor:\nTraceback (most recent call last):\nlost sys.stderr\n"
+            '  File "lib/python3.11/threading.py", line 1045, in _bootstrap_inner\nException ignored in: <bound>\n'
+            "bpeflow: encoding: out of memory",
+        ),
+        ended(
             status=-signal.SIGSEGV,
             stderr="<jemalloc>: arena 0 background thread creation failed (11)\nbpeflow: pyarrow.compute: no memory",
         ),

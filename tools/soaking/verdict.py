@@ -79,10 +79,13 @@ def problems_of_end(ended: Ended) -> list[str]:
 
 
 def _said_by_us(stderr: str) -> str:
-    """What is left without the words of others, which other processes may have written between ours."""
+    """What is left without the words of others, which other processes may have written between ours.
+
+    Those of the interpreter, too, where it had no memory to begin or to end a thread with.
+    """
     frames = _FRAME.findall(stderr)
-    if frames and all("multiprocessing/" in frame for frame in frames):  # even in the middle of a line
-        return "\n".join(_OUR_LINE.findall(stderr))
+    if frames and all("multiprocessing/" in frame or "/threading.py" in frame for frame in frames):
+        return "\n".join(_OUR_LINE.findall(stderr))  # even in the middle of a line
     return _ARROW.sub("", _MULTIPROCESSING.sub("", stderr))
 
 
@@ -105,11 +108,11 @@ def problems_of_folder(
     `rights`: what it may hold at the end: several, where the input was changed meanwhile. `before`: what was in it
     before the run, which stays if the run does not end well. `damaged`: files that we damaged ourselves.
     """
-    found = files_of(folder)
+    found, before = (_mended(files, rights, damaged or {}) for files in (files_of(folder), before))
     came = ".lock" not in before or found.get(".lock") != before[".lock"]  # or it was over before it had the folder
     problems = [] if died_early(ended) or not came else _leftovers(folder, scratch)
     if ended.status == 0:
-        return problems + _problems_of_result(found, rights, damaged or {})
+        return problems + _problems_of_result(found, rights)
     problems += _problems_of_unfinished(found, before, rights, damaged or {})
     results, earlier = _results(found), _results(before)
     if results == earlier or any(results == right.files for right in rights):
@@ -125,6 +128,17 @@ def problems_of_folder(
     if ours - theirs and theirs - ours:
         problems.append(f"files of two runs: {sorted(ours - theirs)} and {sorted(theirs - ours)}")
     return problems
+
+
+def _mended(files: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]) -> dict[str, bytes]:
+    """With the right counts, where damaged ones are among the results.
+
+    They may be: their run was done but for names, or the damage is where nobody looks (the time in a zip file).
+    """
+    counts = files.get("counts.npz")
+    if counts is None or counts != damaged.get("counts.npz"):
+        return {**files}
+    return {**files, "counts.npz": next((right.files["counts.npz"] for right in rights if right.files), b"")}
 
 
 def _results(found: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -157,10 +171,7 @@ def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
     return problems
 
 
-def _problems_of_result(found: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]) -> list[str]:
-    if "counts.npz" in damaged and found.get("counts.npz") == damaged["counts.npz"]:
-        # It was taken over all the same: the damage is where a zip file tells of what nobody reads, such as the time.
-        found = {**found, "counts.npz": next((right.files["counts.npz"] for right in rights if right.files), b"")}
+def _problems_of_result(found: Mapping[str, bytes], rights: Sequence[Right]) -> list[str]:
     if any(not right.error and right.files == found for right in rights):
         return []
     if all(right.error for right in rights):
