@@ -14,7 +14,15 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from bpeflow.errors import BackendUnavailable, BpeflowError, ConfigError, CorpusError, FlowError, FormatError
+from bpeflow.errors import (
+    BackendUnavailable,
+    BpeflowError,
+    ConfigError,
+    CorpusError,
+    FlowError,
+    FormatError,
+    OutOfMemoryError,
+)
 from bpeflow.flow.launch import ENDING_SIGNALS
 from bpeflow.one_line import one_line
 from bpeflow.out_of_memory import explain, is_lack_of_memory
@@ -129,8 +137,8 @@ def exit_status(error: BaseException) -> int:
 
 
 def _comes_from_lack_of_memory(error: BaseException | None) -> bool:
-    while error is not None and not is_lack_of_memory(error):
-        error = error.__cause__ or error.__context__
+    while error is not None and not (isinstance(error, OutOfMemoryError) or is_lack_of_memory(error)):
+        error = error.__cause__  # contexts may go round in circles
     return error is not None
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from bpeflow.cli import main
 from bpeflow.endings import end_on_signals, exit_status
+from bpeflow.errors import ScratchError
 
 
 @pytest.fixture
@@ -64,6 +65,18 @@ def test_a_panic_that_a_signal_became_is_that_signal(
     monkeypatch.setattr("bpeflow.cli._train_command", panic)
     assert main(["--config", "none"]) == 130
     assert capsys.readouterr().err == "bpeflow: interrupted\n"
+
+
+def test_errors_that_are_each_others_reason_come_to_an_end() -> None:
+    failure, reason = ScratchError("cannot write"), OSError(28, "No space left on device")
+    try:
+        try:
+            raise failure from reason
+        except ScratchError:
+            raise reason from None
+    except OSError as error:
+        assert error.__context__ is not None and error.__context__.__cause__ is error
+        assert exit_status(error) == 1
 
 
 @pytest.mark.parametrize(("error", "status"), [("MemoryError()", 1), ("RuntimeError()", -signal.SIGABRT)])
