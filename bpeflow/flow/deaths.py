@@ -20,6 +20,9 @@ _HINTS = {
     "SIGXFSZ": "the limit of file size (ulimit -f)",
 }
 _FORK_SERVER_GONE = 255  # multiprocessing's word for a worker whose fork server can no longer tell
+#: The exit status of a worker that had not even the memory to report what it failed with (as sysexits.h has it: 71, an
+#: error of the system).
+NO_MEMORY_TO_REPORT = 71
 _SILENT_HINT = "os._exit or sys.exit in the stage function, or in something that it calls"
 _EXIT_HINT = f"{_SILENT_HINT}; see the output above"
 _USED_UP = "processes (ulimit -u), open files (ulimit -n) or memory are used up"
@@ -62,6 +65,8 @@ def _describe(status: int | None) -> tuple[str, str]:
         return "disappeared; its exit status was collected by something else in this process", ""
     if status == 0:
         return "left with exit status 0 before its work was done", _SILENT_HINT
+    if status == NO_MEMORY_TO_REPORT:
+        return "ran out of memory", "use fewer workers or smaller chunks, or add memory"
     if status == _FORK_SERVER_GONE:
         return f"left with exit status {status}", f"{_EXIT_HINT}. Or the fork server was killed: this is how it looks"
     if status > 0:

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .channel import Channel, Route
+from .deaths import NO_MEMORY_TO_REPORT
 from .errors import FlowError
 from .memory import peak_memory
 from .messages import Failure, Stop, WorkerReport
@@ -66,7 +67,10 @@ def work(post: Post) -> None:
         raise
     except BaseException as error:  # whatever it is, it belongs to the caller
         post.outlet.abandon()
-        post.reports.send(Failure.from_exception(post.stage, post.worker, error))
+        try:
+            post.reports.send(Failure.from_exception(post.stage, post.worker, error))
+        except (MemoryError, SystemError):  # the second is what the interpreter makes of the first at times
+            os._exit(NO_MEMORY_TO_REPORT)
         sys.exit(1)
     post.reports.send(report)
 

@@ -173,6 +173,14 @@ def _kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _lack_memory_even_to_report() -> None:
+    def dumps(*_: Any) -> None:
+        raise MemoryError
+
+    multiprocessing.connection._ForkingPickler.dumps = dumps  # type: ignore[attr-defined]
+    raise MemoryError
+
+
 FAILURES = {
     "raise": _raise,
     "raise eof": _raise_eof,
@@ -184,6 +192,7 @@ FAILURES = {
     "sys.exit 3": lambda: sys.exit(3),
     "segfault": _segfault,
     "kill": _kill_self,
+    "no memory": _lack_memory_even_to_report,
     "unpicklable": lambda: lambda: None,  # the item itself is a function without a name
 }
 

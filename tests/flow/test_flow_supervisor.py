@@ -33,6 +33,7 @@ OUTCOMES: dict[str, tuple[type[BaseException], str]] = {
     "sys.exit 3": (WorkerDied, "exit status 3"),
     "segfault": (WorkerDied, "SIGSEGV"),
     "kill": (WorkerDied, "SIGKILL: most likely the kernel's out-of-memory killer"),
+    "no memory": (WorkerDied, "ran out of memory: use fewer workers"),
     "unpicklable": (Exception, "pickle|local object"),
 }
 
