@@ -147,17 +147,24 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
         ended(
             status=-signal.SIGABRT,
             stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
-            '  File "site-packages/pyarrow/compute.py", line 18\n',
+            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 18\n',
         ),
         ended(
             status=1,
             stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
-            '  File "site-packages/pyarrow/compute.py", line 18\nbpeflow: stage: was killed by SIGABRT',
+            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 18\n'
+            "bpeflow: stage: was killed by SIGABRT",
+        ),
+        ended(
+            status=-signal.SIGABRT,
+            stderr="terminate called after throwing an instance of 'St9bad_alloc'\nFatal Python error: Aborted\n"
+            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 18\n',
         ),
         ended(
             status=1,
             stderr="libgcc_s.so.1 must be installed for unwinding to work\nFatal Python error: Aborted\n"
-            '  File "site-packages/pyarrow/compute.py", line 415 in cast\nbpeflow: out of memory',
+            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 415\n'
+            "bpeflow: out of memory",
         ),
         ended(
             status=1,
@@ -184,6 +191,10 @@ def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
         (ended(status=-9), "exit status -9"),
         (ended(status=-11, signals=[signal.SIGTERM]), "exit status -11"),
         (ended(status=-11, stderr="bpeflow: no memory"), "exit status -11"),
+        (
+            ended(status=-6, stderr='Fatal Python error: Aborted\nCurrent thread\n  File "bpeflow/x.py"'),
+            "exit status -6",
+        ),
         (ended(status=130), "exit status 130"),
         (ended(status=1, stderr="something"), "without a message"),
         (ended(**FAILED | {"stderr": "bpeflow: one\nand two"}), "without a message"),

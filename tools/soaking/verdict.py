@@ -17,12 +17,9 @@ _MULTIPROCESSING = re.compile(
     r'(  File "[^"]*multiprocessing/\w+\.py".*\n(    .*\n)*)+'
     r"\w+(:.*)?(\n|$)"
 )
-#: What is said, by the C++ library or the C library, when pyarrow finds no memory, while it is imported or later: it
-#: ends the process, a worker or the main one.
-_ARROW = re.compile(
-    r"(terminate called after throwing an instance of 'std::bad_alloc'|libgcc_s\.so\.1 must be installed for unwinding)"
-    r"(.|\n)*?Fatal Python error: Aborted(?=(.|\n)*?site-packages/pyarrow/)"
-)
+#: What is said when pyarrow finds no memory, while it is imported or later: its allocator, the C++ library or the C
+#: library end the process, a worker or the main one.
+_ARROW = re.compile(r"Fatal Python error: Aborted(?=(.|\n)*?Current thread(.|\n)*?site-packages/pyarrow/)")
 #: What its allocator says when it gets no thread, after which the interpreter's end is a segmentation fault.
 _ARROW_ENDS = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
 _FRAME = re.compile(r'File "([^"]*)"')
