@@ -90,8 +90,9 @@ class ChunkBuffer:
 def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8: InvalidUtf8Policy) -> ChunkTexts:
     """The texts between the delimiters in ``data``, the bytes of ``chunk``.
 
-    InvalidUtf8Error, under ``"error"``, names the file and the position in it. ValueError if ``"skip"`` meets a chunk
-    that ends inside a document, because the rest cannot be dropped from here: plan with ``cut_documents=False``.
+    InvalidUtf8Error, under ``"error"``, names the file and the position in it. CorpusError if ``"skip"`` meets a chunk
+    that ends inside a document, whose rest cannot be dropped from here: it was planned to end where a document does
+    (``cut_documents=False``), so the file has changed since.
     """
     texts: list[bytes] = []
     documents = skipped = 0
@@ -113,7 +114,11 @@ def decode_document(
     Raises as `decode_chunk` does.
     """
     if invalid_utf8 == "skip" and not (document.closed or chunk.ends_file):
-        raise ValueError(f"{chunk} ends inside a document, which can then not be skipped whole")
+        end = chunk.offset + chunk.length
+        raise CorpusError(
+            f"{chunk.path} changed while it was read: no document ends at byte {end:,} any more; run again when it is "
+            "complete"
+        )
     texts = []
     errors = "replace" if invalid_utf8 == "replace" else "strict"
     try:
