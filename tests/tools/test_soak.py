@@ -176,6 +176,7 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
             status=-signal.SIGSEGV,
             stderr="<jemalloc>: arena 0 background thread creation failed (11)\nbpeflow: pyarrow.compute: no memory",
         ),
+        ended(status=127, stderr="cannot allocate memory for thread-local data: ABORT\n"),
         ended(status=-2, signals=[signal.SIGINT], stderr='Traceback (most recent call last)\n  File "site.py"'),
     ],
 )
@@ -188,6 +189,7 @@ def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
     [
         (ended(hung=True, status=-6), "hangs"),
         (ended(status=3), "exit status 3"),
+        (ended(status=127), "exit status 127"),
         (ended(status=-9), "exit status -9"),
         (ended(status=-11, signals=[signal.SIGTERM]), "exit status -11"),
         (ended(status=-11, stderr="bpeflow: no memory"), "exit status -11"),

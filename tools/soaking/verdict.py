@@ -24,6 +24,8 @@ _ARROW = re.compile(r"Fatal Python error: Aborted(?=(.|\n)*?Current thread(.|\n)
 _ARROW_ENDS = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
 _FRAME = re.compile(r'File "([^"]*)"')
 _OUR_LINE = re.compile(r"(?:bpeflow|INFO|WARNING): .*")
+#: The exit status with which the C library's dynamic linker ends a process that has no memory for a thread's variables.
+_LINKER_GIVES_UP = 127
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
 #: Where a signal finds no code of ours yet that could end cleanly.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
@@ -49,6 +51,8 @@ def how_it_ended(ended: Ended) -> str:
 
 def died_early(ended: Ended) -> bool:
     """Whether a signal came before Python, or we, could do anything about it: from outside, or from a library."""
+    if ended.status == _LINKER_GIVES_UP:
+        return "cannot allocate memory for thread-local data: ABORT" in ended.stderr
     said = {-signal.SIGABRT: _ARROW, -signal.SIGSEGV: _ARROW_ENDS}.get(ended.status)
     by_arrow = said is not None and said.search(ended.stderr)
     return ended.status < 0 and (-ended.status in ended.signals or bool(by_arrow))
