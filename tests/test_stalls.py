@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -61,10 +62,11 @@ def test_a_stopped_counter_is_named_with_its_state(tmp_path: Path, caplog: pytes
 
     def stop_and_go_on() -> None:
         while not stopped:  # the counters come last, but for the merger: one process each
-            server = [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]
-            workers = sorted(server[0].children(), key=lambda worker: worker.pid) if server else []
-            if len(workers) == 3:
-                stopped.append(workers[1])
+            with suppress(psutil.NoSuchProcess):  # what an earlier test has left may end meanwhile
+                server = [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]
+                workers = sorted(server[0].children(), key=lambda worker: worker.pid) if server else []
+                if len(workers) == 3:
+                    stopped.append(workers[1])
         stopped[0].send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + 20
         while ", stopped, " not in caplog.text and time.monotonic() < deadline:
