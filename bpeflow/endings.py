@@ -58,8 +58,8 @@ class Interrupted(KeyboardInterrupt):
 #: Those that came since `end_on_signals`.
 _interruptions: list[Interrupted] = []
 
-#: The failures for lack of memory, of which there may be one.
-_lacked_memory: list[BaseException] = []
+#: Whether a command has failed for lack of memory. Not the failure itself: it would keep alive what its frames hold.
+_lacked_memory = threading.Event()
 
 
 def end_on_signals() -> None:
@@ -97,7 +97,7 @@ def leave(status: int) -> NoReturn:
     not without what others have registered for the end.
     """
     ignore_signals()
-    if _lacked_memory:
+    if _lacked_memory.is_set():
         with suppress(Exception):  # for want of memory again
             atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
@@ -118,7 +118,7 @@ def show_crashes() -> None:
 def exit_status(error: BaseException) -> int:
     """Say what a command failed with, and return the exit status for it."""
     if _comes_from_lack_of_memory(error):
-        _lacked_memory.append(error)
+        _lacked_memory.set()
     if _interruptions:  # an import of native code, say, turns it into an error of its own
         error = _interruptions[-1]
     if isinstance(error, KeyboardInterrupt):

@@ -35,15 +35,12 @@ class WatchedInput:
 
     def read(self, most: int) -> bytes:
         """Read up to so many bytes, as soon as there are any; none at the end. Raises `GivenUp`."""
-        if self._may_wait and not self._may_be_buffered:
-            while not self._poll.poll(_ASK_SECONDS * 1000):
-                if self._given_up.is_set():
-                    raise GivenUp
-        if self._given_up.is_set():
-            raise GivenUp
-        block = self._buffer.read1(most)
-        self._may_be_buffered = len(block) == most
-        return block
+        while not self._given_up.is_set():
+            if not self._may_wait or self._may_be_buffered or self._poll.poll(_ASK_SECONDS * 1000):
+                block = self._buffer.read1(most)
+                self._may_be_buffered = len(block) == most
+                return block
+        raise GivenUp
 
 
 def standard_input() -> BufferedReader:
