@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -33,6 +34,10 @@ USAGE, FAILURE = 2, 1
 #: What tells a second Ctrl-C that is meant from one that comes of impatience, or is sent once more by a program between
 #: the terminal and us: so many seconds. Cleaning up takes less.
 _SAME_INTERRUPT = 2.0
+
+#: Seconds after which an interruption that Python had to ignore is raised once more: the callback that it came in is
+#: long over then.
+_ONCE_MORE = 0.1
 
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk, or write elsewhere",
@@ -62,6 +67,29 @@ _interruptions: list[Interrupted] = []
 _lacked_memory = threading.Event()
 
 
+class _HeedIgnored:
+    """What `sys.unraisablehook` becomes: an interruption that no one can catch is raised once more, a moment later.
+
+    Python ignores what is raised in its callbacks, such as those of weak references; a Ctrl-C in one would be lost. A
+    timer does it, and no thread: a callback may come while `threading` holds its locks.
+    """
+
+    def __init__(self, before: Callable[[sys.UnraisableHookArgs], object]) -> None:
+        self._before = before
+
+    def __call__(self, ignored: sys.UnraisableHookArgs) -> None:
+        interruption = ignored.exc_value
+        if not isinstance(interruption, Interrupted):
+            self._before(ignored)
+            return
+
+        def once_more(*_: object) -> None:
+            raise interruption
+
+        signal.signal(signal.SIGALRM, once_more)
+        signal.setitimer(signal.ITIMER_REAL, _ONCE_MORE)
+
+
 def end_on_signals() -> None:
     """Let Ctrl-C, SIGTERM and SIGHUP end the run by an exception: processes are joined, temporary files removed.
 
@@ -81,12 +109,14 @@ def end_on_signals() -> None:
         for number in ENDING_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, interrupt)
+        if not isinstance(sys.unraisablehook, _HeedIgnored):
+            sys.unraisablehook = _HeedIgnored(sys.unraisablehook)
 
 
 def ignore_signals() -> None:
     """Let nothing disturb the interpreter's own end, in which it gives up its handlers before it is done."""
     if threading.current_thread() is threading.main_thread():
-        for number in ENDING_SIGNALS:
+        for number in (*ENDING_SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
 

@@ -40,6 +40,53 @@ def test_an_error_that_a_signal_became_is_that_signal(capsys: pytest.CaptureFixt
     assert (status, capsys.readouterr().err) == (143, "bpeflow: ended by SIGTERM\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_in_a_callback_of_pythons_ends_the_run(number: signal.Signals) -> None:
+    """What is raised in a weak reference's callback is ignored; here in two of them, one after the other."""
+    script = f"""
+import os, signal, sys, time, weakref
+from bpeflow import cli
+class Thing: pass
+def interrupted(_):
+    os.kill(os.getpid(), {number.value})
+    print("not reached")
+def interrupted_again(_):
+    time.sleep(0.3)
+    print("not reached")
+def command(_):
+    things = Thing(), Thing()
+    references = weakref.ref(things[0], interrupted), weakref.ref(things[1], interrupted_again)
+    for thing in range(2):
+        things = things[1:]
+    time.sleep(5)
+    print("not reached")
+cli._train_command = command
+sys.argv = ["bpeflow", "--config", "none"]
+from bpeflow.__main__ import run
+run()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    words = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", f"bpeflow: {words}\n")
+
+
+@pytest.mark.usefixtures("signals")
+def test_other_exceptions_that_python_ignores_are_shown_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    class Thing:
+        def __del__(self) -> None:
+            raise ValueError("shown")
+
+    hook = sys.unraisablehook
+    sys.unraisablehook = sys.__unraisablehook__
+    try:
+        end_on_signals()
+        end_on_signals()
+        Thing()
+    finally:
+        sys.unraisablehook = hook
+    assert capsys.readouterr().err.count("ValueError: shown") == 1
+
+
 @pytest.mark.usefixtures("signals")
 def test_an_incomplete_installation_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status(ImportError("No module named numpy")) == 1
