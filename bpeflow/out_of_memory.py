@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +22,11 @@ def memory_needed(what: str, remedy: str) -> Iterator[None]:
         if isinstance(error, OutOfMemoryError) or not is_lack_of_memory(error):
             raise
         raise OutOfMemoryError(f"{what}: {explain(error)}: {remedy}") from error
+
+
+def check_address_space(size: int) -> None:
+    """Raise `OSError` (ENOMEM) unless as many bytes could be had: there are libraries that crash for want of them."""
+    mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ).close()
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from bpeflow.corpus.extras import load_extra
 from bpeflow.corpus.records import names_of
 from bpeflow.corpus.streams import StreamFile, reading
 from bpeflow.errors import CorpusError
+from bpeflow.out_of_memory import check_address_space
 
 #: Rows that are decoded at a time. A dictionary can make each of them as long as the longest, so this many of them are
 #: what is in memory; with more, it is a little faster.
@@ -19,6 +21,9 @@ _ROWS = 128
 
 #: Bytes that are read at a time.
 _BUFFER = 1 << 20
+
+#: Address space without which the import of pyarrow is not even begun: with less than 180 MB, pyarrow 26 crashes in it.
+_LIBRARY_SPACE = 1 << 28
 
 
 def row_groups(file: StreamFile) -> list[StreamFile]:
@@ -100,10 +105,14 @@ def _opened(file: StreamFile) -> Iterator[Any]:
             with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER) as parquet:
                 yield parquet
         except (pyarrow.ArrowException, EOFError) as error:
+            if isinstance(error, MemoryError) or "launch worker thread" in str(error):
+                raise MemoryError(str(error)) from error
             raise CorpusError(f"{file.name}: not Parquet, or damaged ({error}); copy it again") from error
 
 
 def _library() -> Any:
+    if "pyarrow" not in sys.modules:
+        check_address_space(_LIBRARY_SPACE)
     for module in ("pyarrow.compute", "pyarrow.parquet"):
         load_extra(module, "parquet", "Parquet files")
     return load_extra("pyarrow", "parquet", "Parquet files")

@@ -17,6 +17,7 @@ from bpeflow.corpus.compression import MAGIC_BYTES, Compression, compression_of,
 from bpeflow.corpus.extras import load_extra
 from bpeflow.corpus.standard_input import WatchedInput
 from bpeflow.errors import CorpusError
+from bpeflow.out_of_memory import is_lack_of_memory
 
 Format = Literal["text", "jsonl", "parquet"]
 Place = Literal["file", "url", "stdin"]
@@ -132,9 +133,11 @@ def reading(file: StreamFile) -> Iterator[None]:
     """Turn the exceptions of files, and of the many libraries behind URLs, into `CorpusError`."""
     try:
         yield
-    except OSError as error:
-        raise CorpusError(f"cannot read {file.name}: {error.strerror or error or type(error).__name__}") from error
     except Exception as error:
+        if is_lack_of_memory(error):
+            raise
+        if isinstance(error, OSError):
+            raise CorpusError(f"cannot read {file.name}: {error.strerror or error or type(error).__name__}") from error
         if file.place != "url" or type(error).__module__.startswith("bpeflow."):
             raise
         raise CorpusError(f"cannot read {file.name}: {error or type(error).__name__}") from error

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, NoReturn
 
 from .channel import Channel, Route
 from .deaths import NO_MEMORY_TO_REPORT
@@ -58,9 +58,9 @@ class Post:
 def work(post: Post) -> None:
     """Run a worker from its first act to its report: the target of every worker process."""
     _leave_ctrl_c_to_the_main_process()
-    _follow_parent_into_death(post)
-    post.meter.turn_to(Activity.WORKING)
     try:
+        _follow_parent_into_death(post)
+        post.meter.turn_to(Activity.WORKING)
         report = _run_job(post)
     except SystemExit:
         post.outlet.abandon()
@@ -68,11 +68,18 @@ def work(post: Post) -> None:
     except BaseException as error:  # whatever it is, it belongs to the caller
         post.outlet.abandon()
         try:
-            post.reports.send(Failure.from_exception(post.stage, post.worker, error))
+            _send(Failure.from_exception(post.stage, post.worker, error), post)
         except (MemoryError, SystemError):  # the second is what the interpreter makes of the first at times
             os._exit(NO_MEMORY_TO_REPORT)
         sys.exit(1)
-    post.reports.send(report)
+    _send(report, post)
+
+
+def _send(message: WorkerReport | Failure, post: Post) -> None:
+    try:
+        post.reports.send(message)
+    except BrokenPipeError:  # which may be known before the parent watch is awake
+        _end_without_parent(post)
 
 
 def _run_job(post: Post) -> WorkerReport:
@@ -148,18 +155,22 @@ def _leave_ctrl_c_to_the_main_process() -> None:
 
 
 def _follow_parent_into_death(post: Post) -> None:
-    """Exit at once when the main process is gone, even if this one is blocked in a queue or busy.
-
-    What it alone would have removed goes first. All workers do so, so that the last one removes what others have
-    written meanwhile.
-    """
+    """Exit at once when the main process is gone, even if this one is blocked in a queue or busy."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent"  # noqa: S101 -- for the type checker
 
     def watch() -> None:
         wait([parent.sentinel])
-        for folder in () if post.meter.dismissed else post.temporary:
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(PARENT_GONE_STATUS)
+        _end_without_parent(post)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+def _end_without_parent(post: Post) -> NoReturn:
+    """Remove what the main process alone would have removed, and exit.
+
+    All workers do so, so that the last one removes what others have written meanwhile.
+    """
+    for folder in () if post.meter.dismissed else post.temporary:
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(PARENT_GONE_STATUS)

@@ -10,7 +10,7 @@ import bpeflow
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus import DocumentStatistics, InvalidUtf8Policy
 from bpeflow.counting.pipeline import CorpusCounter
-from bpeflow.errors import CorpusError, InvalidUtf8Error
+from bpeflow.errors import CorpusError, InvalidUtf8Error, OutOfMemoryError
 
 
 def lines(path: Path, *values: object) -> Path:
@@ -80,6 +80,24 @@ def test_what_is_not_utf8_is_replaced_or_skipped(
     path.write_bytes(b'{"text": "a\\ud800"}')
     with pytest.raises(InvalidUtf8Error, match="line 1: not UTF-8 at character 1 of the document"):
         bpeflow.count(path)
+
+
+@pytest.mark.parametrize(
+    "message", ["malloc of size 64 failed", "Unknown error: Failed to launch worker thread: Resource unavailable"]
+)
+def test_parquet_that_is_read_without_memory_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
+    from pyarrow import parquet
+
+    def no_memory(*_: object, **__: object) -> None:
+        raise (pyarrow.ArrowMemoryError if "malloc" in message else pyarrow.ArrowException)(message)
+
+    parquet.write_table(pyarrow.table({"text": ["one"]}), tmp_path / "corpus.parquet")
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", no_memory)
+    with pytest.raises(OutOfMemoryError, match=message):
+        bpeflow.count(tmp_path / "corpus.parquet")
 
 
 def test_wrong_parquet_is_named(tmp_path: Path) -> None:

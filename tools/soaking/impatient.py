@@ -17,6 +17,6 @@ def _hurry() -> None:
 if __name__ == "__main__":
     try:
         _hurry()
-    except (KeyboardInterrupt, ImportError):  # which is what becomes of it while numpy is imported
-        sys.exit(130)
+    except BaseException:  # whatever becomes of Ctrl-C while numpy or pydantic is imported
+        sys.exit(130)  # and should none have come, this is wrong
     runpy.run_module("bpeflow", run_name="__main__", alter_sys=True)

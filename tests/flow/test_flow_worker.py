@@ -1,0 +1,67 @@
+"""What a worker process does at its end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bpeflow.flow.messages import Failure
+from bpeflow.flow.worker import PARENT_GONE_STATUS, Job, work
+
+
+def nothing() -> Iterator[Any]:
+    return iter(())
+
+
+def failure() -> Iterator[Any]:
+    raise ValueError("that nobody hears of")
+
+
+def exit_status_of_worker(function: Any, reports: Connection, *temporary: str) -> int | None:
+    post: Any = SimpleNamespace(
+        stage="counter",
+        worker=0,
+        job=pickle.dumps(Job(function, None, None)),
+        inlet=None,
+        outlet=SimpleNamespace(flush=lambda _: None, abandon=lambda: None),
+        meter=SimpleNamespace(turn_to=lambda _: None, dismissed=False, items_in=0, items_out=0, weight_done=0),
+        reports=reports,
+        temporary=temporary,
+    )
+    process = multiprocessing.get_context("fork").Process(target=work, args=(post,))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.mark.parametrize("function", [nothing, failure])
+def test_one_that_has_nobody_to_report_to_cleans_up_and_ends_without_a_word(
+    function: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The main process was killed, which it learns from its report before its parent watch does."""
+    (tmp_path / "scratch").mkdir()
+    ours, theirs = Pipe(duplex=False)
+    ours.close()
+    assert exit_status_of_worker(function, theirs, str(tmp_path / "scratch")) == PARENT_GONE_STATUS
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_one_that_gets_no_thread_reports_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    ours, theirs = Pipe(duplex=False)
+    assert exit_status_of_worker(nothing, theirs) == 1
+    report = ours.recv()
+    assert isinstance(report, Failure) and "can't start new thread" in str(report.to_exception())
+    assert capfd.readouterr().err == ""
