@@ -92,6 +92,8 @@ def remove_useless(folder: Path) -> None:
     Segments, too, if it was killed before the first manifest or after the last.
     """
     unfinished = folder / UNFINISHED
+    with suppress(OSError):  # nothing is in it: that needs no memory, while to look into it does
+        unfinished.rmdir()
     remove_files(unfinished, VOCAB_FILES)
     if not is_begun(unfinished):
         remove_segments(unfinished)

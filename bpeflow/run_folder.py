@@ -86,7 +86,7 @@ class RunFolder:
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
-        with self._locked, suppress(OSError, ResumeError):  # why it has failed matters more
+        with self._locked, suppress(OSError, MemoryError, ResumeError):  # why it has failed matters more
             if failed and self.path is not None:
                 (publish if is_done(self.path) else remove_useless)(self.path)
         if failed and self._made and self.path is not None:

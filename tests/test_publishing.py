@@ -181,3 +181,24 @@ def test_counts_of_an_unfinished_run_are_not_given_the_vocabulary_of_others(
     assert merge(out / "counts.npz", "--restart") == 0
     assert (out / "counts.npz").read_bytes() == before["counts.npz"]
     assert not (out / "unfinished").exists()
+
+
+def test_an_empty_unfinished_folder_goes_even_without_the_memory_to_look_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    def look(scandir: Callable[..., object]) -> None:
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="Cannot allocate"):
+            patch.setattr(os, "scandir", scandir)
+            patch.setattr(Path, "glob", scandir)
+            publishing.remove_useless(tmp_path)
+
+    (tmp_path / publishing.UNFINISHED).mkdir()
+    look(no_memory)
+    assert not (tmp_path / publishing.UNFINISHED).exists()
+    (tmp_path / publishing.UNFINISHED).mkdir()
+    (tmp_path / publishing.UNFINISHED / "counts.npz").touch()
+    look(no_memory)
+    assert (tmp_path / publishing.UNFINISHED / "counts.npz").exists()

@@ -1,7 +1,8 @@
 """Bounded queues between processes.
 
-A `Channel` is a `QueueSpec` made real. It consists of *lanes*, each a plain ``multiprocessing.Queue``: one that all
-consumers share, or one for each consumer if items are routed; and of `Bounds`, which producers wait on.
+A `Channel` is a `QueueSpec` made real. It consists of lanes, each a ``multiprocessing.Queue`` that never loses an item
+in silence (`Lane`): one that all consumers share, or one for each consumer if items are routed; and of `Bounds`, which
+producers wait on.
 
 Items are pickled here, before they are put: what cannot be pickled raises in the worker's own code, while a
 ``multiprocessing.Queue`` would lose it in its feeder thread. The lanes themselves are unbounded and carry ``bytes`` or
@@ -13,17 +14,25 @@ releases credits, which never blocks, and the results queue's reading lock is it
 
 from __future__ import annotations
 
+import os
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
+from multiprocessing.queues import Queue
 from typing import Any
 
+from .deaths import NO_MEMORY, NO_MEMORY_TO_REPORT
+from .errors import FlowError
 from .messages import Stop
 from .meters import Activity, Meter, QueueDepth, depth
 from .spec import QueueSpec
 
 Route = Callable[[Any], int]
+
+#: Seconds after which the main process, without memory to send a `Stop`, tries again.
+_RETRY = 0.1
 
 
 class Bounds:
@@ -77,6 +86,28 @@ class Bounds:
         return depth(self._producers, self._consumers)
 
 
+class Lane(Queue):  # type: ignore[type-arg]  # it takes none at run time
+    """A queue whose feeder thread, should it have no memory to send an item, does not drop it and go on."""
+
+    _home = 0  # elsewhere than where it was made: no process has this id
+
+    def __init__(self, context: BaseContext) -> None:
+        super().__init__(ctx=context)
+        self._home = os.getpid()
+        # When a run is torn down, the main process' feeder may still be writing a Stop that nobody will read.
+        self._ignore_epipe = True
+
+    def _on_queue_feeder_error(self, error: Exception, item: object) -> None:
+        lacks_memory = isinstance(error, NO_MEMORY)
+        if not lacks_memory:
+            super()._on_queue_feeder_error(error, item)  # type: ignore[misc]  # no public method
+        if self._home != os.getpid():
+            os._exit(NO_MEMORY_TO_REPORT if lacks_memory else 1)
+        if lacks_memory:
+            time.sleep(_RETRY)
+            self.put(Stop())  # the main process puts nothing else
+
+
 class Channel:
     """One bounded queue between the processes of two stages (the caller counts as the last one).
 
@@ -87,12 +118,10 @@ class Channel:
     def __init__(
         self, context: BaseContext, spec: QueueSpec, producers: Sequence[Meter], consumers: Sequence[Meter]
     ) -> None:
+        self._name = spec.name
         self._consumers = len(consumers)
         self._bounds = Bounds(context, spec, producers, consumers)
-        self._lanes: list[Any] = [context.Queue() for _ in range(len(consumers) if spec.route else 1)]
-        for lane in self._lanes:
-            # When a run is torn down, the main process' feeder may still be writing a Stop that nobody will read.
-            lane._ignore_epipe = True
+        self._lanes: list[Any] = [Lane(context) for _ in range(len(consumers) if spec.route else 1)]
 
     def put(self, item: Any, meter: Meter, route: Route | None = None) -> None:
         """Pickle an item, wait for room and send it off. ``route`` is that of the QueueSpec."""
@@ -133,6 +162,11 @@ class Channel:
     def wait_or(self, alarm: Connection) -> bool:
         """Wait until the (only) consumer can get something; False if the alarm came first."""
         return alarm not in wait([self._lanes[0]._reader, alarm])
+
+    def check_empty(self) -> None:
+        """Raise unless all that was put has been taken; for the end, when `Stop` has come."""
+        if lost := self._bounds.under_way().items:
+            raise FlowError(f"queue {self._name!r}: {lost} items were lost between processes")
 
     def hang_up(self) -> None:
         """Close our writing end: when all producers are dead, a reader left with half a message sees its end."""

@@ -23,6 +23,8 @@ _FORK_SERVER_GONE = 255  # multiprocessing's word for a worker whose fork server
 #: The exit status of a worker that had not even the memory to report what it failed with (as sysexits.h has it: 71, an
 #: error of the system).
 NO_MEMORY_TO_REPORT = 71
+#: Lack of memory, and what the interpreter makes of it at times.
+NO_MEMORY = (MemoryError, SystemError)
 _SILENT_HINT = "os._exit or sys.exit in the stage function, or in something that it calls"
 _EXIT_HINT = f"{_SILENT_HINT}; see the output above"
 _USED_UP = "processes (ulimit -u), open files (ulimit -n) or memory are used up"

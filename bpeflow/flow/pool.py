@@ -78,6 +78,8 @@ class Pool:
                     break
                 raise
             if isinstance(item, Stop):
+                for queue in self._channels:
+                    queue.check_empty()
                 return
             yield item
             meter.turn_to(Activity.WAITING_FOR_ITEM)

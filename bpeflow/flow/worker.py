@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
 from .channel import Channel, Route
-from .deaths import NO_MEMORY_TO_REPORT
+from .deaths import NO_MEMORY, NO_MEMORY_TO_REPORT
 from .errors import FlowError
 from .memory import peak_memory
 from .messages import Failure, Stop, WorkerReport
@@ -69,7 +69,7 @@ def work(post: Post) -> None:
         post.outlet.abandon()
         try:
             _send(Failure.from_exception(post.stage, post.worker, error), post)
-        except (MemoryError, SystemError):  # the second is what the interpreter makes of the first at times
+        except NO_MEMORY:
             os._exit(NO_MEMORY_TO_REPORT)
         sys.exit(1)
     _send(report, post)

@@ -1,7 +1,9 @@
 """Stage functions for the tests: importable by child processes, which pytest's own modules are not."""
 
 import ctypes
+import itertools
 import multiprocessing.connection
+import multiprocessing.queues
 import os
 import signal
 import struct
@@ -13,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
+from bpeflow.flow.channel import Lane
 
 # ---- sources
 
@@ -233,6 +236,42 @@ def slow_feeder(items: Iterator[Any]) -> Iterator[Any]:
         send(connection, buffer)
 
     multiprocessing.connection.Connection._send_bytes = send_slowly  # type: ignore[method-assign]
+    yield from items
+
+
+def no_memory_to_send(items: Iterator[Any]) -> Iterator[Any]:
+    """This process' feeder thread fails with its second message, as it does for want of memory."""
+    _fail_to_send(MemoryError(), number=1)
+    yield from items
+
+
+def no_way_to_send(items: Iterator[Any]) -> Iterator[Any]:
+    """The same for a reason that nobody has thought of."""
+    _fail_to_send(ValueError("that nobody has thought of"), number=1)
+    yield from items
+
+
+def _fail_to_send(error: Exception, number: int) -> None:
+    dumps = multiprocessing.queues._ForkingPickler.dumps  # type: ignore[attr-defined]
+    numbers = itertools.count()
+
+    def fail(obj: Any) -> Any:
+        if next(numbers) == number:
+            raise error
+        return dumps(obj)
+
+    multiprocessing.queues._ForkingPickler.dumps = fail  # type: ignore[attr-defined]
+
+
+def drop_the_first(items: Iterator[Any]) -> Iterator[Any]:
+    """The queue of this process loses an item."""
+    put, numbers = Lane.put, itertools.count()
+
+    def lose(lane: Lane, item: object) -> None:
+        if next(numbers):
+            put(lane, item)
+
+    Lane.put = lose  # type: ignore[method-assign,assignment]
     yield from items
 
 

@@ -1,13 +1,15 @@
 """Why the supervisor, not the last worker, says that nothing follows: "End of stream" in flow/supervisor.py."""
 
 import multiprocessing
+import multiprocessing.queues
 import time
 from functools import partial
 from typing import Any
 
 import flow_workers as w
+import pytest
 
-from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
+from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDied
 
 STOP = "stop"
 
@@ -67,3 +69,44 @@ def test_large_results_still_in_the_pipe_are_not_lost_when_their_workers_are_don
         time.sleep(0.05)
         arrived.append(len(blob))
     assert sorted(arrived) == sorted(sizes)
+
+
+@pytest.mark.parametrize("place", ["source", "stage"])
+@pytest.mark.parametrize(("function", "message"), [(w.no_memory_to_send, "ran out of memory"), (w.no_way_to_send, "1")])
+def test_an_item_that_cannot_be_sent_ends_the_run(start_method: str, place: str, function: Any, message: str) -> None:
+    """multiprocessing's feeder thread drops it and goes on: less would be counted, and nobody told."""
+    source = partial(w.numbers, 20)
+    functions = [function] if place == "stage" else []
+    pipeline = w.simple_pipeline(
+        partial(function, range(20)) if place == "source" else source,
+        *functions,
+        w.pass_on,
+        workers=1,
+        start_method=start_method,
+    )
+    with pytest.raises(WorkerDied, match=message):
+        list(pipeline.run())
+
+
+def test_the_main_process_sends_the_end_of_the_stream_when_it_has_memory_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pickler: Any = multiprocessing.queues._ForkingPickler  # type: ignore[attr-defined]
+    dumps, failures = pickler.dumps, []
+
+    def fail_twice(obj: Any, *arguments: Any) -> Any:
+        if type(obj).__name__ == "Stop" and len(failures) < 2:
+            failures.append(obj)
+            raise MemoryError
+        return dumps(obj, *arguments)
+
+    pipeline = w.simple_pipeline(partial(w.numbers, 20), w.pass_on)
+    monkeypatch.setattr(pickler, "dumps", fail_twice)
+    assert sorted(pipeline.run()) == list(range(20))
+    assert len(failures) == 2
+
+
+def test_an_item_that_is_lost_all_the_same_is_noticed() -> None:
+    pipeline = w.simple_pipeline(partial(w.numbers, 20), w.drop_the_first, workers=1)
+    with pytest.raises(FlowError, match="queue 'results': 1 items were lost between processes"):
+        list(pipeline.run())
