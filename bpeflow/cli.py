@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from bpeflow.endings import USAGE, end_on_signals, exit_status, show_crashes
 from bpeflow.errors import ConfigError
 from bpeflow.flags import names, new_parser, number, numbers
+from bpeflow.flow.thread_starts import bound_thread_starts
 from bpeflow.token_cli import decode_command, encode_command, evaluate_command
 
 _TRAIN = """\
@@ -274,6 +275,7 @@ def _set_up_process() -> None:
     """End cleanly on signals; and print what an old terminal cannot show as escapes instead of failing over it."""
     end_on_signals()
     show_crashes()
+    bound_thread_starts()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -43,8 +43,8 @@ Who puts what where, and who takes it off::
 
 Where to read what: `spec` what users state; `pipeline` the whole; `pool` one run of it; `worker` what happens in a
 process; `channel` queues and back-pressure; `meters` shared counters; `supervisor` how every run ends (the shutdown
-protocol); `launch` how processes start; `inline` the same without processes; `monitor` watching it, and `stalls` what
-has come to a standstill.
+protocol); `launch` how processes start, `thread_starts` how threads do; `inline` the same without processes; `monitor`
+watching it, and `stalls` what has come to a standstill.
 """
 
 from .errors import FlowError, WorkerDied

@@ -25,6 +25,7 @@ from .memory import peak_memory
 from .messages import Failure, Stop, WorkerReport
 from .meters import Activity, Meter
 from .spec import SourceFunction, StageFunction
+from .thread_starts import bound_thread_starts
 
 PARENT_GONE_STATUS = 75  # nobody is left to read it; it tells a post-mortem from a crash
 
@@ -58,6 +59,7 @@ class Post:
 def work(post: Post) -> None:
     """Run a worker from its first act to its report: the target of every worker process."""
     _leave_ctrl_c_to_the_main_process()
+    bound_thread_starts()
     try:
         _follow_parent_into_death(post)
         post.meter.turn_to(Activity.WORKING)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bpeflow.flow import thread_starts
 from bpeflow.flow.messages import Failure
 from bpeflow.flow.worker import PARENT_GONE_STATUS, Job, work
 
@@ -65,3 +66,32 @@ def test_one_that_gets_no_thread_reports_it(monkeypatch: pytest.MonkeyPatch, cap
     report = ours.recv()
     assert isinstance(report, Failure) and "can't start new thread" in str(report.to_exception())
     assert capfd.readouterr().err == ""
+
+
+def test_a_thread_that_dies_before_it_lives_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for want of memory: CPython's gh-140746."""
+
+    def die(_: threading.Thread) -> None:
+        raise SystemExit  # which the interpreter says nothing about
+
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)
+    monkeypatch.setattr(threading.Thread, "_bootstrap", die)
+    monkeypatch.setattr("bpeflow.flow.thread_starts._PATIENCE", 0.1)
+    thread_starts.bound_thread_starts()
+    with pytest.raises(RuntimeError, match="can't start new thread: it had no memory"):
+        threading.Thread().start()
+
+
+def test_threads_that_live_start_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)
+    thread_starts.bound_thread_starts()
+    bounded = threading.Thread.start
+    thread_starts.bound_thread_starts()
+    assert threading.Thread.start is bounded, "twice is once"
+    ran: list[int] = []
+    thread = threading.Thread(target=ran.append, args=(1,))
+    thread.start()
+    thread.join()
+    assert ran == [1]
+    with pytest.raises(RuntimeError, match="threads can only be started once"):
+        thread.start()

@@ -176,6 +176,13 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
             status=-signal.SIGSEGV,
             stderr="<jemalloc>: arena 0 background thread creation failed (11)\nbpeflow: pyarrow.compute: no memory",
         ),
+        ended(
+            status=1,
+            stderr="Exception ignored in sys.unraisablehook: <bpeflow.endings._HeedIgnored object>\nMemoryError\n"
+            "Exception ignored in thread started by: <bound method Thread._bootstrap>\n"
+            'Traceback (most recent call last):\n  File "lib/python3.11/threading.py", line 1002, in _bootstrap\n'
+            "    self._bootstrap_inner()\nMemoryError: \nINFO: counting\nbpeflow: counting the corpus: out of memory",
+        ),
         ended(status=127, stderr="cannot allocate memory for thread-local data: ABORT\n"),
         ended(status=-2, signals=[signal.SIGINT], stderr='Traceback (most recent call last)\n  File "site.py"'),
     ],
@@ -196,6 +203,10 @@ def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
         (
             ended(status=-6, stderr='Fatal Python error: Aborted\nCurrent thread\n  File "bpeflow/x.py"'),
             "exit status -6",
+        ),
+        (
+            ended(status=1, stderr="Exception ignored in sys.unraisablehook: <object>\nValueError\nbpeflow: no room\n"),
+            "Exception ignored",
         ),
         (ended(status=130), "exit status 130"),
         (ended(status=1, stderr="something"), "without a message"),

@@ -22,6 +22,13 @@ _MULTIPROCESSING = re.compile(
 _ARROW = re.compile(r"Fatal Python error: Aborted(?=(.|\n)*?Current thread(.|\n)*?site-packages/pyarrow/)")
 #: What its allocator says when it gets no thread, after which the interpreter's end is a segmentation fault.
 _ARROW_ENDS = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
+#: What the interpreter says when it has no memory to begin a thread with, or not even to say so.
+_NO_THREAD = re.compile(
+    r"Exception ignored in (sys\.unraisablehook|thread started by): .*\n"
+    r"(Traceback \(most recent call last\):\n)?"
+    r'(  File "[^"]*/threading\.py".*\n(    .*\n)*)*'
+    r"MemoryError:? ?(\n|$)"
+)
 _FRAME = re.compile(r'File "([^"]*)"')
 _OUR_LINE = re.compile(r"(?:bpeflow|INFO|WARNING): .*")
 #: The exit status with which the C library's dynamic linker ends a process that has no memory for a thread's variables.
@@ -87,7 +94,7 @@ def _said_by_us(stderr: str) -> str:
     frames = _FRAME.findall(stderr)
     if frames and all("multiprocessing/" in frame or "/threading.py" in frame for frame in frames):
         return "\n".join(_OUR_LINE.findall(stderr))  # even in the middle of a line
-    return _ARROW.sub("", _MULTIPROCESSING.sub("", stderr))
+    return _ARROW.sub("", _MULTIPROCESSING.sub("", _NO_THREAD.sub("", stderr)))
 
 
 def _was_starting(ended: Ended) -> bool:
