@@ -46,6 +46,7 @@ def test_a_signal_in_a_callback_of_pythons_ends_the_run(number: signal.Signals) 
     script = f"""
 import os, signal, sys, time, weakref
 from bpeflow import cli
+signal.signal({number.value}, signal.SIG_DFL)  # another test may have left it ignored
 class Thing: pass
 def interrupted(_):
     os.kill(os.getpid(), {number.value})
