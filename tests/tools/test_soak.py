@@ -302,6 +302,19 @@ def test_what_a_killed_run_left_is_not_held_against_one_that_never_came_to_the_f
     assert "left: .lock" in problems_of_folder(folder, interrupted, [RIGHT], left)
 
 
+def test_what_our_damage_left_is_not_held_against_a_run_that_never_came_to_the_folder(tmp_path: Path) -> None:
+    left = {**PREVIOUS, "unfinished/segments/fingerprint.json": b"{}"}  # the manifest was removed
+    folder = folder_with(tmp_path, left)
+    assert problems_of_folder(folder, ended(**FAILED), [RIGHT], left) == []
+    problem = "left: unfinished/, with nothing to go on with"
+    (folder / "unfinished/counts.npz").write_bytes(RIGHT.files["counts.npz"])
+    assert problem in problems_of_folder(folder, ended(**FAILED), [RIGHT], left)
+    (tmp_path / "new").mkdir()
+    empty = folder_with(tmp_path / "new", PREVIOUS)
+    (empty / "unfinished").mkdir()
+    assert problem in problems_of_folder(empty, ended(**FAILED), [RIGHT], PREVIOUS)
+
+
 @pytest.mark.parametrize(
     ("files", "end", "problem"),
     [

@@ -117,8 +117,7 @@ def problems_of_folder(
     before the run, which stays if the run does not end well. `damaged`: files that we damaged ourselves.
     """
     found, before = (_mended(files, rights, damaged or {}) for files in (files_of(folder), before))
-    came = ".lock" not in before or found.get(".lock") != before[".lock"]  # or it was over before it had the folder
-    problems = [] if died_early(ended) or not came else _leftovers(folder, scratch)
+    problems = [] if died_early(ended) or _never_came(found, before) else _leftovers(folder, scratch)
     if ended.status == 0:
         return problems + _problems_of_result(found, rights)
     problems += _problems_of_unfinished(found, before, rights, damaged or {})
@@ -136,6 +135,13 @@ def problems_of_folder(
     if ours - theirs and theirs - ours:
         problems.append(f"files of two runs: {sorted(ours - theirs)} and {sorted(theirs - ours)}")
     return problems
+
+
+def _never_came(found: Mapping[str, bytes], before: Mapping[str, bytes]) -> bool:
+    """Whether it was over before it had the folder, in which a killed run, or we, have left something."""
+    if ".lock" in before:
+        return found.get(".lock") == before[".lock"]
+    return found == before and any(name.startswith("unfinished/") for name in before)
 
 
 def _mended(files: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]) -> dict[str, bytes]:
