@@ -37,7 +37,7 @@ _START_HINT = (
 def worker_died(stage: str, number: int, workers: int, pid: int, status: int | None, began: bool) -> WorkerDied:
     """Return the exception for a worker that ended with this ``Process.exitcode`` and without finishing its work."""
     how, hint = _describe(status)
-    if not began and status is not None and status > 0:
+    if not began and status is not None and 0 < status != _FORK_SERVER_GONE:
         hint = _START_HINT
     return WorkerDied(f"stage {stage!r}: worker {number} of {workers} (pid {pid}) {how}{': ' if hint else ''}{hint}")
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bpeflow.flow import thread_starts
+from bpeflow.flow.deaths import worker_died
 from bpeflow.flow.messages import Failure
 from bpeflow.flow.worker import PARENT_GONE_STATUS, Job, work
 
@@ -95,3 +96,14 @@ def test_threads_that_live_start_as_ever(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ran == [1]
     with pytest.raises(RuntimeError, match="threads can only be started once"):
         thread.start()
+
+
+@pytest.mark.parametrize(
+    ("status", "began", "words"),
+    [(1, False, "it did not come as far as its own code"), (255, False, "the fork server was killed"), (1, True, "1")],
+)
+def test_the_death_of_one_that_never_began_is_told_with_what_may_have_caused_it(
+    status: int, began: bool, words: str
+) -> None:
+    message = str(worker_died("merger", 1, 2, 7, status, began))
+    assert words in message and ("main script" in message) is (words.startswith("it did not come"))
