@@ -72,18 +72,14 @@ def test_large_results_still_in_the_pipe_are_not_lost_when_their_workers_are_don
 
 
 @pytest.mark.parametrize("place", ["source", "stage"])
-@pytest.mark.parametrize(("function", "message"), [(w.no_memory_to_send, "ran out of memory"), (w.no_way_to_send, "1")])
+@pytest.mark.parametrize(
+    ("function", "message"), [(w.no_memory_to_send, "ran out of memory"), (w.no_way_to_send, "left with exit status 1")]
+)
 def test_an_item_that_cannot_be_sent_ends_the_run(start_method: str, place: str, function: Any, message: str) -> None:
     """multiprocessing's feeder thread drops it and goes on: less would be counted, and nobody told."""
-    source = partial(w.numbers, 20)
+    source = partial(function, range(20)) if place == "source" else partial(w.numbers, 20)
     functions = [function] if place == "stage" else []
-    pipeline = w.simple_pipeline(
-        partial(function, range(20)) if place == "source" else source,
-        *functions,
-        w.pass_on,
-        workers=1,
-        start_method=start_method,
-    )
+    pipeline = w.simple_pipeline(source, *functions, w.pass_on, workers=1, start_method=start_method)
     with pytest.raises(WorkerDied, match=message):
         list(pipeline.run())
 

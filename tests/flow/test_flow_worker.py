@@ -100,7 +100,11 @@ def test_threads_that_live_start_as_ever(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("status", "began", "words"),
-    [(1, False, "it did not come as far as its own code"), (255, False, "the fork server was killed"), (1, True, "1")],
+    [
+        (1, False, "it did not come as far as its own code"),
+        (255, False, "the fork server was killed"),
+        (1, True, "left with exit status 1"),
+    ],
 )
 def test_the_death_of_one_that_never_began_is_told_with_what_may_have_caused_it(
     status: int, began: bool, words: str
