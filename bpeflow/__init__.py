@@ -10,16 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bpeflow.counting.count import count
     from bpeflow.counting.counts import PretokenCounts
-    from bpeflow.counting.pipeline import count
-    from bpeflow.merging import LearnedMerges, learn_merges
-    from bpeflow.tokenizer import StreamDecoder, Tokenizer
-    from bpeflow.tokenizer.token_file import load_document_offsets, load_tokens
-    from bpeflow.training import TrainResult, train, train_bpe
+    from bpeflow.dataset.facade import Tokenizer
+    from bpeflow.dataset.token_file import load_document_offsets, load_tokens
+    from bpeflow.progress import Observer
+    from bpeflow.tokenizer.streaming import StreamDecoder
+    from bpeflow.training.learn import LearnedMerges, learn_merges
+    from bpeflow.training.train import TrainResult, train, train_bpe
     from bpeflow.vocab import Vocab
 
 __all__ = [
     "LearnedMerges",
+    "Observer",
     "PretokenCounts",
     "StreamDecoder",
     "Tokenizer",
@@ -34,18 +37,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "LearnedMerges": "bpeflow.merging",
+    "LearnedMerges": "bpeflow.training.learn",
+    "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",
-    "StreamDecoder": "bpeflow.tokenizer",
-    "Tokenizer": "bpeflow.tokenizer",
-    "TrainResult": "bpeflow.training",
+    "StreamDecoder": "bpeflow.tokenizer.streaming",
+    "Tokenizer": "bpeflow.dataset.facade",
+    "TrainResult": "bpeflow.training.train",
     "Vocab": "bpeflow.vocab",
-    "count": "bpeflow.counting.pipeline",
-    "learn_merges": "bpeflow.merging",
-    "load_document_offsets": "bpeflow.tokenizer.token_file",
-    "load_tokens": "bpeflow.tokenizer.token_file",
-    "train": "bpeflow.training",
-    "train_bpe": "bpeflow.training",
+    "count": "bpeflow.counting.count",
+    "learn_merges": "bpeflow.training.learn",
+    "load_document_offsets": "bpeflow.dataset.token_file",
+    "load_tokens": "bpeflow.dataset.token_file",
+    "train": "bpeflow.training.train",
+    "train_bpe": "bpeflow.training.train",
 }
 
 

@@ -13,8 +13,8 @@ gc.set_threshold(100_000)
 def run() -> None:
     """Run the command line, and end the process."""
     try:
-        from bpeflow.cli import main
-        from bpeflow.endings import leave
+        from bpeflow.cli.exit import leave
+        from bpeflow.cli.main import main
 
         leave(main())
     except KeyboardInterrupt:  # while the imports are still going on

@@ -11,6 +11,7 @@ import difflib
 import os
 import sysconfig
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -25,16 +26,18 @@ from pydantic import (
     model_validator,
 )
 
-from bpeflow.corpus import InvalidUtf8Policy
+from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.errors import ConfigError
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
 StartMethod = Literal["forkserver", "spawn", "fork"]
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
-
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
 _SECTIONS = frozenset({"monitor", "output", "queue"})
+
+#: The name of the source that `input` describes.
+UNNAMED_SOURCE = "input"
 
 #: Stands in `input` and `exclude` for the folder of Python's own standard library: real text that every machine has.
 STDLIB_PLACEHOLDER = "{stdlib}"
@@ -66,14 +69,18 @@ def _as_folder(value: object) -> object:
 
 
 NonEmpty = Annotated[str, Field(min_length=1)]
+
 #: The names of a nested field, joined by dots.
 FieldPath = Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)*$")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_as_paths)]
 Folder = Annotated[Path, BeforeValidator(_as_folder)]
+
 #: What crosses the border to native code must fit there.
 VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1)]
+
 #: A number of bytes: ``8mb`` (10^6), ``8MiB`` (2^20) or a plain number.
 Size = Annotated[ByteSize, Field(ge=1)]
+
 #: With less, more time goes into files than into counting.
 MemoryLimit = Annotated[ByteSize, Field(ge=16_000_000)]
 
@@ -82,33 +89,57 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class QueueSettings(_Frozen):
-    """The bounds of each queue. When either is reached, the stage before it waits."""
+def setting(default: Any, description: str, *, example: Any, unset: str = "", group: str = "", **options: Any) -> Any:
+    """Return a field with everything that users read about it; nothing is described anywhere else.
 
-    max_items: int = Field(default=64, ge=1, description="items under way in a queue")
-    max_bytes: Size = Field(default=ByteSize(256_000_000), description="bytes under way in a queue")
+    Args:
+        default: the default.
+        description: one line, a noun phrase, without the default.
+        example: a value worth showing, as YAML would have it.
+        unset: what a default of None means.
+        group: the heading under which the setting is listed.
+        options: as for `pydantic.Field`.
+    """
+    extra = {"example": example, "unset": unset, "group": group}
+    return Field(default=default, description=description, json_schema_extra=extra, **options)
+
+
+_corpus = partial(setting, group="corpus")
+_pretokens = partial(setting, group="pre-tokens")
+_pipeline = partial(setting, group="pipeline")
+_learning = partial(setting, group="learning")
+_run = partial(setting, group="run")
+
+
+class QueueSettings(_Frozen):
+    """The bounds of each queue. When either is reached, the stage that feeds the queue waits."""
+
+    max_items: int = _pipeline(64, "items in flight per queue", example=64, ge=1)
+    max_bytes: Size = _pipeline(ByteSize(256_000_000), "bytes in flight per queue", example="256mb")
 
 
 class MonitorSettings(_Frozen):
     """The queue monitor."""
 
-    enabled: bool = Field(default=False, description="print queue depths and rates, and write monitor.jsonl")
-    interval: float = Field(default=10.0, gt=0, le=86_400, description="seconds between two samples")
+    enabled: bool = _pipeline(
+        False, "print queue depths and rates at an interval, and write monitor.jsonl", example=True
+    )
+    interval: float = _pipeline(10.0, "seconds between two samples of the monitor", example=2, gt=0, le=86_400)
 
 
 class OutputSettings(_Frozen):
     """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``."""
 
-    formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(_as_tuple)] = Field(
-        default=(), description="further formats: huggingface, tiktoken, cs336"
+    formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(_as_tuple)] = _run(
+        (), "additional formats to write: huggingface, tiktoken, cs336", example=["huggingface"]
     )
 
 
 class TokenSettings(_Frozen):
-    """What both halves must know."""
+    """Settings that counting and learning share."""
 
-    special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(_as_tuple)] = Field(
-        default=("<|endoftext|>",), description="strings that are never split, merged or counted"
+    special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(_as_tuple)] = _pretokens(
+        ("<|endoftext|>",), "strings that are never split, merged or counted", example=["<|endoftext|>", "<|pad|>"]
     )
 
     @model_validator(mode="after")
@@ -119,24 +150,31 @@ class TokenSettings(_Frozen):
 
 
 class SourceSettings(_Frozen):
-    """A part of a mixed corpus. What is not given here is as the settings of the same names say for all."""
+    """One source of a mixed corpus. Settings omitted here are those of the whole corpus."""
 
-    name: NonEmpty = Field(
-        default="", description="as it is reported; by default its first path", validate_default=False
-    )
+    name: NonEmpty = setting("", "name in the report", unset="the first path", example="books", validate_default=False)
     paths: Paths = Field(
         min_length=1,
-        description="as input",
+        description="files, folders, globs, @lists or URLs, as for input",
+        json_schema_extra={"example": ["books/*.jsonl.zst"], "unset": "", "group": ""},
         validation_alias=AliasChoices("paths", "path"),
         serialization_alias="paths",
     )
-    exclude: Paths = Field(default=(), description="globs of files to leave out, besides those of all")
-    weight: int = Field(default=1, ge=1, le=1_000_000, description="how often each document counts")
-    max_bytes: Size | None = Field(default=None, description="take a sample of documents of so many bytes at most")
-    seed: int = Field(default=0, description="of the sample")
-    format: Literal["auto", "text", "jsonl", "parquet"] | None = Field(default=None, description="as input_format")
-    text_field: FieldPath | None = Field(default=None, description="for JSON Lines")
-    text_column: FieldPath | None = Field(default=None, description="for Parquet")
+    exclude: Paths = setting((), "globs of files to leave out, besides those of the corpus", example=["*.bak"])
+    weight: int = setting(1, "number of times each document counts", example=3, ge=1, le=1_000_000)
+    max_bytes: Size | None = setting(
+        None, "size of a random sample of documents to take instead of all", unset="no sampling", example="2gb"
+    )
+    seed: int = setting(0, "seed of the random sample", example=7)
+    format: Literal["auto", "text", "jsonl", "parquet"] | None = setting(
+        None, "input format", unset="input_format", example="jsonl"
+    )
+    text_field: FieldPath | None = setting(
+        None, "JSON Lines field", unset="text_field of the corpus", example="content"
+    )
+    text_column: FieldPath | None = setting(
+        None, "Parquet column", unset="text_column of the corpus", example="content"
+    )
 
     @model_validator(mode="after")
     def _name_by_path(self) -> SourceSettings:
@@ -148,57 +186,72 @@ class SourceSettings(_Frozen):
 class CountSettings(TokenSettings):
     """How a corpus becomes pre-token counts."""
 
-    input: Paths = Field(
-        default=(),
-        description="files, folders, globs, @lists of these, - for standard input, URLs; or sources, as mappings. "
-        "{stdlib} is Python's standard library",
+    input: Paths = _corpus(
+        (),
+        "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for Python's library, or a list of sources",
+        example=["corpus/*.txt"],
     )
-    sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_as_tuple)] = Field(
-        default=(), description="parts of a mixed corpus, each with a name, paths, a weight, max_bytes"
+    sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_as_tuple)] = _corpus(
+        (),
+        "sources of a mixed corpus, each with paths and optionally name, exclude, weight, max_bytes, seed, format, "
+        "text_field, text_column",
+        example=[{"name": "books", "paths": "books/", "weight": 3}],
     )
-    input_format: Literal["auto", "text", "jsonl", "parquet"] = Field(
-        default="auto", description="what files hold, compressed or not; by default as their names end, else text"
+    input_format: Literal["auto", "text", "jsonl", "parquet"] = _corpus(
+        "auto", "format of the files, compressed or not: auto (by file name, else text), text, jsonl or parquet",
+        example="jsonl",
+    )  # fmt: skip
+    text_field: FieldPath = _corpus(
+        "text", "JSON Lines field that holds the text; a.b is field b of a", example="data.text"
     )
-    text_field: FieldPath = Field(default="text", description="the field of JSON Lines with the text; a.b is b in a")
-    text_column: FieldPath = Field(default="text", description="the column of Parquet with the text; a.b is b in a")
-    exclude: Paths = Field(default=(), description="globs of files to leave out")
-    separator: NonEmpty | None = Field(
-        default=None, description="what stands between documents; by default the first special token"
+    text_column: FieldPath = _corpus(
+        "text", "Parquet column that holds the text; a.b is field b of a", example="content"
     )
-    invalid_utf8: InvalidUtf8Policy = Field(
-        default="error", description="input that is not UTF-8: error, replace or skip"
+    exclude: Paths = _corpus((), "globs of files to leave out", example=["*.bak"])
+    separator: NonEmpty | None = _corpus(
+        None, "text that ends a document, besides the end of a file", unset="the first special token", example="<|doc|>"
     )
-    pattern: NonEmpty = Field(default="gpt2", description="gpt2, cl100k, o200k, llama3, qwen2 or a regular expression")
+    invalid_utf8: InvalidUtf8Policy = _corpus(
+        "error", "input that is not UTF-8: error, replace (by U+FFFD) or skip (the document)", example="replace"
+    )
 
-    scanner: Literal["auto", "native", "regex"] = Field(
-        default="auto", description="what finds pre-tokens: native code for the named patterns, or the regex module"
+    pattern: NonEmpty = _pretokens(
+        "gpt2", "split pattern: gpt2, cl100k, o200k, llama3, qwen2, or a regular expression", example="cl100k"
     )
-    num_counter: int | None = Field(default=None, ge=1, description="counter processes; by default one per core")
-    num_merger: int = Field(default=1, ge=1, description="merger processes, each with a partition of the counts")
-    chunk_size: Size = Field(default=ByteSize(8_000_000), description="bytes of text that a counter takes at a time")
-    small_input: Annotated[ByteSize, Field(ge=0)] | None = Field(
-        default=None,
-        description="input up to this size is counted in threads instead of processes; by default 1gb natively, and "
-        "4mb, in one thread, by the regex module",
+    scanner: Literal["auto", "native", "regex"] = _pretokens(
+        "auto", "how pre-tokens are found: native code (named patterns only) or the regex module", example="regex"
     )
-    memory_limit: MemoryLimit | None = Field(
-        default=None,
-        description="bytes that all processes together may take for counts, by default half of what is available; more "
-        "go to scratch_dir. On top come the processes themselves, and the result: 16 bytes and its own for each "
-        "distinct pre-token",
+
+    num_counter: int | None = _pipeline(None, "counter processes", unset="one per core", example=8, ge=1)
+    num_merger: int = _pipeline(1, "merger processes, each with a partition of the counts", example=2, ge=1)
+    chunk_size: Size = _pipeline(ByteSize(8_000_000), "bytes of text that a counter processes at a time", example="8mb")
+    small_input: Annotated[ByteSize, Field(ge=0)] | None = _pipeline(
+        None,
+        "input up to this size is counted in threads rather than processes",
+        unset="1gb, and 4mb with the regex scanner",
+        example="100mb",
     )
-    scratch_dir: Folder | None = Field(
-        default=None,
-        description="where counts go that memory_limit has no room for, until the end; by default the run folder or, "
-        "without one, the system's temporary folder",
+    memory_limit: MemoryLimit | None = _pipeline(
+        None,
+        "memory for counts, over all processes; the rest is spilled to scratch_dir",
+        unset="half of what is available",
+        example="4gb",
     )
-    segment_size: Size = Field(
-        default=ByteSize(8_000_000_000),
-        description="a corpus larger than this is counted in segments of about this size, each of which is durable in "
-        "the run folder when it is done, so that a run that is killed can go on there",
+    scratch_dir: Folder | None = _pipeline(
+        None,
+        "folder for spilled counts",
+        unset="the run folder, else the system's temporary folder",
+        example="/scratch",
+    )
+    segment_size: Size = _pipeline(
+        ByteSize(8_000_000_000),
+        "a larger corpus is counted in segments of this size, so that an interrupted run can resume",
+        example="8gb",
     )
     queue: QueueSettings = QueueSettings()
-    start_method: StartMethod = Field(default="forkserver", description="how processes start")
+    start_method: StartMethod = _pipeline(
+        "forkserver", "how worker processes start: forkserver, spawn or fork", example="spawn"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -224,48 +277,54 @@ class CountSettings(TokenSettings):
         return self
 
     @property
+    def all_sources(self) -> tuple[SourceSettings, ...]:
+        """The sources of the corpus, that of `input` first."""
+        unnamed = (SourceSettings(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
+        return (*unnamed, *self.sources)
+
+    @property
     def document_separator(self) -> str | None:
-        """What ends a document: `separator`, or else the first special token, or else nothing but the file's end."""
+        """The text that ends a document: `separator`, else the first special token, else None (the end of a file does)."""
         return self.separator or next(iter(self.special_tokens), None)
 
 
 class MergeSettings(TokenSettings):
     """How pre-token counts become merges."""
 
-    vocab_size: VocabSize | None = Field(default=None, description="entries of the vocabulary: bytes, specials, merges")
-    tie_break: TieBreak = Field(
-        default="greatest_bytes", description="which of several pairs of the same count is merged first"
+    vocab_size: VocabSize | None = _learning(
+        None, "entries of the vocabulary: 256 bytes, special tokens, merges", unset="required", example=32000
     )
-    min_frequency: int = Field(default=1, ge=1, lt=2**63, description="pairs that occur less often are not merged")
-    max_token_length: int | None = Field(
-        default=None, ge=1, lt=2**63, description="bytes that a token may have at most"
+    tie_break: TieBreak = _learning(
+        "greatest_bytes", "which of several pairs with the same count is merged: greatest_bytes, smallest_ids or huggingface",
+        example="huggingface",
+    )  # fmt: skip
+    min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
+    max_token_length: int | None = _learning(
+        None, "longest token that may be made, in bytes", unset="no limit", example=64, ge=1, lt=2**63
     )
-    backend: str = Field(default="auto", description="auto, omp, c or python")
-    threads: int | None = Field(
-        default=None, ge=1, le=4096, description="threads of the omp backend; by default one per core"
-    )
-    max_search: Literal["heap", "scan"] = Field(
-        default="heap", description="how the best pair is found; scan is a baseline to compare with"
+    backend: str = _learning("auto", "merge backend: auto (the fastest available), omp, c or python", example="omp")
+    threads: int | None = _learning(None, "threads of the omp backend", unset="one per core", example=4, ge=1, le=4096)
+    max_search: Literal["heap", "scan"] = _learning(
+        "heap", "how the best pair is found: heap, or scan, a slow baseline for comparison", example="scan"
     )
 
 
 class Settings(CountSettings, MergeSettings):
     """All settings of a training run."""
 
-    vocab_sizes: Annotated[tuple[VocabSize, ...], BeforeValidator(_as_tuple)] = Field(
-        default=(), description="several vocabularies from one run, in place of vocab_size"
+    vocab_sizes: Annotated[tuple[VocabSize, ...], BeforeValidator(_as_tuple)] = _learning(
+        (), "several vocabulary sizes from one run, instead of vocab_size", example=[8000, 16000, 32000]
     )
-    init_from: Folder | None = Field(
-        default=None,
-        description="a tokenizer to extend, whose merges come first: a run folder, or vocab.json and merges.txt",
+    init_from: Folder | None = _learning(
+        None, "tokenizer to extend: a run folder, or vocab.json and merges.txt", unset="none", example="runs/owt"
     )
-    special_tokens_first: bool = Field(
-        default=False, description="ids in HuggingFace's order: special tokens, bytes, merges"
+    special_tokens_first: bool = _learning(
+        False, "number special tokens before the bytes, as HuggingFace does", example=True
     )
-    out_dir: Folder | None = Field(default=None, description="the run folder, where everything is written")
-    skip_merge: bool = Field(default=False, description="stop after the counts")
-    resume: bool = Field(default=False, description="go on with the run in out_dir that was killed or failed")
-    restart: bool = Field(default=False, description="begin again where there is an unfinished run, which is lost")
+    out_dir: Folder | None = _run(None, "run folder, where everything is written", unset="none", example="runs/owt")
+    skip_merge: bool = _run(False, "stop after counting", example=True)
+    resume: bool = _run(False, "resume an interrupted run in out_dir", example=True)
+    restart: bool = _run(False, "discard an unfinished run in out_dir and start over", example=True)
     output: OutputSettings = OutputSettings()
     monitor: MonitorSettings = MonitorSettings()
 
@@ -274,7 +333,7 @@ class Settings(CountSettings, MergeSettings):
         if self.vocab_size is not None and self.vocab_sizes:
             raise ValueError("vocab_size and vocab_sizes: give one of the two")
         if not self.skip_merge and not self.sizes:
-            raise ValueError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
+            raise ValueError("vocab_size is missing: the number of entries, for instance 32000")
         if self.resume and self.restart:
             raise ValueError("resume and restart: give one of the two")
         if (self.resume or self.restart) and self.out_dir is None:
@@ -318,7 +377,7 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None)
     """
     values: dict[str, Any] = {}
     if path is not None:
-        from bpeflow.yaml_values import read_yaml  # here, for not every run has a config
+        from bpeflow._util.yaml import read_yaml
 
         values = read_yaml(path)
     values = override(values, overrides or {})

@@ -1,37 +1,37 @@
 """Every exception that users of bpeflow can meet.
 
 All are subclasses of `BpeflowError`, except those of the flow framework, which stands on its own and is only
-re-exported here (`FlowError`, `WorkerDied`). Each takes one message, so that it survives the pickling between
+re-exported here (`FlowError`, `WorkerDiedError`). Each takes one message, so that it survives the pickling between
 processes; the message says what went wrong, where, and what to do about it.
 """
 
 from __future__ import annotations
 
-from bpeflow.flow.errors import FlowError, WorkerDied
+from bpeflow.flow.errors import FlowError, WorkerDiedError
 
 __all__ = [
-    "BackendUnavailable",
-    "BackendsDiffer",
+    "BackendUnavailableError",
+    "BackendsDifferError",
     "BpeflowError",
     "ConfigError",
     "CorpusError",
     "CountOverflowError",
     "FlowError",
-    "FolderInUse",
+    "FolderInUseError",
     "FormatError",
     "InputTypeError",
     "InvalidTextError",
     "InvalidUtf8Error",
     "NativeError",
     "NativeMemoryError",
-    "NativeUnavailable",
+    "NativeUnavailableError",
     "OutOfMemoryError",
     "PatternError",
     "ResumeError",
     "ScratchError",
     "SpecialTokenError",
     "UnknownTokenError",
-    "WorkerDied",
+    "WorkerDiedError",
 ]
 
 
@@ -51,7 +51,7 @@ class ResumeError(ConfigError):
     """An unfinished run that cannot be gone on with as asked, with what has changed and the ways out."""
 
 
-class FolderInUse(BpeflowError):  # noqa: N818  # a state of affairs, more than an error
+class FolderInUseError(BpeflowError):
     """A run folder in which another run is at work."""
 
 
@@ -91,15 +91,15 @@ class UnknownTokenError(BpeflowError, ValueError):
     """An id that is not in the vocabulary, with its place."""
 
 
-class BackendUnavailable(BpeflowError):  # noqa: N818  # a state of affairs, more than an error
+class BackendUnavailableError(BpeflowError):
     """A merge backend that was asked for by name and is not there, with the reason and the remedy."""
 
 
-class BackendsDiffer(BpeflowError):  # noqa: N818
+class BackendsDifferError(BpeflowError):
     """Backends that learned different merges from the same counts: a defect, which `compare` looks for."""
 
 
-class NativeUnavailable(BpeflowError):  # noqa: N818
+class NativeUnavailableError(BpeflowError):
     """A native library that is not there or does not fit, with the reason and the remedy."""
 
 
@@ -112,4 +112,4 @@ class NativeMemoryError(NativeError, MemoryError):
 
 
 class OutOfMemoryError(BpeflowError, MemoryError):
-    """Memory that was not enough, with what it was for and what helps."""
+    """MemoryBudget that was not enough, with what it was for and what helps."""

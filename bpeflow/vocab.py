@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bpeflow.errors import FormatError
-from bpeflow.printable import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
-
 _SHOWN_SPECIAL_TOKENS = 5
 
 
@@ -216,3 +215,27 @@ class _Builder:
 
     def add_special(self, token: str) -> int:
         return self.add(token.encode(), mergeable_bytes(token))
+
+
+_PRINTABLE_BYTES = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+_OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE_BYTES]
+
+#: ``BYTE_CHARACTERS[byte]`` is the byte's character.
+BYTE_CHARACTERS = "".join(chr(b) if b in _PRINTABLE_BYTES else chr(256 + _OTHER_BYTES.index(b)) for b in range(256))
+
+#: All bytes in the order of their characters: the order of HuggingFace's byte-level alphabet.
+BYTES_BY_CHARACTER = tuple(sorted(range(256), key=BYTE_CHARACTERS.__getitem__))
+_BYTE_OF = codecs.charmap_build(BYTE_CHARACTERS)
+
+
+def to_printable(token: bytes) -> str:
+    """Write bytes in printable form: ``b" the"`` → ``"Ġthe"``."""
+    return codecs.charmap_decode(token, "strict", BYTE_CHARACTERS)[0]
+
+
+def from_printable(text: str) -> bytes | None:
+    """Read printable form back: ``"Ġthe"`` → ``b" the"``; None when a character is not one of the 256."""
+    try:
+        return codecs.charmap_encode(text, "strict", _BYTE_OF)[0]
+    except UnicodeEncodeError:
+        return None

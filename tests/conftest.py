@@ -11,9 +11,9 @@ from available import skip_missing
 from hypothesis import HealthCheck, settings
 
 from bpeflow.backends.base import MergeBackend
-from bpeflow.backends.choice import BACKENDS
-from bpeflow.counting.table import why_regex
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.pretokenize.native import why_regex
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 # On a machine that does other things, too, slow is no failure. A failure says how to see it again.
 settings.register_profile(

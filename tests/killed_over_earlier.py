@@ -15,7 +15,8 @@ from typing import Any
 
 from killed_runs import DONE, KILLED, REFUSED, train
 
-from bpeflow.publishing import UNFINISHED, is_done
+from bpeflow.run_dir.layout import UNFINISHED
+from bpeflow.run_dir.publish import is_done
 
 
 def finished_files(folder: Path) -> dict[str, str]:

@@ -14,10 +14,11 @@ import signal
 import sys
 from pathlib import Path
 
-import bpeflow
+import bpeflow.checkpoint
 import bpeflow.commands
 import bpeflow.merging
-import bpeflow.partial_merges
+
+import bpeflow
 from bpeflow.errors import ResumeError
 
 KILLED, DONE, REFUSED = "killed", "done", "refused"
@@ -83,7 +84,7 @@ def resume(settings: dict[str, object], choose: random.Random) -> None:
 
 def main() -> None:
     settings, choose = json.loads(sys.argv[1]), random.Random(int(sys.argv[2]))
-    bpeflow.partial_merges.INTERVAL = 0.0
+    bpeflow.checkpoint.INTERVAL = 0.0
     bpeflow.merging.FIRST_STEP = 8
     folder = Path(settings["out_dir"])
     assert train({**settings, "out_dir": str(folder / "unbroken"), "segment_size": "1gb"}, None) == DONE

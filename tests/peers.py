@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import bpeflow
-from bpeflow import formats
-from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.formats import registry as formats
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 Encode = Callable[[str], list[int]]
@@ -45,7 +45,7 @@ def open_huggingface(path: Path) -> Any:
     return pytest.importorskip("tokenizers", reason="tokenizers is not installed").Tokenizer.from_file(str(path))
 
 
-def export(saved: SavedTokenizer) -> tuple[Any, Any]:
+def export(saved: TokenizerSpec) -> tuple[Any, Any]:
     """Write a tokenizer for tiktoken and for HuggingFace, and load it there."""
     with TemporaryDirectory() as folder:
         ranks, _ = formats.save(saved, Path(folder), "tiktoken")
@@ -65,7 +65,7 @@ def huggingface_encoder(path: Path) -> Encode:
     return lambda text: list(theirs.encode(text, add_special_tokens=False).ids)
 
 
-def encoders(saved: SavedTokenizer) -> dict[str, Encode]:
+def encoders(saved: TokenizerSpec) -> dict[str, Encode]:
     """The encoders of both, by name."""
     with TemporaryDirectory() as folder:
         ranks, _ = formats.save(saved, Path(folder), "tiktoken")
@@ -74,7 +74,7 @@ def encoders(saved: SavedTokenizer) -> dict[str, Encode]:
 
 
 @cache
-def train(text: str, pattern: str, vocab_size: int, tie_break: str = "greatest_bytes") -> SavedTokenizer:
+def train(text: str, pattern: str, vocab_size: int, tie_break: str = "greatest_bytes") -> TokenizerSpec:
     """A tokenizer of a text, in the order of ids that the tie-breaking's tool has."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "text.txt"
@@ -90,4 +90,4 @@ def train(text: str, pattern: str, vocab_size: int, tie_break: str = "greatest_b
             }
         )
     assert isinstance(result.vocab, Vocab)
-    return SavedTokenizer(result.vocab, pattern)
+    return TokenizerSpec(result.vocab, pattern)

@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import bpeflow.checkpoint
+import bpeflow.merging
 from killed_runs import DONE, KILLED, train
 from power_cuts import Moment, Recorder, Tree, put, read
 
 import bpeflow
-import bpeflow.merging
-import bpeflow.partial_merges
+from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import Manifest
-from bpeflow.counting.memory import Memory
 from bpeflow.counting.segments import SegmentFolder
 from bpeflow.errors import ResumeError
-from bpeflow.partial_merges import PartialMerges
-from bpeflow.publishing import DONE_FILE
+from bpeflow.run_dir.checkpoint import MergeCheckpoint
+from bpeflow.run_dir.layout import DONE_FILE
 
 #: The run folder, beneath the disk; that above it is new, too.
 RUN = "new/run"
@@ -37,7 +37,7 @@ RUN = "new/run"
 #: In it, what there is of a run that is not finished.
 UNFINISHED = "unfinished/"
 
-#: Memory of a counter and of a merger, in bytes: so little that each spills now and then.
+#: MemoryBudget of a counter and of a merger, in bytes: so little that each spills now and then.
 SHARES = (20_000, 20_000)
 
 
@@ -63,17 +63,17 @@ def in_child(work: Callable[[], object]) -> Any:
 def record(settings: dict[str, object], disk: Path) -> tuple[list[Moment], int]:
     """Train, and return all moments, and how often something was synced."""
     recorder = Recorder(disk)
-    save_manifest, save_merges = Manifest.save, PartialMerges.save
+    save_manifest, save_merges = Manifest.save, MergeCheckpoint.save
 
     def promise_segments(manifest: Manifest) -> None:
         save_manifest(manifest)
         recorder.promised["segments"] = len(manifest.segments)
 
-    def promise_merges(partial: PartialMerges, merges: Any) -> None:
+    def promise_merges(partial: MergeCheckpoint, merges: Any) -> None:
         save_merges(partial, merges)
         recorder.promised["merges"] = len(merges)
 
-    Manifest.save, PartialMerges.save = promise_segments, promise_merges  # type: ignore[method-assign]
+    Manifest.save, MergeCheckpoint.save = promise_segments, promise_merges  # type: ignore[method-assign]
     with recorder:
         bpeflow.train(settings)
         recorder.promised["done"] = 1
@@ -95,7 +95,7 @@ def resume(settings: dict[str, object]) -> dict[str, Any] | None:
         result = bpeflow.train({**settings, "resume": True})
     except ResumeError:
         return None
-    return {"counted": len(counted), "merges": result.learned.taken_over if result.learned else None}
+    return {"counted": len(counted), "merges": result.learned.resumed if result.learned else None}
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,9 @@ def of_run(tree: Tree) -> Tree:
 def main() -> None:
     settings, earlier, most = json.loads(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
     choose = random.Random(int(sys.argv[4]))
-    bpeflow.partial_merges.INTERVAL = 0.0
+    bpeflow.checkpoint.INTERVAL = 0.0
     bpeflow.merging.FIRST_STEP = 32
-    Memory.share = classmethod(lambda cls, *_: cls(*SHARES))  # type: ignore[method-assign, assignment]
+    MemoryBudget.share = classmethod(lambda cls, *_: cls(*SHARES))  # type: ignore[method-assign, assignment]
     disk = Path("disk").absolute()
     disk.mkdir()
     settings["out_dir"] = str(disk / RUN)

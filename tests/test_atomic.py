@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.atomic import atomic_path, make_folder, remove_parts, sync_folder
+from bpeflow._util.atomic import atomic_path, make_folder, remove_parts, sync_folder
 from bpeflow.errors import FormatError
 
 

@@ -17,9 +17,9 @@ import psutil
 import pytest
 from screen import screen_of
 
-from bpeflow import native
-from bpeflow.backends.choice import BACKENDS
-from bpeflow.cli import main
+from bpeflow._util import library as native
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.cli.main import main
 from bpeflow.counting.counts import PretokenCounts
 
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
@@ -339,7 +339,7 @@ def test_an_interrupted_second_run_leaves_the_first_as_it_was_and_its_own_counts
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeflow.training.learn_by_settings", interrupt)
+        patch.setattr("bpeflow.training.learn_with_settings", interrupt)
         assert main(interrupted) == 130
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert names(out / "unfinished") == ["counts.npz", "run.json"]

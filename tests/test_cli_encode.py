@@ -18,8 +18,8 @@ import pytest
 from screen import screen_of
 
 import bpeflow
-from bpeflow.cli import main
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.cli.main import main
+from bpeflow.dataset.facade import Tokenizer
 
 EOT = "<|endoftext|>"
 TEXT = f"low lower lowest newest widest{EOT}the lower the better, they said{EOT}" * 20

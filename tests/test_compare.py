@@ -12,13 +12,14 @@ import pytest
 from rich.console import Console
 
 from bpeflow.backends.base import MergeTask
-from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.python import PythonBackend, PythonSession
-from bpeflow.cli import main
-from bpeflow.compare import compare, contenders, make_table
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.cli.compare import make_table
+from bpeflow.cli.main import main
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import BackendsDiffer, BackendUnavailable, ConfigError
+from bpeflow.errors import BackendsDifferError, BackendUnavailableError, ConfigError
+from bpeflow.training.compare import compare, contenders
 
 COUNTS = PretokenCounts.from_mapping({"low": 5, "lower": 2, "widest": 3, "newest": 6})
 HERE = [backend.name for backend in BACKENDS if backend.unavailable() is None]
@@ -77,7 +78,7 @@ def test_backends_with_one_thread_are_listed_once() -> None:
 def test_what_cannot_be_compared_is_refused(counts_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="nothing to compare"):
         contenders([], [1])
-    with pytest.raises(BackendUnavailable, match="fortran"):
+    with pytest.raises(BackendUnavailableError, match="fortran"):
         contenders(["python", "fortran"], [1])
     assert main(["compare", "--counts", str(counts_file)]) == 2
     assert "vocab_size is missing" in capsys.readouterr().err
@@ -135,5 +136,5 @@ def test_the_first_difference_is_told_and_the_status_is_1(
     assert "merge 2 differs" in err
     assert "learned b'o' b'w' (7 times), python b'o' b'w' (8 times)" in err
     assert out == ""
-    with pytest.raises(BackendsDiffer, match="9 merges and python 2"):
+    with pytest.raises(BackendsDifferError, match="9 merges and python 2"):
         compare(COUNTS, settings(min_frequency=2), contenders([native, "python"], [1]), 1)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bpeflow.cli import main
-from bpeflow.endings import end_on_signals, exit_status
+from bpeflow.cli.exit import end_on_signals, exit_status
+from bpeflow.cli.main import main
 from bpeflow.errors import ScratchError
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bpeflow import evaluation_table
-from bpeflow.evaluation_table import make_tables
-from bpeflow.tokenizer import Tokenizer
-from bpeflow.tokenizer.evaluate import evaluate_all
+from bpeflow.cli import evaluate as evaluation_table
+from bpeflow.cli.evaluate import make_tables
+from bpeflow.dataset.evaluate import evaluate_all
+from bpeflow.dataset.facade import Tokenizer
 
 
 def test_tokenizers_and_corpora_are_crossed(tmp_path: Path) -> None:

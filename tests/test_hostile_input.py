@@ -116,7 +116,7 @@ def test_a_parquet_column_of_long_equal_strings_is_counted(tmp_path: Path) -> No
 
 
 def test_a_stream_that_shrank_is_an_error(tmp_path: Path) -> None:
-    from bpeflow.corpus.streams import StreamFile, open_blocks
+    from bpeflow.corpus.formats.stream import StreamFile, open_blocks
     from bpeflow.errors import CorpusError
 
     data = gzip.compress(os.urandom(100_000))
@@ -129,7 +129,7 @@ def test_a_stream_that_shrank_is_an_error(tmp_path: Path) -> None:
 
 
 def test_what_is_appended_to_a_stream_is_left_out(tmp_path: Path) -> None:
-    from bpeflow.corpus.streams import StreamFile, open_blocks
+    from bpeflow.corpus.formats.stream import StreamFile, open_blocks
 
     data = gzip.compress(b"text")
     (tmp_path / "a.gz").write_bytes(data + b"appended")

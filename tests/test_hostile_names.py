@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bpeflow
-from bpeflow.cli import main
+from bpeflow.cli.main import main
 
 NEWLINE = "two\nlines \x1b[31m[bold].txt"
 SHOWN = r"two\nlines \x1b[31m[bold].txt"

@@ -13,7 +13,7 @@ from real_data import real_data, real_text
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
-from bpeflow.cli import main
+from bpeflow.cli.main import main
 from bpeflow.errors import ConfigError
 from bpeflow.formats import gpt2
 

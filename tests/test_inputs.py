@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus import DocumentStatistics
-from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting.count import CorpusCounter, CorpusCounts
+from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import ConfigError, CorpusError, InputTypeError, InvalidUtf8Error
-from bpeflow.tokenizer.dataset import encode_file
 
 WORDS = ["low", "lower", "newest", "naïve", "日本語", "it's", "42", "...", "\n\n", "\t", "<|end", "\u2028", "\x00"]
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow import lock
-from bpeflow.errors import ConfigError, FolderInUse
-from bpeflow.lock import LOCK_FILE, RunLock
+from bpeflow.errors import ConfigError, FolderInUseError
+from bpeflow.run_dir import lock
+from bpeflow.run_dir.layout import LOCK_FILE
+from bpeflow.run_dir.lock import RunLock
 
 #: Takes the lock, says so, and keeps it until it is killed.
 HOLDER = """
@@ -42,7 +43,7 @@ def test_a_second_run_is_refused_and_told_who_has_the_folder(tmp_path: Path) -> 
     with hold(tmp_path) as process:
         try:
             expected = rf"process {process.pid} on {socket.gethostname()}, since 20.* is at work in {tmp_path}"
-            with pytest.raises(FolderInUse, match=expected), RunLock(tmp_path):
+            with pytest.raises(FolderInUseError, match=expected), RunLock(tmp_path):
                 pass
         finally:
             process.kill()
@@ -73,7 +74,7 @@ def test_the_lock_is_released_in_the_end_and_after_a_failure(tmp_path: Path) -> 
 
 
 def test_it_holds_within_one_process_too(tmp_path: Path) -> None:
-    with RunLock(tmp_path), pytest.raises(FolderInUse, match="another run is at work"), RunLock(tmp_path):
+    with RunLock(tmp_path), pytest.raises(FolderInUseError, match="another run is at work"), RunLock(tmp_path):
         pass
 
 
@@ -91,7 +92,7 @@ def test_a_lock_file_that_is_removed_and_made_anew_is_found_out(
         flock(descriptor, path)
 
     monkeypatch.setattr(lock, "_lock", remove_first)
-    with RunLock(tmp_path), pytest.raises(FolderInUse), RunLock(tmp_path):
+    with RunLock(tmp_path), pytest.raises(FolderInUseError), RunLock(tmp_path):
         pass
     assert len(tries) == 4
 

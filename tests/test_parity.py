@@ -21,13 +21,12 @@ from peers import export
 from real_data import real_text
 
 import bpeflow
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import InvalidTextError, SpecialTokenError
 from bpeflow.formats.ranks import recover_merges
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import NAMED_PATTERNS
-from bpeflow.printable import from_printable
-from bpeflow.tokenizer import Tokenizer
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.vocab import Merge, Vocab, from_printable
 
 SMALL = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB"]
 LARGE = ["code_20MB", "docs_30MB", "multilingual_20MB", "wiki_150MB"]
@@ -35,7 +34,7 @@ CORPORA = [*SMALL, *(pytest.param(name, marks=[pytest.mark.large, pytest.mark.ti
 SIZE = 32_000
 END = "<|endoftext|>"
 
-LOWER = SavedTokenizer(Vocab.build([(b"l", b"o"), (b"lo", b"w")], ["<s>"]))
+LOWER = TokenizerSpec(Vocab.build([(b"l", b"o"), (b"lo", b"w")], ["<s>"]))
 
 #: Few letters, and few and equal counts: nearly every choice is between pairs of the same count.
 tables = st.dictionaries(
@@ -174,7 +173,7 @@ def longest(merges: list[Merge]) -> int:
 
 def test_tiktoken_refuses_special_tokens_unless_they_are_allowed() -> None:
     theirs, _ = export(LOWER)
-    ours = Tokenizer.from_saved(LOWER)
+    ours = Tokenizer.from_spec(LOWER)
     with pytest.raises(ValueError, match="disallowed special token"):
         theirs.encode("low<s>")
     assert ours.encode("low<s>") == theirs.encode("low<s>", allowed_special="all") == [258, 256]
@@ -185,7 +184,7 @@ def test_tiktoken_refuses_special_tokens_unless_they_are_allowed() -> None:
 
 def test_tiktoken_replaces_lone_surrogates() -> None:
     theirs, _ = export(LOWER)
-    ours = Tokenizer.from_saved(LOWER)
+    ours = Tokenizer.from_spec(LOWER)
     assert theirs.encode("a\ud800") == ours.encode("a\ufffd")
     with pytest.raises(InvalidTextError):
         ours.encode("a\ud800")
@@ -197,7 +196,7 @@ def test_huggingface_leaves_special_tokens_out_when_it_decodes() -> None:
     assert (
         theirs.decode([258, 256], skip_special_tokens=False)
         == "low<s>"
-        == Tokenizer.from_saved(LOWER).decode([258, 256])
+        == Tokenizer.from_spec(LOWER).decode([258, 256])
     )
 
 

@@ -10,11 +10,12 @@ import pytest
 from distinct_words import write_corpus
 
 import bpeflow
-from bpeflow import merging, partial_merges
 from bpeflow.backends.base import MergeBackend
-from bpeflow.cli import main
+from bpeflow.cli.main import main
 from bpeflow.errors import ResumeError
-from bpeflow.partial_merges import PARTIAL_FILE
+from bpeflow.run_dir import checkpoint as checkpoint
+from bpeflow.run_dir.layout import CHECKPOINT_FILE
+from bpeflow.training import learn as merging
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, obj
     def train(settings: dict[str, object]) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(merging, "FIRST_STEP", 16)
-            patch.setattr(partial_merges, "INTERVAL", 0.0)
+            patch.setattr(checkpoint, "INTERVAL", 0.0)
             patch.setattr(merging.LearnedMerges, "__init__", None)
             with pytest.raises(TypeError):
                 bpeflow.train(settings)
@@ -59,7 +60,7 @@ def test_learning_goes_on_from_partial_merges(
     assert (result.learned.pairs, result.learned.counts) == (unbroken.learned.pairs, unbroken.learned.counts)
     told = result.statistics["merging"]
     assert (told["replayed"], told["learned"]) == (23, 50)
-    assert 10 < told["taken_over"] < 73
+    assert 10 < told["resumed"] < 73
     assert not (tmp_path / "run" / "unfinished").exists()
 
 
@@ -85,7 +86,7 @@ def test_partial_merges_of_something_else_are_refused_and_damaged_ones_passed_ov
 ) -> None:
     settings = settings_of(corpus, tmp_path / "run")
     stopped(settings)
-    partial = tmp_path / "run" / "unfinished" / PARTIAL_FILE
+    partial = tmp_path / "run" / "unfinished" / CHECKPOINT_FILE
     with pytest.raises(ResumeError, match=r"merges\.partial is of a run with other settings: min_frequency was 1"):
         bpeflow.train({**settings, "resume": True, "min_frequency": 3})
     bpeflow.train(settings_of(corpus / "a", tmp_path / "other", skip_merge=True))
@@ -96,5 +97,5 @@ def test_partial_merges_of_something_else_are_refused_and_damaged_ones_passed_ov
     partial.write_text(partial.read_text().replace("77", "78", 1))
     result = bpeflow.train({**settings, "resume": True})
     assert "merges.partial is damaged" in caplog.text
-    assert result.statistics["merging"]["taken_over"] == 0
+    assert result.statistics["merging"]["resumed"] == 0
     assert not partial.exists()

@@ -16,11 +16,11 @@ from distinct_words import write_corpus
 from power_cuts import Recorder, put, read
 
 import bpeflow
+from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.token_file import index_path, read_sidecar
 from bpeflow.errors import FormatError
-from bpeflow.formats import FORMATS
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.tokenizer.dataset import encode_file
-from bpeflow.tokenizer.token_file import index_path, read_sidecar
+from bpeflow.formats.registry import FORMATS
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 TEXT = "the cat, the hat<|endoftext|>then that"
@@ -30,7 +30,7 @@ MERGES = [(b"t", b"h"), (b"th", b"e"), (b"a", b"t")]
 def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
     """Two that give as many tokens of a text, and other ones."""
     vocab = Vocab.build(MERGES, ["<|endoftext|>"], special_tokens_first=special_tokens_first)
-    return bpeflow.Tokenizer.from_saved(SavedTokenizer(vocab))
+    return bpeflow.Tokenizer.from_spec(TokenizerSpec(vocab))
 
 
 def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[tuple[str, Path, bool]]:

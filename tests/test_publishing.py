@@ -14,9 +14,11 @@ import pytest
 from distinct_words import write_corpus
 
 import bpeflow
-from bpeflow import formats, publishing, run_folder
-from bpeflow.cli import main
+from bpeflow.cli.main import main
 from bpeflow.errors import ResumeError
+from bpeflow.formats import registry as formats
+from bpeflow.run_dir import publish as publishing
+from bpeflow.run_dir import run_dir as run_dir
 
 EARLIER = {"vocab_sizes": [270, 280], "output": {"formats": ["huggingface"]}}
 NEW = {"vocab_sizes": [280, 300]}
@@ -78,13 +80,13 @@ def fail_in_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(arguments)
         return save(*arguments) if len(calls) == 1 else no_room()  # type: ignore[arg-type, return-value]
 
-    monkeypatch.setattr(run_folder.formats, "save", fail)
+    monkeypatch.setattr(run_dir.formats, "save", fail)
 
 
 FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "while learning": lambda patch: patch.setattr("bpeflow.training.learn_by_settings", no_room),
+    "while learning": lambda patch: patch.setattr("bpeflow.training.learn_with_settings", no_room),
     "while vocabularies are written": fail_in_the_second,
-    "while the report is written": lambda patch: patch.setattr(run_folder.RunFolder, "finish", no_room),
+    "while the report is written": lambda patch: patch.setattr(run_dir.RunDir, "finish", no_room),
 }
 
 
@@ -100,7 +102,7 @@ def test_a_training_that_fails_leaves_the_earlier_results_and_its_counts(
     after = contents(out)
     assert {name for name in after if name not in before} == {"unfinished/counts.npz", "unfinished/run.json"}
     assert {name: after[name] for name in before} == before
-    assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).statistics["taken_over"] == "counts.npz"
+    assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).statistics["resumed"] == "counts.npz"
     bpeflow.train(settings_of(corpus, tmp_path / "unbroken", **NEW))
     expected = contents(tmp_path / "unbroken")
     assert {name: data for name, data in contents(out).items() if name != "run.json"} == {
@@ -145,7 +147,7 @@ def test_merge_first_finishes_what_a_killed_run_has_left_to_do(
     corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "publish", no_room)
+        patch.setattr(run_dir, "publish", no_room)
         with pytest.raises(OSError, match="No space left"):
             bpeflow.train(settings_of(corpus, out, **NEW))
     assert publishing.is_done(out)

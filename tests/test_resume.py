@@ -20,9 +20,9 @@ import pytest
 from distinct_words import distinct_words, write_corpus
 
 import bpeflow
-from bpeflow import merging
 from bpeflow.errors import ConfigError, ResumeError
-from bpeflow.partial_merges import PARTIAL_FILE
+from bpeflow.run_dir.layout import CHECKPOINT_FILE
+from bpeflow.training import learn as merging
 
 
 @pytest.fixture
@@ -142,15 +142,15 @@ def test_what_is_taken_over_adds_up_in_the_report_and_the_monitor(
     report = assert_resumes(large, out, expected, *monitor)
     size = large.stat().st_size
     segments = report["counting"]["segments"]
-    assert segments["taken_over"] >= 2
-    assert segments["segments"] > segments["taken_over"]
-    assert segments["taken_over_bytes"] >= 150_000 * segments["taken_over"]
+    assert segments["resumed"] >= 2
+    assert segments["segments"] > segments["resumed"]
+    assert segments["resumed_bytes"] >= 150_000 * segments["resumed"]
     assert report["corpus"]["bytes"] == report["counting"]["stages"]["counter"]["bytes"] == size
     assert report["corpus"]["documents"] == 200
-    assert report["counting"]["seconds"] > segments["taken_over_seconds"] > 0
+    assert report["counting"]["seconds"] > segments["resumed_seconds"] > 0
     samples = [json.loads(line) for line in (out / "monitor.jsonl").read_text(encoding="utf-8").splitlines()]
     counted = [sample["stages"]["counter"]["weight_done"] for sample in samples if "counter" in sample["stages"]]
-    assert max(counted) >= size - segments["taken_over_bytes"]
+    assert max(counted) >= size - segments["resumed_bytes"]
     elapsed = [sample["elapsed"] for sample in samples]
     assert sum(later < earlier for earlier, later in pairwise(elapsed)) == 1  # the clock of the second run
 
@@ -178,13 +178,13 @@ def test_counts_of_many_segments_are_not_made_again_unasked(
     """Nor are they where no merges were saved yet: a run that is killed soon after counting."""
     settings = settings_of(large, tmp_path / "run", segment_size="300kb")
     with monkeypatch.context() as patch:
-        patch.setattr(merging, "merge_task", None)
+        patch.setattr(merging, "learning_task", None)
         with pytest.raises(TypeError):
             bpeflow.train(settings)
     with pytest.raises(ResumeError, match=r"has an unfinished run \(counts\.npz\)"):
         bpeflow.train(settings)
-    assert bpeflow.train({**settings, "resume": True}).statistics["taken_over"] == "counts.npz"
-    assert "taken_over" not in bpeflow.train(settings).statistics  # it is finished now
+    assert bpeflow.train({**settings, "resume": True}).statistics["resumed"] == "counts.npz"
+    assert "resumed" not in bpeflow.train(settings).statistics  # it is finished now
 
 
 def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
@@ -210,7 +210,7 @@ def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path,
     refused = run(*command(large, out))
     assert refused.returncode == 2
     assert "has an unfinished run (segments/): go on with it (--resume), begin again and lose it" in refused.stderr
-    assert assert_resumes(large, out, expected)["counting"]["segments"]["taken_over"] >= 2
+    assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 2
 
 
 def test_a_full_disk_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
@@ -222,7 +222,7 @@ def test_a_full_disk_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, exp
     assert "go on with --resume" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert not list(out.rglob(".*"))
-    assert assert_resumes(large, out, expected)["counting"]["segments"]["taken_over"] >= 1
+    assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 1
 
 
 def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
@@ -294,7 +294,7 @@ def test_the_merge_step_is_done_where_that_is_missing(
         os.truncate(out / missing, 100)
     monkeypatch.setattr("bpeflow.counting.pipeline.CorpusCounter.count", None)
     result = bpeflow.train({**settings, "resume": True})
-    assert result.statistics["taken_over"] == "counts.npz"
+    assert result.statistics["resumed"] == "counts.npz"
     assert result.statistics["corpus"]["files"] == 3
     assert {path: path.read_bytes() for path in before} == before
 
@@ -343,7 +343,7 @@ def test_restart_loses_what_is_there_and_says_so(
     unfinished = tmp_path / "run" / "unfinished"
     (unfinished / "segments").mkdir(parents=True)
     (unfinished / "segments" / "manifest.json").write_text("damaged")
-    (unfinished / PARTIAL_FILE).write_text("damaged")
+    (unfinished / CHECKPOINT_FILE).write_text("damaged")
     with pytest.raises(ResumeError, match=r"segments/ and merges\.partial"):
         bpeflow.train(settings_of(corpus, tmp_path / "run"))
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", restart=True))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from bpeflow.counting.manifest import MANIFEST_FILE
-from bpeflow.counting.segments import SEGMENTS_FOLDER
-from bpeflow.flow import Sample
-from bpeflow.observer import Observer
-from bpeflow.publishing import MONITOR_FILE, UNFINISHED
-from bpeflow.run_folder import RunFolder
+from bpeflow.counting.segments import SEGMENTS
+from bpeflow.flow import MonitorSample
+from bpeflow.progress import Observer
+from bpeflow.run_dir.layout import MONITOR_FILE, UNFINISHED
+from bpeflow.run_dir.run_dir import RunDir
 
 
 def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -22,12 +22,12 @@ def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, ca
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
     try:
-        folder = RunFolder(tmp_path)
+        folder = RunDir(tmp_path)
         folder.begin()
         with caplog.at_level(logging.WARNING), folder.monitor(True, Observer(), append=False) as on_sample:
             assert on_sample is not None
             for second in range(20):
-                on_sample(Sample(float(second), {}, {}, ()))
+                on_sample(MonitorSample(float(second), {}, {}, ()))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     lines = (tmp_path / UNFINISHED / MONITOR_FILE).read_text(encoding="utf-8").splitlines()
@@ -39,16 +39,16 @@ def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, ca
 def test_what_a_killed_run_has_left_is_looked_through_before_anything_else(tmp_path: Path) -> None:
     """So nothing of no use stays, however soon this run ends too."""
     unfinished = tmp_path / UNFINISHED
-    segments = unfinished / SEGMENTS_FOLDER
+    segments = unfinished / SEGMENTS
     segments.mkdir(parents=True)
     parts = [unfinished / ".counts.npz.1.part", segments / ".manifest.json.1.part", segments / ".000001.run.1.part"]
     for path in (*parts, segments / "000000.run", segments / MANIFEST_FILE, unfinished / "vocab.json"):
         path.write_bytes(b"of a killed run")
 
-    with RunFolder(tmp_path):
+    with RunDir(tmp_path):
         left = {path.name for path in unfinished.rglob("*")}
-    assert left == {SEGMENTS_FOLDER, "000000.run", MANIFEST_FILE}  # even if it is damaged: that is for people to decide
+    assert left == {SEGMENTS, "000000.run", MANIFEST_FILE}  # even if it is damaged: that is for people to decide
 
     (segments / MANIFEST_FILE).unlink()
-    with RunFolder(tmp_path):
+    with RunDir(tmp_path):
         assert not unfinished.exists()

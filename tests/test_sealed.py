@@ -9,30 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bpeflow._util.checksummed import checksummed, has_checksum, verified
 from bpeflow.errors import FormatError
-from bpeflow.report.run import read_run, write_run
-from bpeflow.sealed import is_sealed, sealed, unsealed
+from bpeflow.run_dir.report import read_run, write_run
 
 BODIES = st.dictionaries(
     st.text(), st.recursive(st.none() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=5)
-).filter(lambda body: not is_sealed(body))
+).filter(lambda body: not has_checksum(body))
 
 
 @given(BODIES)
 def test_what_is_sealed_comes_back_through_json(body: dict[str, object]) -> None:
-    assert unsealed(json.loads(json.dumps(sealed(body)))) == body
+    assert verified(json.loads(json.dumps(checksummed(body)))) == body
 
 
 def test_tuples_and_names_that_are_not_utf8_do_no_harm() -> None:
     body = {"files": ("a", "b\udcff"), "sizes": {1: 2}}
-    assert unsealed(json.loads(json.dumps(sealed(body)))) == {"files": ["a", "b\udcff"], "sizes": {"1": 2}}
+    assert verified(json.loads(json.dumps(checksummed(body)))) == {"files": ["a", "b\udcff"], "sizes": {"1": 2}}
 
 
 def test_a_change_is_noticed() -> None:
     with pytest.raises(ValueError, match="checksum does not fit"):
-        unsealed({**sealed({"documents": 3}), "documents": 4})
+        verified({**checksummed({"documents": 3}), "documents": 4})
     with pytest.raises(ValueError, match="checksum does not fit"):
-        unsealed({"documents": 3})
+        verified({"documents": 3})
 
 
 def test_a_report_that_was_changed_is_refused(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from real_data import real_text
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
-from bpeflow.errors import BackendUnavailable, ConfigError, CorpusError
+from bpeflow.errors import BackendUnavailableError, ConfigError, CorpusError
 from bpeflow.formats import gpt2
-from bpeflow.printable import from_printable
-from bpeflow.report.run import read_run
+from bpeflow.run_dir.report import read_run
 from bpeflow.training import Observer
+from bpeflow.vocab import from_printable
 
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
 
@@ -163,7 +163,7 @@ def test_min_frequency_and_max_token_length_are_kept(corpus: Path) -> None:
     [
         ({"input": "missing.txt"}, CorpusError),
         ({"pattern": "gtp2"}, ConfigError),
-        ({"backend": "fortran"}, BackendUnavailable),
+        ({"backend": "fortran"}, BackendUnavailableError),
         ({"vocab_size": 256}, ConfigError),
     ],
     ids=str,

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow.printable import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable, to_printable
-from bpeflow.vocab import Vocab, check_special_tokens, mergeable_bytes
+from bpeflow.vocab import (
+    BYTE_CHARACTERS,
+    BYTES_BY_CHARACTER,
+    Vocab,
+    check_special_tokens,
+    from_printable,
+    mergeable_bytes,
+    to_printable,
+)
 
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"ab")]
 

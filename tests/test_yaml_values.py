@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from bpeflow._util.yaml import parse_yaml, read_yaml
 from bpeflow.errors import ConfigError
-from bpeflow.yaml_values import parse_yaml, read_yaml
 
 
 def levels(first: str, line: str) -> str:

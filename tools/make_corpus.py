@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.atomic import atomic_path
+from bpeflow._util.atomic import atomic_path
 from bpeflow.errors import BpeflowError
 
 U64 = npt.NDArray[np.uint64]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import regex
 
-from bpeflow.pretokenize import unicode_version
+from bpeflow.pretokenize.regex import unicode_version
 
 TARGET = Path(__file__).parents[1] / "ext" / "scan" / "unicode_tables.hpp"
 CODE_POINTS = 0x110000

@@ -44,10 +44,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask, lowest_count
-from bpeflow.counting.counts import MAX_COUNT
+from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError
 
 Pair = tuple[int, int]
+
 #: What the heap and the scan order pairs by; the smallest comes first.
 Candidate = tuple[int, Any, Any, int, int]
 

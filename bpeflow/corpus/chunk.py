@@ -5,7 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bpeflow.corpus.plan import Chunk
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """``length`` bytes of the file ``path`` from byte ``offset`` on; ``ends_file`` if they are its last.
+
+    ``source``: the number of the source that the file is of.
+    """
+
+    path: str
+    offset: int
+    length: int
+    ends_file: bool
+    source: int = 0
+
+    @property
+    def weight(self) -> int:
+        """How much of the corpus it is, by the sizes of files."""
+        return self.length
+
 
 #: Stands behind each record in the text of a chunk of records. No UTF-8 has this byte, so that no delimiter and no text
 #: can be taken for it, and none for a delimiter's end.

@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from itertools import starmap, zip_longest
 from operator import add
 from pathlib import Path
-from typing import Literal
 
-from bpeflow.corpus.chunk import StreamChunk
+from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow.corpus.chunk import Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters, Document
-from bpeflow.corpus.plan import Chunk
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 
-InvalidUtf8Policy = Literal["error", "replace", "skip"]
 """What to do with bytes that are not UTF-8: stop; put U+FFFD there, as Python does; or drop the whole document."""
 
 
@@ -57,7 +55,7 @@ class ChunkTexts:
 
 
 class ChunkBuffer:
-    """Memory for one chunk at a time, the same for all, so that the kernel need not clear new pages for each."""
+    """MemoryBudget for one chunk at a time, the same for all, so that the kernel need not clear new pages for each."""
 
     def __init__(self) -> None:
         self._memory = bytearray()

@@ -1,1 +1,1 @@
-"""Counting: pre-tokens of chunks → merged partitions → `PretokenCounts`."""
+"""Counting: chunks to pre-token counts."""

@@ -11,23 +11,18 @@ from functools import cached_property
 from threading import Condition, Event, Lock
 from typing import Literal
 
-from bpeflow.corpus import (
-    Chunk,
-    ChunkBuffer,
-    Delimiters,
-    DocumentStatistics,
-    InvalidUtf8Policy,
-    Source,
-    StreamChunk,
-    decode_chunk,
-)
-from bpeflow.corpus.records import Records, parse_lines, record_delimiters
-from bpeflow.corpus.standard_input import GivenUp
-from bpeflow.counting.memory import Memory
-from bpeflow.counting.run import CountRun
-from bpeflow.counting.scratch import Scratch
+from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow.corpus.chunk import Chunk, StreamChunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
+from bpeflow.corpus.formats.jsonl import parse_lines
+from bpeflow.corpus.formats.records import Records, record_delimiters
+from bpeflow.corpus.formats.stdin import CancelledError
+from bpeflow.corpus.sources import Source
+from bpeflow.counting.budget import MemoryBudget
+from bpeflow.counting.shards import Scratch, Shard
 from bpeflow.counting.table import CountTable, new_table
-from bpeflow.pretokenize import Pretokenizer
+from bpeflow.pretokenize.regex import Pretokenizer
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ class ChunkCounter:
         sources: what there is to know of the sources, by their numbers.
         threads: how many of them count, with a table each: where there is one worker only, and the scanner is native,
             which leaves the interpreter to others while it is at work.
-        given_up: to have chunks taken from where they come from in the calling thread alone: so it does not wait, as
+        cancelled: to have chunks taken from where they come from in the calling thread alone: so it does not wait, as
             after Ctrl-C, for threads that wait for input; and the caller's own iterables may want to stay there. Is set
             when a thread has failed, for those who wait for input.
     """
@@ -58,17 +53,17 @@ class ChunkCounter:
     scanner: Literal["native", "regex"]
     invalid_utf8: InvalidUtf8Policy
     partitions: int
-    memory: Memory
+    memory: MemoryBudget
     scratch: Scratch
     sources: Sequence[Source] = (Source(),)
     threads: int = 1
-    given_up: Event | None = None
+    cancelled: Event | None = None
 
-    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
+    def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Shard]:
         if self.threads == 1:
             yield from self._count_all(chunks)
             return
-        shared = _HandedOut(self.threads, self.given_up) if self.given_up else _Shared(chunks)
+        shared = _HandedOut(self.threads, self.cancelled) if self.cancelled else _Shared(chunks)
         with ThreadPoolExecutor(self.threads, "counter") as pool:
             try:
                 counting = [pool.submit(self._count_share, shared) for _ in range(self.threads)]
@@ -79,14 +74,14 @@ class ChunkCounter:
             finally:  # after a failure, or Ctrl-C, the threads end with the chunk that they have
                 shared.end()
 
-    def _count_share(self, chunks: _Shared | _HandedOut) -> list[CountRun]:
+    def _count_share(self, chunks: _Shared | _HandedOut) -> list[Shard]:
         try:
             return list(self._count_all(chunks))
         except BaseException:
             chunks.end()
             raise
 
-    def _count_all(self, chunks: Iterable[Chunk]) -> Iterator[CountRun]:
+    def _count_all(self, chunks: Iterable[Chunk]) -> Iterator[Shard]:
         tables = self._new_tables()
         statistics = DocumentStatistics()
         buffer = ChunkBuffer()
@@ -148,7 +143,7 @@ class ChunkCounter:
                 table.count(text)
         return statistics
 
-    def _runs(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[CountRun]:
+    def _runs(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
         runs = [
             self._run(table, weight, partition, spill)
             for weight, table in tables.items()
@@ -156,13 +151,13 @@ class ChunkCounter:
         ]
         return [replace(runs[0], statistics=statistics), *runs[1:]]
 
-    def _run(self, table: CountTable, weight: int, partition: int, spill: bool) -> CountRun:
+    def _run(self, table: CountTable, weight: int, partition: int, spill: bool) -> Shard:
         path = self.scratch.new_path("counter") if spill else None
         if weight == 1:
             return table.run(partition, self.partitions, path)
         run = table.run(partition, self.partitions)
         weighted = ((token, count * weight) for token, count in run.items())
-        return CountRun.pack(partition, weighted, path if len(run) else None)
+        return Shard.pack(partition, weighted, path if len(run) else None)
 
 
 class _Shared(Iterator[Chunk]):
@@ -187,16 +182,16 @@ class _Shared(Iterator[Chunk]):
 class _HandedOut(Iterator[Chunk]):
     """Chunks for several threads, which one thread takes from where they come from; `room` of them wait at most."""
 
-    def __init__(self, room: int, given_up: Event) -> None:
+    def __init__(self, room: int, cancelled: Event) -> None:
         self._chunks: deque[Chunk] = deque()
         self._room = room
         self._changed = Condition()
         self._complete = self._ended = False
-        self._given_up = given_up
+        self._given_up = cancelled
 
     def hand_out(self, chunks: Iterable[Chunk]) -> None:
         """Take all chunks, and return when the last one has been handed out, or `end` was called."""
-        with suppress(GivenUp):
+        with suppress(CancelledError):
             for chunk in chunks:
                 with self._changed:
                     self._changed.wait_for(lambda: self._ended or len(self._chunks) < self._room)

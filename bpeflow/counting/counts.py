@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -12,14 +14,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.atomic import atomic_path
-from bpeflow.counting import interchange
+from bpeflow._util.atomic import atomic_path
+from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, FormatError
 
 #: The version of the layout that `PretokenCounts.save` writes.
 FILE_VERSION = 1
-
-MAX_COUNT = interchange.MAX_COUNT
 
 
 class PretokenCounts:
@@ -155,21 +155,21 @@ class PretokenCounts:
 
     def to_json(self, path: str | Path) -> None:
         """Write ``{"pre-token": count}``. Raises `FormatError` for a pre-token that is not UTF-8 (TSV holds those)."""
-        interchange.write_json(Path(path), self)
+        write_json(Path(path), self)
 
     @classmethod
     def from_json(cls, path: str | Path) -> PretokenCounts:
         """Read ``{"pre-token": count}`` in any order. Raises `FormatError`, with the path, for anything else."""
-        return cls.from_items(interchange.read_json(Path(path)))
+        return cls.from_items(read_json(Path(path)))
 
     def to_tsv(self, path: str | Path) -> None:
         r"""Write ``pre-token TAB count`` lines; backslash, tab, CR, LF and broken UTF-8 as ``\\ \t \r \n \xNN``."""
-        interchange.write_tsv(Path(path), self)
+        write_tsv(Path(path), self)
 
     @classmethod
     def from_tsv(cls, path: str | Path) -> PretokenCounts:
         """Read what `to_tsv` wrote. Raises `FormatError`, with the path and line, for anything else."""
-        return cls.from_items(interchange.read_tsv(Path(path)))
+        return cls.from_items(read_tsv(Path(path)))
 
     @classmethod
     def read(cls, path: str | Path) -> PretokenCounts:
@@ -238,3 +238,108 @@ def _check_canonical(counts: PretokenCounts) -> None:
 def _exact_sum(counts: npt.NDArray[np.int64]) -> int:
     """Sum without wrapping: the upper and the lower 32 bits apart, each sum far from the end of its 64 bits."""
     return (int(np.sum(counts >> 32)) << 32) + int(np.sum(counts & 0xFFFFFFFF))
+
+
+_ESCAPES = {b"\\": b"\\\\", b"\t": b"\\t", b"\n": b"\\n", b"\r": b"\\r"}
+_UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
+_NEEDS_ESCAPE = re.compile(rb"[\\\t\n\r]")
+_ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
+_COUNT = re.compile(rb"0*([0-9]+)")
+
+#: The greatest count that there can be: it fits 64 bits with a sign.
+_MAX_DIGITS = len(str(MAX_COUNT))
+
+
+def write_json(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
+    """Write one object, a member a line, in the order given."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        separator = "{\n"
+        for token, count in items:
+            try:
+                text = token.decode()
+            except UnicodeDecodeError:
+                raise FormatError(f"{path}: JSON cannot hold {token!r}, which is not UTF-8; write a .tsv") from None
+            file.write(f"{separator}  {json.dumps(text, ensure_ascii=False)}: {count}")
+            separator = ",\n"
+        file.write("{}\n" if separator == "{\n" else "\n}\n")
+
+
+def read_json(path: Path) -> list[tuple[bytes, int]]:
+    """Read one object of string keys and whole numbers from 1 to `MAX_COUNT`, no key twice."""
+    try:
+        members = json.loads(path.read_bytes(), object_pairs_hook=tuple, parse_int=_parse_count)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise FormatError(f"{path}: not JSON: {error}") from error
+    if not isinstance(members, tuple):  # what the hook makes of an object; an array is a list
+        raise FormatError(f'{path}: need one JSON object of the form {{"pre-token": count}}')
+    counts: dict[bytes, int] = {}
+    for token, count in members:
+        try:
+            encoded = token.encode()
+        except UnicodeEncodeError:
+            raise FormatError(f"{path}: pre-token {token!r} has a lone surrogate, which no UTF-8 text has") from None
+        _put(counts, encoded, count, where=f"{path}: pre-token {token!r}")
+    return list(counts.items())
+
+
+def write_tsv(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
+    """Write ``pre-token TAB count`` lines in UTF-8, in the order given."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        for token, count in items:
+            file.write(b"%s\t%d\n" % (_escape(token), count))
+
+
+def read_tsv(path: Path) -> list[tuple[bytes, int]]:
+    """Read ``pre-token TAB count`` lines, no pre-token twice."""
+    counts: dict[bytes, int] = {}
+    for number, line in enumerate(_lines(path), start=1):
+        where = f"{path}, line {number}"
+        escaped, _, count = line.partition(b"\t")
+        digits = _COUNT.fullmatch(count)
+        if not digits:
+            raise FormatError(f"{where}: need a pre-token, a tab and a whole number, found {_short(line)}")
+        _put(counts, _unescape(escaped, where), _parse_count(digits[1].decode()), where)
+    return list(counts.items())
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for line in file:
+            yield line.removesuffix(b"\n")
+
+
+def _parse_count(digits: str) -> int | float:
+    """Make a number; one that is too long for any count a float, which `_put` refuses: `int` has a limit of its own."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
+
+
+def _short(line: bytes) -> str:
+    return repr(line) if len(line) <= 80 else f"{line[:80]!r}..."
+
+
+def _put(counts: dict[bytes, int], token: bytes, count: object, where: str) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COUNT:
+        raise FormatError(
+            f"{where}: the count must be a whole number of at least 1 and at most {MAX_COUNT}, found {count!r}"
+        )
+    if not token:
+        raise FormatError(f"{where}: an empty pre-token")
+    if token in counts:
+        raise FormatError(f"{where}: the pre-token {token!r} occurs twice")
+    counts[token] = count
+
+
+def _escape(token: bytes) -> bytes:
+    escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
+    return escaped.decode("utf-8", errors="backslashreplace").encode()  # what is not UTF-8 becomes \xNN
+
+
+def _unescape(escaped: bytes, where: str) -> bytes:
+    def plain(match: re.Match[bytes]) -> bytes:
+        if match[0] in _UNESCAPES:
+            return _UNESCAPES[match[0]]
+        if match[0].startswith(b"\\x") and len(match[0]) == 4:
+            return bytes([int(match[0][2:], 16)])
+        raise FormatError(f"{where}: unknown escape {match[0].decode(errors='replace')}")
+
+    return _ESCAPE.sub(plain, escaped)

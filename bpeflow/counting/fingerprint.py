@@ -12,9 +12,7 @@ from secrets import token_hex
 from typing import Any
 
 from bpeflow.config import CountSettings
-from bpeflow.corpus import CorpusFile, StreamTask
-from bpeflow.corpus.given import GIVEN
-from bpeflow.counting.sources import Entry
+from bpeflow.corpus.sources import CorpusEntry, input_files
 
 #: Settings that the counts do not depend on; and those that are told in another way. Any other one, a new one too, is
 #: part of the fingerprint.
@@ -25,6 +23,23 @@ _WITHOUT = frozenset(
 
 #: How many changes an error names, and how many characters it shows of a value.
 _MOST_NAMED, _MOST_SHOWN = 5, 60
+
+
+@dataclass(frozen=True)
+class FingerprintSummary:
+    """A fingerprint without its list of inputs.
+
+    Attributes:
+        settings: as in `Fingerprint`.
+        files: the number of inputs.
+        bytes: their total size, as far as it is known.
+        sha256: a digest of the list.
+    """
+
+    settings: dict[str, Any]
+    files: int
+    bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -41,12 +56,12 @@ class Fingerprint:
     inputs: Sequence[Sequence[Any]]
 
     @classmethod
-    def of(cls, settings: CountSettings, regex: str, unicode: str, entries: Sequence[Entry]) -> Fingerprint:
+    def of(cls, settings: CountSettings, regex: str, unicode: str, entries: Sequence[CorpusEntry]) -> Fingerprint:
         """Describe a corpus that is to be counted with these settings, whose pattern is `regex`."""
         fields = frozenset(CountSettings.model_fields) - _WITHOUT
         values = settings.model_dump(mode="json", include=set(fields))
         values |= {"separator": settings.document_separator, "pattern": regex, "unicode": unicode}
-        return cls(values, [_described(*part) for entry in entries for part in parts_of(entry)])
+        return cls(values, [_described(*part) for entry in entries for part in input_files(entry)])
 
     def to_json(self) -> str:
         """Everything, as text."""
@@ -63,14 +78,14 @@ class Fingerprint:
         """Equal for equal ones only."""
         return sha256(self.to_json().encode()).hexdigest()
 
-    def summary(self) -> dict[str, Any]:
-        """The settings, and of the inputs what fits in a report."""
-        inputs = {
-            "files": len(self.inputs),
-            "bytes": sum(size or 0 for _, size, *_ in self.inputs),
-            "sha256": sha256(json.dumps(self.inputs).encode()).hexdigest(),
-        }
-        return {"settings": dict(self.settings), "inputs": inputs}
+    def summary(self) -> FingerprintSummary:
+        """Return the form that fits in a report."""
+        return FingerprintSummary(
+            settings=dict(self.settings),
+            files=len(self.inputs),
+            bytes=sum(size or 0 for _, size, *_ in self.inputs),
+            sha256=sha256(json.dumps(self.inputs).encode()).hexdigest(),
+        )
 
     def differences(self, earlier: Fingerprint) -> list[str]:
         """Say what is not as it was."""
@@ -84,26 +99,16 @@ class Fingerprint:
             changes = ["the input files are in another order"]
         return _few([*differing(earlier.settings, self.settings), *changes])
 
-    def differences_from_summary(self, earlier: Mapping[str, Any]) -> list[str]:
-        """Say what is not as it was when `summary` was told."""
+    def differences_from_summary(self, earlier: FingerprintSummary) -> list[str]:
+        """Describe what has changed since an earlier summary."""
         now = self.summary()
-        changes = differing(earlier.get("settings", {}), now["settings"])
-        before, after = earlier.get("inputs", {}), now["inputs"]
-        if before != after:
+        changes = differing(earlier.settings, now.settings)
+        if (earlier.files, earlier.bytes, earlier.sha256) != (now.files, now.bytes, now.sha256):
             changes.append(
-                f"the input was {before.get('files')} file(s) of {before.get('bytes')} bytes, is {after['files']} of "
-                f"{after['bytes']}, and names, sizes or times of change are not the same"
+                f"the input was {earlier.files} file(s) of {earlier.bytes} bytes and is {now.files} of {now.bytes}, "
+                "and names, sizes or modification times differ"
             )
         return _few(changes)
-
-
-def parts_of(entry: Entry) -> list[tuple[str, int | None, int, str]]:
-    """The names, sizes, times of change and kinds of place of the files of an entry."""
-    if isinstance(entry, CorpusFile):
-        return [(str(entry.path), entry.size, entry.modified, "file")]
-    if isinstance(entry, StreamTask):
-        return [(file.name, file.size, file.modified, file.place) for file in entry.files]
-    return [(GIVEN, None, 0, "given")]
 
 
 def _described(name: str, size: int | None, modified: int, place: str) -> list[Any]:

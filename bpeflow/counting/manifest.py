@@ -18,25 +18,24 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bpeflow.atomic import atomic_path, make_folder
-from bpeflow.corpus import DocumentStatistics
+from bpeflow._util.atomic import atomic_path, make_folder
+from bpeflow._util.checksummed import checksummed, verified
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.run import CountRun
+from bpeflow.counting.shards import Shard
 from bpeflow.errors import ResumeError
 from bpeflow.flow import WorkerReport
-from bpeflow.sealed import sealed, unsealed
 
 MANIFEST_FILE = "manifest.json"
 FINGERPRINT_FILE = "fingerprint.json"
 
 #: The version of what is in the folder, the runs' form included.
 VERSION = 1
-
 _READ_AT_A_TIME = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Position:
     """A place in a corpus: one of its entries (files and streams), by its number, and a byte in it."""
 
     entry: int = 0
@@ -50,25 +49,25 @@ class SegmentRecord:
     Attributes:
         name: of its file.
         begin, end: the part of the corpus that it is the counts of; the next segment begins at `end`.
-        tokens, size: as in `CountRun`.
+        tokens, size: as in `Shard`.
         sha256: of the file's content.
         statistics: of its documents.
         weight: how much of the corpus it is, by the sizes of files.
     """
 
     name: str
-    begin: Place
-    end: Place
+    begin: Position
+    end: Position
     tokens: int
     size: int
     sha256: str
     statistics: DocumentStatistics
     weight: int
 
-    def run(self, folder: Path) -> CountRun:
+    def run(self, folder: Path) -> Shard:
         """The counts, in their file."""
         path = folder / self.name
-        return CountRun(0, self.tokens, self.size, path=path, statistics=self.statistics, durable=True)
+        return Shard(0, self.tokens, self.size, path=path, statistics=self.statistics, durable=True)
 
     def is_whole(self, folder: Path) -> bool:
         """Whether the file is there as it was written."""
@@ -81,7 +80,7 @@ class SegmentRecord:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SegmentRecord:
         """Build from what `asdict` and JSON have made of one."""
-        begin, end = Place(**values.pop("begin")), Place(**values.pop("end"))
+        begin, end = Position(**values.pop("begin")), Position(**values.pop("end"))
         return cls(begin=begin, end=end, statistics=_statistics(values.pop("statistics")), **values)
 
 
@@ -103,9 +102,9 @@ class Manifest:
     reports: list[WorkerReport] = field(default_factory=list)
 
     @property
-    def end(self) -> Place:
+    def end(self) -> Position:
         """Where the next segment begins."""
-        return self.segments[-1].end if self.segments else Place()
+        return self.segments[-1].end if self.segments else Position()
 
     def begin(self) -> None:
         """Make the folder, with no segment in it. Raises `OSError`."""
@@ -124,7 +123,7 @@ class Manifest:
             "reports": [asdict(report) for report in self.reports],
         }
         with atomic_path(self.folder / MANIFEST_FILE) as temporary:
-            temporary.write_text(json.dumps(sealed(body), indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(json.dumps(checksummed(body), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, fingerprint: Fingerprint) -> Manifest | None:
@@ -134,7 +133,7 @@ class Manifest:
         """
         path = folder / MANIFEST_FILE
         try:
-            body = unsealed(json.loads(path.read_text(encoding="utf-8")))
+            body = verified(json.loads(path.read_text(encoding="utf-8")))
             version = body["version"]
             if version != VERSION:
                 raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")

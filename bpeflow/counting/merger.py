@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from bpeflow.corpus import DocumentStatistics
-from bpeflow.counting.memory import MAX_OPEN_RUNS, Memory
-from bpeflow.counting.merge import Order, new_merge
-from bpeflow.counting.run import CountRun
-from bpeflow.counting.scratch import Scratch, Spilled
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting.budget import MAX_OPEN_SHARDS, MemoryBudget
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.kway import Order, kway_sum
+from bpeflow.counting.shards import Scratch, Shard, Spilled
 
 #: Which merger owns a run; names it for the flow framework, which routes by it.
-owner = attrgetter("partition")
+partition_of = attrgetter("partition")
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,23 @@ class CountMerger:
         order: of the result.
     """
 
-    memory: Memory
+    memory: MemoryBudget
     scratch: Scratch
-    max_open: int = MAX_OPEN_RUNS
+    max_open: int = MAX_OPEN_SHARDS
     order: Order = "count"
 
-    def __call__(self, runs: Iterable[CountRun]) -> Iterator[CountRun]:
+    def __call__(self, runs: Iterable[Shard]) -> Iterator[Shard]:
         """Yield one run for each partition met when the input ends.
 
         A merger of several meets one partition; the calling process, where it stands for all of them, meets all.
         """
-        partitions: dict[int, list[CountRun]] = {}
+        partitions: dict[int, list[Shard]] = {}
         for run in runs:
             partitions.setdefault(run.partition, []).append(run)
         for partition in sorted(partitions):
             yield self._merged(partitions.pop(partition))
 
-    def _merged(self, runs: list[CountRun]) -> CountRun:
+    def _merged(self, runs: list[Shard]) -> Shard:
         statistics = sum((run.statistics for run in runs), start=DocumentStatistics())
         spilled = sum((run.spilled for run in runs), start=Spilled())
         runs, spilled = self._fewer_files(runs, "bytes", spilled)
@@ -64,12 +64,12 @@ class CountMerger:
             spilled += pieces[0].spilled
         return replace(pieces[0], statistics=statistics, spilled=spilled)
 
-    def _fewer_files(self, runs: list[CountRun], order: Order, spilled: Spilled) -> tuple[list[CountRun], Spilled]:
+    def _fewer_files(self, runs: list[Shard], order: Order, spilled: Spilled) -> tuple[list[Shard], Spilled]:
         """Merge files until there are no more than may be read at a time; the small ones, to write as little as can be.
 
         Returns the runs, and `spilled` with what was written.
         """
-        most = self.memory.open_runs(self.max_open)
+        most = self.memory.open_shards(self.max_open)
         kept = [run for run in runs if run.path is None]
         files = [run for run in runs if run.path is not None]
         while len(files) > most:
@@ -80,19 +80,19 @@ class CountMerger:
             files = [*files[some:], merged]
         return kept + files, spilled
 
-    def _merged_file(self, files: Sequence[CountRun], order: Order) -> CountRun:
-        with new_merge(files, order, self.memory.buffer_size(len(files))) as merge:
+    def _merged_file(self, files: Sequence[Shard], order: Order) -> Shard:
+        with kway_sum(files, order, self.memory.buffer_size(len(files))) as merge:
             merged = merge.write(self.scratch.new_path("merger"))
         for file in files:
             file.remove()
         return merged
 
-    def _sorted_pieces(self, runs: Sequence[CountRun]) -> list[CountRun]:
+    def _sorted_pieces(self, runs: Sequence[Shard]) -> list[Shard]:
         """Merge runs that are in order of bytes, and return the sum in pieces, at least one, in canonical order."""
-        pieces: list[CountRun] = []
+        pieces: list[Shard] = []
         held = sum(run.size for run in runs if run.path is None)
         files = [run for run in runs if run.path is not None]
-        with new_merge(runs, "bytes", self.memory.buffer_size(len(files))) as merge:
+        with kway_sum(runs, "bytes", self.memory.buffer_size(len(files))) as merge:
             while not merge.ended or not pieces:
                 size = merge.gather(self.memory.sorting(held))
                 send = not pieces and merge.ended and size <= self.memory.largest_sent_result
@@ -100,3 +100,10 @@ class CountMerger:
         for file in files:
             file.remove()
         return pieces
+
+
+def reduce_shards(runs: Sequence[Shard], memory: MemoryBudget) -> tuple[PretokenCounts, DocumentStatistics]:
+    """Put the partitions, each in canonical order and none with a pre-token of another, together into one table."""
+    documents = sum((run.statistics for run in runs), start=DocumentStatistics())
+    with kway_sum(runs, "count", memory.buffer_size(len(runs))) as merge:
+        return merge.counts(), documents

@@ -18,20 +18,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
-from bpeflow.corpus import Delimiters
-from bpeflow.counting.native_merge import address, writing
-from bpeflow.counting.run import RECORD, CountRun
-from bpeflow.errors import ConfigError, NativeUnavailable
-from bpeflow.native import Signature, check_status, load_library
-from bpeflow.pretokenize import Pretokenizer
-
-Scanner = Literal["auto", "native", "regex"]
-
-#: Names the kind of instructions that the native scanner uses, in place of the best that the processor has.
-INSTRUCTIONS_VARIABLE = "BPEFLOW_INSTRUCTIONS"
-
-#: The numbers of the named patterns: enum bpeflow_pattern of the header.
-NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
+from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.counting.kway import address, writing
+from bpeflow.counting.shards import RECORD, Shard
+from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
+from bpeflow.pretokenize.regex import Pretokenizer
 
 #: What a distinct pre-token takes in a dictionary, as text and number, and while it is sorted and packed: about.
 _REGEX_ENTRY = 400
@@ -59,14 +51,14 @@ class CountTable(Protocol):
         """Count the pre-tokens of a text in valid UTF-8."""
         ...
 
-    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
+    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
         """Count the pre-tokens of documents as far as it can be done at once, maybe not at all.
 
         It stops before the first document that is not UTF-8. What is left is to be decoded, and its texts counted.
         """
         ...
 
-    def add(self, run: CountRun) -> None:
+    def add(self, run: Shard) -> None:
         """Add counts. Raises `CountOverflowError` when a sum does not fit 64 bits (here or in `run`)."""
         ...
 
@@ -74,7 +66,7 @@ class CountTable(Protocol):
         """The most bytes that it takes, while it grows and is sorted, too, until there are `more` pre-tokens in it."""
         ...
 
-    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> CountRun:
+    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
         """Return a partition, by bytes ascending: every pre-token is in one, the same in every process.
 
         They are in a new file if there is a `path` and anything to write. Raises `ScratchError` if it cannot be
@@ -83,54 +75,9 @@ class CountTable(Protocol):
         ...
 
 
-def why_regex(pretokenizer: Pretokenizer) -> str | None:
-    """Say why pre-tokens must be found by the `regex` module; None where the native scanner can do it."""
-    if pretokenizer.custom:
-        return "the pattern is a regular expression of your own"
-    try:
-        _library()
-    except NativeUnavailable as error:
-        return str(error)
-    return None
-
-
-def choose_scanner(scanner: Scanner, pretokenizer: Pretokenizer) -> Literal["native", "regex"]:
-    """Settle what ``auto`` means. Raises `ConfigError` where the native scanner was asked for and cannot be used."""
-    if scanner == "regex":
-        return "regex"
-    reason = why_regex(pretokenizer)
-    if reason is not None and scanner == "native":
-        raise ConfigError(f"scanner: native cannot be used: {reason}")
-    return "native" if reason is None else "regex"
-
-
 def new_table(pretokenizer: Pretokenizer, scanner: Literal["native", "regex"]) -> CountTable:
     """Return an empty table that finds pre-tokens in the given way."""
     return NativeTable(pretokenizer.name) if scanner == "native" else RegexTable(pretokenizer)
-
-
-def native_unicode_version() -> str:
-    """The version of Unicode that the native scanner's tables have. Raises `NativeUnavailable`."""
-    version: bytes = _library().bpeflow_unicode_version()
-    return version.decode()
-
-
-def native_instructions() -> tuple[str, ...]:
-    """The kinds of instructions that the native scanner can use here, best first. Raises `NativeUnavailable`."""
-    names: bytes = _library().bpeflow_instructions()
-    return tuple(names.decode().split())
-
-
-def chosen_instructions() -> str:
-    """The kind that the native scanner uses: the best, or what `INSTRUCTIONS_VARIABLE` names.
-
-    Raises `ConfigError` if that is not one of those that are here; `NativeUnavailable`.
-    """
-    available = native_instructions()
-    wanted = os.environ.get(INSTRUCTIONS_VARIABLE) or available[0]
-    if wanted not in available:
-        raise ConfigError(f"{INSTRUCTIONS_VARIABLE}={wanted}: this processor has {', '.join(available)}")
-    return wanted
 
 
 class RegexTable:
@@ -149,18 +96,18 @@ class RegexTable:
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
         return CountedDocuments()
 
-    def add(self, run: CountRun) -> None:
+    def add(self, run: Shard) -> None:
         for token, count in run.items():
             self._counts[token.decode()] += count
 
     def memory(self, more: int) -> int:
         return (len(self._counts) + more) * _REGEX_ENTRY
 
-    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> CountRun:
+    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
         encoded = ((text.encode(), count) for text, count in self._counts.items())
         items = [item for item in encoded if partitions == 1 or crc32(item[0]) % partitions == partition]
         items.sort(key=itemgetter(0))
-        return CountRun.pack(partition, items, path if items else None)
+        return Shard.pack(partition, items, path if items else None)
 
 
 class _Delimiters(Structure):
@@ -176,8 +123,6 @@ class _Documents(Structure):
 
 
 _SIGNATURES: dict[str, Signature] = {
-    "bpeflow_unicode_version": (c_char_p, [], None),
-    "bpeflow_instructions": (c_char_p, [], None),
     "bpeflow_table_new": (c_int, [c_char_p, POINTER(c_void_p)], check_status),
     "bpeflow_table_count": (c_int, [c_void_p, c_uint32, c_char_p, c_uint64], check_status),
     "bpeflow_table_count_documents": (
@@ -224,7 +169,7 @@ class NativeTable:
     def count(self, text: bytes) -> None:
         self._library.bpeflow_table_count(self._handle, self._pattern, text, len(text))
 
-    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
+    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
         text = (c_char * len(data)).from_buffer(data)
         counted = _Documents()
         self._library.bpeflow_table_count_documents(
@@ -232,7 +177,7 @@ class NativeTable:
         )
         return CountedDocuments(counted.bytes, counted.documents, bool(counted.open))
 
-    def add(self, run: CountRun) -> None:
+    def add(self, run: Shard) -> None:
         items = list(run.items())
         lengths = array("I", [len(token) for token, _ in items])
         counts = array("q", [count for _, count in items])
@@ -244,18 +189,18 @@ class NativeTable:
         self._library.bpeflow_table_memory(self._handle, more, byref(size))
         return size.value
 
-    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> CountRun:
+    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
         tokens, token_bytes = self._size(partition, partitions)
         if not tokens:
-            return CountRun.in_memory(partition, 0, b"")
+            return Shard.in_memory(partition, 0, b"")
         size = token_bytes + tokens * RECORD.size
         if path is None:
             data = bytearray(size)
             self._library.bpeflow_table_write(self._handle, partition, partitions, address(data), None)
-            return CountRun.in_memory(partition, tokens, data)
+            return Shard.in_memory(partition, tokens, data)
         with writing(path):
             self._library.bpeflow_table_write(self._handle, partition, partitions, None, os.fsencode(path))
-        return CountRun.in_file(partition, tokens, size, path)
+        return Shard.in_file(partition, tokens, size, path)
 
     def _size(self, partition: int, partitions: int) -> tuple[int, int]:
         tokens, size = c_uint64(), c_uint64()

@@ -47,31 +47,31 @@ protocol); `launch` how processes start, `thread_starts` how threads do; `inline
 watching it, and `stalls` what has come to a standstill.
 """
 
-from .errors import FlowError, WorkerDied
-from .memory import peak_memory
+from .errors import FlowError, WorkerDiedError
 from .messages import WorkerReport
 from .meters import Activity, QueueDepth
-from .monitor import Monitor, ProcessUse, Sample, StageRate, stall_watch
+from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
 from .pipeline import Pipeline, Snapshot, StageTotals, WorkerState
 from .spec import QueueSpec, Source, Stage
 from .stalls import Stall
+from .usage import peak_memory
 
 __all__ = [
     "Activity",
     "FlowError",
     "Monitor",
+    "MonitorSample",
     "Pipeline",
     "ProcessUse",
     "QueueDepth",
     "QueueSpec",
-    "Sample",
     "Snapshot",
     "Source",
     "Stage",
     "StageRate",
     "StageTotals",
     "Stall",
-    "WorkerDied",
+    "WorkerDiedError",
     "WorkerReport",
     "WorkerState",
     "peak_memory",

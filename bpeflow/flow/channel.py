@@ -23,7 +23,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from typing import Any
 
-from .deaths import NO_MEMORY, NO_MEMORY_TO_REPORT
+from .diagnostics import NO_MEMORY, NO_MEMORY_TO_REPORT
 from .errors import FlowError
 from .messages import Stop
 from .meters import Activity, Meter, QueueDepth, depth

@@ -11,5 +11,5 @@ class FlowError(RuntimeError):
     """A pipeline was misused, or failed in a way that no exception of the user's own describes."""
 
 
-class WorkerDied(FlowError):  # noqa: N818 -- the name says what happened
+class WorkerDiedError(FlowError):
     """A worker process ended without finishing its work: a signal, an exit status, out of memory."""

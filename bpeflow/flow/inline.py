@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from .memory import peak_memory
 from .messages import Stop, WorkerReport
 from .meters import Activity, Meter
 from .spec import Source, Stage
+from .usage import peak_memory
 from .worker import Inputs
 
 

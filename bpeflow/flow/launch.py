@@ -44,7 +44,7 @@ from typing import Any
 
 from .errors import FlowError
 from .spec import QueueSpec, Source, Stage
-from .worker import Job, Post, work
+from .worker import Job, WorkerContext, work
 
 #: Signals by which people, schedulers and terminals end a process.
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -55,6 +55,8 @@ _PRELOADED = "bpeflow.flow.worker"
 # from each other, or find it half closed. Whoever forks waits for the lock, so that no child inherits the patch, or the
 # lock in the hands of a thread that it does not have.
 process_table = threading.RLock()
+
+
 if hasattr(os, "register_at_fork"):
     free = process_table.release
     os.register_at_fork(before=process_table.acquire, after_in_parent=free, after_in_child=free)
@@ -150,7 +152,7 @@ class Launcher:
         """The folder in which multiprocessing has the fork server's socket: it goes at the end of this process."""
         return (util.get_temp_dir(),) if self._context.get_start_method() == "forkserver" else ()
 
-    def start(self, name: str, post: Post) -> BaseProcess:
+    def start(self, name: str, post: WorkerContext) -> BaseProcess:
         """Start one worker. Call it with Ctrl-C held back."""
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=work, args=(post,), name=name, daemon=True

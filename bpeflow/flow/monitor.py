@@ -22,6 +22,7 @@ from .stalls import Stall, StallLog, find_stalls
 if TYPE_CHECKING:
     import psutil
 
+
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +51,7 @@ class ProcessUse:
 
 
 @dataclass(frozen=True)
-class Sample:
+class MonitorSample:
     """One look at a pipeline, ``elapsed`` seconds after the monitor began.
 
     The main process is stage "main". It is the only one left in the last sample of a run that has ended: what the
@@ -90,7 +91,7 @@ def _plain_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key: value.name.lower() if isinstance(value, Activity) else value for key, value in pairs}
 
 
-def _ignore(sample: Sample) -> None:
+def _ignore(sample: MonitorSample) -> None:
     pass
 
 
@@ -112,7 +113,7 @@ class Monitor:
         self,
         pipeline: Pipeline,
         interval: float = 10.0,
-        on_sample: Callable[[Sample], object] = _ignore,
+        on_sample: Callable[[MonitorSample], object] = _ignore,
         *,
         processes: bool = True,
         patience: float | None = None,
@@ -166,7 +167,7 @@ class _Sampler:
         if self._uses:
             self._uses.of(snapshot.pids, self._began)  # for the processor time that they have had until now
 
-    def sample(self, snapshot: Snapshot) -> Sample:
+    def sample(self, snapshot: Snapshot) -> MonitorSample:
         now = time.monotonic()
         seconds = max(now - self._last_time, 1e-9)
         stages = {
@@ -176,7 +177,7 @@ class _Sampler:
         self._last, self._last_time = snapshot.stages, now
         uses = self._uses.of(snapshot.pids, now) if self._uses else ()
         stalls = tuple(find_stalls(snapshot, self._patience))
-        return Sample(now - self._began, snapshot.queues, stages, uses, stalls)
+        return MonitorSample(now - self._began, snapshot.queues, stages, uses, stalls)
 
 
 class _Uses:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from multiprocessing import resource_tracker
 from typing import Any
 
-from .deaths import cannot_begin
+from .diagnostics import cannot_begin
 from .errors import FlowError
 from .inline import run_inline
 from .launch import Launcher, interrupts_held, pickle_job, start_context, terminal_signals_blocked
@@ -103,7 +103,7 @@ class Pipeline:
         Workers start with its first ``next``. When it ends in whatever way (exhausted, closed, collected, an exception,
         Ctrl-C) they are gone. ``inline=True`` runs everything in the calling process instead, one worker to a stage.
 
-        Raises what a stage function raised, with the worker's traceback as its cause; `WorkerDied` if a worker process
+        Raises what a stage function raised, with the worker's traceback as its cause; `WorkerDiedError` if a worker process
         died; FlowError if the pipeline has run before or a stage function cannot be pickled.
         """
         if self._started:

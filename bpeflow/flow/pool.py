@@ -12,13 +12,13 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from .channel import Channel
-from .deaths import cannot_start
+from .diagnostics import cannot_start
 from .launch import Launcher, interrupts_held
 from .messages import Stop, WorkerReport
 from .meters import Activity, Meter
 from .spec import QueueSpec
-from .supervisor import Crew, Supervisor, Worker, end_processes
-from .worker import Post
+from .supervisor import StageWorkers, Supervisor, Worker, end_processes
+from .worker import WorkerContext
 
 
 class Pool:
@@ -44,7 +44,7 @@ class Pool:
             Channel(context, queue, above, below)
             for queue, (above, below) in zip(queues, pairwise(meters), strict=True)
         ]
-        self._crews = [Crew(name, channel) for name, channel in zip(names, self._channels, strict=True)]
+        self._crews = [StageWorkers(name, channel) for name, channel in zip(names, self._channels, strict=True)]
         self._jobs = jobs
         self._meters = meters
         self._supervisor: Supervisor | None = None
@@ -116,7 +116,9 @@ class Pool:
         with theirs:  # once the worker has its own copy, ours must go: see `supervisor`, Reports
             try:
                 temporary = (*self._temporary, *self._launcher.temporary())
-                post = Post(crew.stage, number, self._jobs[place], inlet, crew.outlet, meter, theirs, temporary)
+                post = WorkerContext(
+                    crew.stage, number, self._jobs[place], inlet, crew.outlet, meter, theirs, temporary
+                )
                 process = self._launcher.start(f"{crew.stage} {number}", post)
             except (OSError, EOFError) as error:
                 raise cannot_start(crew.stage, number, len(self._meters[place]), error) from error

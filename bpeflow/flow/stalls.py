@@ -27,7 +27,6 @@ _WORDS = {
 }
 
 _log = logging.getLogger(__name__)
-
 _SHOWN = 8  # workers that are described one by one; a stage may have hundreds
 _LOOK_SECONDS = 0.2  # for how long processor time is watched: the system counts it in hundredths of a second
 

@@ -50,7 +50,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from .channel import Channel
-from .deaths import worker_died
+from .diagnostics import worker_died
 from .launch import process_table
 from .messages import Failure, WorkerReport
 from .meters import Activity, Meter
@@ -70,7 +70,7 @@ class Worker:
 
 
 @dataclass(eq=False)
-class Crew:
+class StageWorkers:
     """The workers of one stage, and the channel that they write to."""
 
     stage: str
@@ -81,7 +81,7 @@ class Crew:
 class Supervisor:
     """Watches crews until all are finished, one has failed, or `end` is called; leaves no process behind."""
 
-    def __init__(self, crews: Sequence[Crew]) -> None:
+    def __init__(self, crews: Sequence[StageWorkers]) -> None:
         self.alarm, self._alarm_bell = Pipe(duplex=False)
         self._woken, self._wake = Pipe(duplex=False)
         self._crews = crews

@@ -19,13 +19,13 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
 from .channel import Channel, Route
-from .deaths import NO_MEMORY, NO_MEMORY_TO_REPORT
+from .diagnostics import NO_MEMORY, NO_MEMORY_TO_REPORT
 from .errors import FlowError
-from .memory import peak_memory
 from .messages import Failure, Stop, WorkerReport
 from .meters import Activity, Meter
 from .spec import SourceFunction, StageFunction
 from .thread_starts import bound_thread_starts
+from .usage import peak_memory
 
 PARENT_GONE_STATUS = 75  # nobody is left to read it; it tells a post-mortem from a crash
 
@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Post:
+class WorkerContext:
     """The place of one worker in its pipeline: who it is, what it reads, writes and reports to.
 
     ``temporary``: folders that it removes when the main process, which would do so, is dead.
@@ -56,7 +56,7 @@ class Post:
     temporary: tuple[str, ...] = ()
 
 
-def work(post: Post) -> None:
+def work(post: WorkerContext) -> None:
     """Run a worker from its first act to its report: the target of every worker process."""
     _leave_ctrl_c_to_the_main_process()
     bound_thread_starts()
@@ -77,14 +77,14 @@ def work(post: Post) -> None:
     _send(report, post)
 
 
-def _send(message: WorkerReport | Failure, post: Post) -> None:
+def _send(message: WorkerReport | Failure, post: WorkerContext) -> None:
     try:
         post.reports.send(message)
     except BrokenPipeError:  # which may be known before the parent watch is awake
         _end_without_parent(post)
 
 
-def _run_job(post: Post) -> WorkerReport:
+def _run_job(post: WorkerContext) -> WorkerReport:
     begin = time.perf_counter()
     job: Job = pickle.loads(post.job)  # noqa: S301 -- from our own parent
     for item in _outputs(post, job):
@@ -102,7 +102,7 @@ def _run_job(post: Post) -> WorkerReport:
     )
 
 
-def _outputs(post: Post, job: Job) -> Iterator[Any]:
+def _outputs(post: WorkerContext, job: Job) -> Iterator[Any]:
     inlet = post.inlet
     if inlet is None:
         yield from job.function()  # type: ignore[call-arg]
@@ -156,7 +156,7 @@ def _leave_ctrl_c_to_the_main_process() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
-def _follow_parent_into_death(post: Post) -> None:
+def _follow_parent_into_death(post: WorkerContext) -> None:
     """Exit at once when the main process is gone, even if this one is blocked in a queue or busy."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent"  # noqa: S101 -- for the type checker
@@ -168,7 +168,7 @@ def _follow_parent_into_death(post: Post) -> None:
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
-def _end_without_parent(post: Post) -> NoReturn:
+def _end_without_parent(post: WorkerContext) -> NoReturn:
     """Remove what the main process alone would have removed, and exit.
 
     All workers do so, so that the last one removes what others have written meanwhile.

@@ -14,22 +14,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bpeflow.atomic import atomic_path
+from bpeflow._util.atomic import atomic_path
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference
-from bpeflow.formats.reading import check_bytes, place_tokens, read_bytes, shown
-from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.untrusted import check_bytes, place_tokens, read_bytes, shown
 from bpeflow.vocab import Vocab
 
 VOCAB_FILE = "vocab.pkl"
 MERGES_FILE = "merges.pkl"
 SUFFIX = ".pkl"
 _PROTOCOL = 4  # since Python 3.4
-
 log = logging.getLogger(__name__)
 
 
-def load(path: Path) -> SavedTokenizer:
+def load(path: Path) -> TokenizerSpec:
     """Read ``vocab.pkl`` and, beside it, ``merges.pkl``; `path` is the former, under any name with "vocab" in it.
 
     A token that is neither a byte nor what a merge yields is a special token, and so is the lower of two ids with the
@@ -53,18 +52,18 @@ def load(path: Path) -> SavedTokenizer:
         _ = vocab.merge_ids
     except FormatError as error:
         raise FormatError(f"{merges_path}: {error}") from None
-    return SavedTokenizer(vocab)
+    return TokenizerSpec(vocab)
 
 
-def save(saved: SavedTokenizer, path: Path) -> list[Path]:
+def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     """Write both pickles and return their paths; `path` is that of the vocabulary.
 
     Raises `FormatError` for what the two cannot hold: a special token that shares its id, and whole tokens. Warns of a
     pattern, which CS336 leaves to the code that loads them.
     """
-    vocab, merges_path = saved.vocab, _merges_path(path)
+    vocab, merges_path = spec.vocab, _merges_path(path)
     ranks = {token: token_id for token_id, token in enumerate(vocab.ordinary_tokens) if token}
-    if saved.whole_tokens and (difference := first_difference(ranks, vocab.merges, whole_tokens=False)):
+    if spec.whole_tokens and (difference := first_difference(ranks, vocab.merges, whole_tokens=False)):
         raise FormatError(
             f"{path}: CS336's form cannot tell that pre-tokens which are tokens are taken whole: {difference}. "
             "Use another format"
@@ -81,8 +80,8 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
             f"{path}: whether {text!r} is a special token cannot be told in it: it is known by being neither a "
             "byte nor what a merge yields; use another format"
         )
-    if saved.pattern != "gpt2":
-        log.warning("%s: CS336's form does not tell the pattern, %s: give it when it is loaded", path, saved.pattern)
+    if spec.pattern != "gpt2":
+        log.warning("%s: CS336's form does not tell the pattern, %s: give it when it is loaded", path, spec.pattern)
     content = {token_id: token for token_id, token in enumerate(vocab.tokens) if token}
     for file, value in ((path, content), (merges_path, list(vocab.merges))):
         with atomic_path(file) as temporary:

@@ -13,14 +13,13 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bpeflow.atomic import atomic_path
+from bpeflow._util.atomic import atomic_path
 from bpeflow.errors import FormatError
-from bpeflow.formats.reading import check_bytes, is_text, place_tokens, read_json, shown
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.formats.spellings import check_pattern, named, refuse_differences, spelled
+from bpeflow.formats.regex_dialects import check_pattern, named, refuse_differences, spelled
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json, shown
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.printable import from_printable, to_printable
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import Merge, Vocab, from_printable, to_printable
 
 FILE = "tokenizer.json"
 
@@ -32,16 +31,16 @@ _NEUTRAL = {
     "end_of_word_suffix": (None, ""),
     "byte_fallback": (None, False),
 }
+
 #: For text that a custom pattern does not match: a `Split` that isolates makes pieces of it, ours leaves it out.
 _KEEP_THE_REST = "{0}|(?:(?!{0})[\\s\\S])+"
 
 #: Characters of an added token, where some are normalized and others are not.
 _LONGEST_MIXED = 1_000
-
 log = logging.getLogger(__name__)
 
 
-def load(path: Path) -> SavedTokenizer:
+def load(path: Path) -> TokenizerSpec:
     """Read a ``tokenizer.json``.
 
     Raises `FormatError`, with file and place, for another kind of model (WordPiece, Unigram …), for a part that bpeflow
@@ -61,19 +60,19 @@ def load(path: Path) -> SavedTokenizer:
     if whole_tokens:
         _check_whole_tokens(vocab, specials.keys() & model["vocab"].keys(), path)
     _warn_of_what_is_left_out(content, path)
-    return SavedTokenizer(vocab, pattern, whole_tokens)
+    return TokenizerSpec(vocab, pattern, whole_tokens)
 
 
-def save(saved: SavedTokenizer, path: Path) -> list[Path]:
+def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     """Write a ``tokenizer.json`` and return its path.
 
     Raises `FormatError`, before anything is written, for two ids that the file would write alike, and for a pattern
     that HuggingFace's engine reads differently. Warns of special tokens that its decoder does not give back.
     """
-    ids = _printable_ids(saved.vocab, path)
-    if saved.whole_tokens:
-        _check_whole_tokens(saved.vocab, saved.vocab.special_tokens, path)
-    pre_tokenizer = _pre_tokenizer(saved.pattern, path)
+    ids = _printable_ids(spec.vocab, path)
+    if spec.whole_tokens:
+        _check_whole_tokens(spec.vocab, spec.vocab.special_tokens, path)
+    pre_tokenizer = _pre_tokenizer(spec.pattern, path)
     content = {
         "version": "1.0",
         "truncation": None,
@@ -81,7 +80,7 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
         "added_tokens": [
             {"id": token_id, "content": text, "single_word": False, "lstrip": False, "rstrip": False}
             | {"normalized": False, "special": True}
-            for text, token_id in sorted(saved.vocab.special_tokens.items(), key=lambda item: item[1])
+            for text, token_id in sorted(spec.vocab.special_tokens.items(), key=lambda item: item[1])
         ],
         "normalizer": None,
         "pre_tokenizer": pre_tokenizer,
@@ -95,9 +94,9 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
             "end_of_word_suffix": None,
             "fuse_unk": False,
             "byte_fallback": False,
-            "ignore_merges": saved.whole_tokens,
+            "ignore_merges": spec.whole_tokens,
             "vocab": dict(sorted(ids.items(), key=lambda item: item[1])),
-            "merges": [[to_printable(left), to_printable(right)] for left, right in saved.vocab.merges],
+            "merges": [[to_printable(left), to_printable(right)] for left, right in spec.vocab.merges],
         },
     }
     with atomic_path(path) as temporary:

@@ -9,7 +9,7 @@ For let two adjacent pieces be joined to the token t. No merge before crossed th
 chosen among the pairs inside, lowest rank and leftmost first, just as they are where the bytes of t stand alone.
 Nothing here needs ranks to rise from parts to wholes. So the list of these pairs, in the order of the tokens' ranks,
 merges every text as the ranks do. A token that merging its bytes never yields is made by no merge: tiktoken gives it
-only for a pre-token that equals it, which it looks for first (`SavedTokenizer.whole_tokens`).
+only for a pre-token that equals it, which it looks for first (`TokenizerSpec.whole_tokens`).
 
 For the same reason further pairs do no harm which a list holds for tokens beside these, as those that HuggingFace's
 converter writes: whenever two pieces could be joined to a token that has the lowest rank, they are its pair.

@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeflow.atomic import atomic_path
+from bpeflow._util.atomic import atomic_path
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference, recover_merges
-from bpeflow.formats.reading import (
+from bpeflow.formats.regex_dialects import check_pattern, named, refuse_differences, spelled
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.untrusted import (
     check_bytes,
     check_special_tokens,
     is_text,
@@ -34,16 +36,13 @@ from bpeflow.formats.reading import (
     read_json,
     shown,
 )
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.formats.spellings import check_pattern, named, refuse_differences, spelled
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.tiktoken"
 SUFFIX = ".tiktoken"
+
 #: The arguments of ``tiktoken.Encoding`` that the file beside the ranks may hold.
 _ABOUT = ("name", "pat_str", "special_tokens", "explicit_n_vocab")
-
-
 log = logging.getLogger(__name__)
 
 
@@ -54,6 +53,7 @@ class _Published:
 
 
 _FIM = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260}
+
 #: By the SHA-256 of the file, since any file can have any name. r50k_base, cl100k_base and o200k_base.
 _PUBLISHED = {
     "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930": _Published("gpt2", {"<|endoftext|>": 50256}),
@@ -71,7 +71,7 @@ def about_path(path: Path) -> Path:
     return path.with_name(path.name + ".json")
 
 
-def load(path: Path) -> SavedTokenizer:
+def load(path: Path) -> TokenizerSpec:
     """Read ranks and, from the file beside them, special tokens and pattern; the merges are recovered from the ranks.
 
     Raises `FormatError`, with file and place, for anything that does not fit.
@@ -85,20 +85,20 @@ def load(path: Path) -> SavedTokenizer:
     apart = [(i, token) for i, token in specials if ids_of_ranks.get(i) != token]
     tokens = place_tokens(path, [*ids_of_ranks.items(), *apart])
     vocab = Vocab(tokens, about.special_tokens, tuple(recover_merges(ranks)))
-    return SavedTokenizer(vocab, about.pattern, whole_tokens=True)
+    return TokenizerSpec(vocab, about.pattern, whole_tokens=True)
 
 
-def save(saved: SavedTokenizer, path: Path) -> list[Path]:
+def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     """Write ranks and the file beside them, and return their paths.
 
     Raises `FormatError`, before anything is written, where ranks alone would be merged differently, where two ids have
     the same bytes, and for a pattern that tiktoken's engine reads differently.
     """
-    vocab = saved.vocab
+    vocab = spec.vocab
     ordinary = vocab.ordinary_tokens
     ranks = {token: token_id for token_id, token in enumerate(ordinary) if token}
     _check_ids(vocab, ordinary, path)
-    if difference := first_difference(ranks, vocab.merges, saved.whole_tokens):
+    if difference := first_difference(ranks, vocab.merges, spec.whole_tokens):
         raise FormatError(
             f"{path}: tiktoken has no list of merges, only ranks, and would merge differently: {difference}. "
             "Use another format"
@@ -106,7 +106,7 @@ def save(saved: SavedTokenizer, path: Path) -> list[Path]:
     _warn_of_prefixes(vocab, path)
     about: dict[str, Any] = {
         "name": path.name.removesuffix(SUFFIX),
-        "pat_str": spelled(saved.pattern, "fancy-regex", path),
+        "pat_str": spelled(spec.pattern, "fancy-regex", path),
         "special_tokens": vocab.special_tokens,
     }
     with atomic_path(path) as temporary, temporary.open("wb") as file:

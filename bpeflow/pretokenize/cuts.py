@@ -61,12 +61,17 @@ from mmap import mmap
 
 #: Text in UTF-8. An `mmap` is a file that looks as if it were in memory.
 Utf8 = bytes | bytearray | memoryview | mmap
-
 LOOK_BEHIND = 3
+
+
 """A cut at p is judged by at most so many bytes before p …"""
 
+
 LOOK_AHEAD = 3
+
+
 """… and so many from p on."""
+
 
 # Letters of scripts written without spaces, by their bytes; all in L since Unicode 14, older than any `regex` accepted.
 _CJK_LETTER = (
@@ -82,10 +87,12 @@ _WIDE_BREAK = (
     rb"|(?<=\xef)(?=\xbc[\x81-\x8f\x9a-\xa0]|\xbd[\x9b-\xa5])"  # U+FF01–FF0F, FF1A–FF20, FF5B–FF65: full width
     rb"|(?<=\xe2)(?=\x80[\x90-\xa7]))"  # U+2010–2027: dashes, quotation marks, dots
 )
+
 # Neither in S nor ASCII, likewise.
 _WIDE_NO_SPACE = (
     rb"(?:(?<=[\xc3-\xe0\xe4-\xf4])|(?<=\xe1)(?=[\x80-\x99\x9b-\xbf])|(?<=\xe3)(?=\x80[\x81-\xbf]|[\x81-\xbf]))"
 )
+
 # All white space that is not ASCII, of two bytes and of three.
 _WIDE_SPACE_2 = rb"\xc2[\x85\xa0]"
 _WIDE_SPACE_3 = rb"(?:\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|\xe3\x80\x80)"
@@ -124,6 +131,8 @@ QWEN2 = _cut(rb"\t ", line_starts=True, digits=True)
 # last is of all bytes but ASCII and those that begin a wide break.)
 _RUN = re.compile(rb"[0-9]+|[!-/:-@[-`{-~]+|[\t\n\r ]+|[\x80-\xe1\xe4-\xee\xf0-\xff]+")
 _STRETCH = 512
+
+
 """Searched before a run is looked for. Larger: longer until a run is passed over; smaller: more steps of Python."""
 
 
@@ -148,6 +157,8 @@ def find_cut(cut: re.Pattern[bytes], window: Utf8, start: int) -> int | None:
 
 
 _LAST_STRETCH = 16
+
+
 """Searched first for the last cut. Larger: more cuts to pass over until the last; smaller: more steps without one."""
 
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bpeflow.errors import ConfigError, NativeUnavailable, UnknownTokenError
-from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.errors import UnknownTokenError
 from bpeflow.pretokenize.cuts import Utf8
-from bpeflow.tokenizer.special import SpecialTokens
+from bpeflow.tokenizer.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Best first. `auto` takes the first that can be had.
-ENCODERS = ("native", "python")
 
 DEFAULT_CACHE_BYTES = 128 * 1024 * 1024
+
+
 """For the pre-tokens of each thread. More: fewer are merged again in a large corpus; less: more of it stays in the
 processor's caches, and in bounds."""
 
+
 STREAM_CACHE_BYTES = 256 * 1024
+
+
 """The same for streams, whose memory is bounded by 1 MB altogether."""
 
 
@@ -64,31 +65,6 @@ class Encoder(Protocol):
 
     def with_cache(self, cache_bytes: int) -> Encoder:
         """An encoder of the same vocabulary with a cache of its own, of at most `cache_bytes` a thread."""
-
-
-def new_encoder(saved: SavedTokenizer, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
-    """The encoder called `name`; for ``"auto"`` the native one, and Python where that cannot be had.
-
-    Raises `ConfigError` for an unknown name and for a size that cannot be, `NativeUnavailable` where ``"native"`` was
-    asked for and is not there, and `FormatError` where vocabulary and merges do not fit each other.
-    """
-    if name not in ("auto", *ENCODERS):
-        nearest = difflib.get_close_matches(str(name), ENCODERS, n=1)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ConfigError(f"unknown encoder {name!r}; {hint}there are auto, {', '.join(ENCODERS)}")
-    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
-        raise ConfigError(f"cache_bytes is {cache_bytes!r}; give a whole number of bytes, 0 for no cache")
-    if name != "python":
-        from bpeflow.tokenizer.native_encoder import NativeEncoder
-
-        try:
-            return NativeEncoder(saved, cache_bytes)
-        except NativeUnavailable:
-            if name == "native":
-                raise
-    from bpeflow.tokenizer.python_encoder import PythonEncoder
-
-    return PythonEncoder(saved, cache_bytes)
 
 
 def unknown_token(token_id: int, index: int, tokens: int) -> UnknownTokenError:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.pretokenize import Pretokenizer
-from bpeflow.tokenizer.special import SpecialTokens
+from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.tokenizer.special_tokens import SpecialTokens
 
 #: The (start, end) of each token.
 Offsets = list[tuple[int, int]]

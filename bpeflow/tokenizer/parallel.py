@@ -8,18 +8,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from bpeflow.cores import available_cores
+from bpeflow._util.cpu import available_cores
 from bpeflow.errors import ConfigError
-from bpeflow.pretokenize import Pretokenizer
 from bpeflow.pretokenize.cuts import Utf8
-from bpeflow.tokenizer.special import SpecialTokens
+from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.tokenizer.special_tokens import SpecialTokens
 
 PART_BYTES = 512 * 1024
+
+
 """The least that is given to a thread, and about what each takes at a time. Smaller: more is lost on starting threads;
 larger: fewer texts gain, and threads wait longer for the last one."""
 
+
 _AHEAD = 4
+
+
 """Parts under way for each thread. Fewer: threads wait for the caller; more: more results wait for it, in memory."""
+
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -27,7 +33,7 @@ Result = TypeVar("Result")
 
 def in_threads(parts: Iterable[Part], work: Callable[[Part], Result], threads: int | None) -> Iterator[Result]:
     """Do `work` for each part, in up to `threads` threads (None: as many as there are cores); results in order."""
-    workers, remaining = checked_threads(threads), iter(parts)
+    workers, remaining = validate_threads(threads), iter(parts)
     first = list(itertools.islice(remaining, 2)) if workers > 1 else []
     if len(first) < 2:
         yield from map(work, first)
@@ -46,7 +52,7 @@ def in_threads(parts: Iterable[Part], work: Callable[[Part], Result], threads: i
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def checked_threads(threads: int | None) -> int:
+def validate_threads(threads: int | None) -> int:
     """How many threads are meant. Raises `ConfigError` for less than one."""
     if threads is None:
         return available_cores()

@@ -1,41 +1,54 @@
-"""`Tokenizer`: text to ids and back."""
+"""`BaseTokenizer`: text to ids and back, in memory. `bpeflow.Tokenizer` adds training and token files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow import formats
-from bpeflow.errors import ConfigError, InvalidTextError
-from bpeflow.formats import folder, gpt2
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.errors import ConfigError, InvalidTextError, NativeUnavailableError
+from bpeflow.formats import gpt2
+from bpeflow.formats import registry as formats
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
-from bpeflow.tokenizer.batch import for_each
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, new_encoder
-from bpeflow.tokenizer.ids import Ids, checked_ids, joined
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
 from bpeflow.tokenizer.offsets import Offsets, token_offsets
 from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
-from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialChoice, SpecialTokenControl, SpecialTokens, refuse
-from bpeflow.tokenizer.stream import StreamDecoder, TextCutter, encode_stream
-from bpeflow.tokenizer.text import not_utf8, to_utf8, utf8_of
-from bpeflow.tokenizer.vocabulary import add_special_tokens, vocab_of
+from bpeflow.tokenizer.special_tokens import (
+    NO_SPECIAL_TOKENS,
+    SpecialChoice,
+    SpecialTokenControl,
+    SpecialTokens,
+    refuse,
+)
+from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
+from bpeflow.tokenizer.validate import (
+    Ids,
+    add_special_tokens,
+    for_each,
+    joined,
+    not_utf8,
+    to_utf8,
+    utf8_of,
+    validate_ids,
+    vocab_of,
+)
 from bpeflow.vocab import Merge, Vocab
 
-if TYPE_CHECKING:
-    from bpeflow.tokenizer.dataset import EncodedCorpus
+_Self = TypeVar("_Self", bound="BaseTokenizer")
 
 
-class Tokenizer:
+class BaseTokenizer:
     """Encodes text with a vocabulary and its merges, and decodes ids. Immutable, thread-safe, and pickles.
 
     >>> vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"he", 257: b"llo", 258: b"ll"}
-    >>> tokenizer = Tokenizer(vocab, [(b"h", b"e"), (b"l", b"l"), (b"ll", b"o")], ["<|endoftext|>"])
+    >>> tokenizer = BaseTokenizer(vocab, [(b"h", b"e"), (b"l", b"l"), (b"ll", b"o")], ["<|endoftext|>"])
     >>> tokenizer.encode("hello<|endoftext|>")
     [256, 257, 259]
     >>> tokenizer.decode([256, 257, 259])
@@ -75,73 +88,58 @@ class Tokenizer:
             FormatError: ids that are negative or far too large, a byte without a token, merges that do not fit.
             InputTypeError: an argument of a wrong type.
             PatternError: an invalid pattern. ConfigError: an empty special token, an unknown encoder, a negative size.
-            NativeUnavailable: ``encoder="native"`` where there is none.
+            NativeUnavailableError: ``encoder="native"`` where there is none.
         """
         whole = add_special_tokens(vocab_of(vocab, merges), special_tokens or ())
-        self._start(SavedTokenizer(whole, pattern, whole_tokens), encoder, cache_bytes)
+        self._start(TokenizerSpec(whole, pattern, whole_tokens), encoder, cache_bytes)
 
-    def _start(self, saved: SavedTokenizer, encoder: str, cache_bytes: int) -> None:
-        self._saved = saved
+    def _start(self, spec: TokenizerSpec, encoder: str, cache_bytes: int) -> None:
+        self._spec = spec
         self._settings = (encoder, cache_bytes)
-        self._control = SpecialTokenControl(saved.vocab.special_tokens)
-        self._encoder = new_encoder(saved, encoder, cache_bytes)
+        self._control = SpecialTokenControl(spec.vocab.special_tokens)
+        self._encoder = new_encoder(spec, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
-        self._pretokenizer = load_pretokenizer(saved.pattern)
+        self._pretokenizer = load_pretokenizer(spec.pattern)
         self._every_special = self._control.every
-        self._dtype = np.dtype(np.uint16 if len(saved.vocab) <= 1 << 16 else np.uint32)
+        self._dtype = np.dtype(np.uint16 if len(spec.vocab) <= 1 << 16 else np.uint32)
 
     @classmethod
-    def from_saved(
-        cls, saved: SavedTokenizer, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES
-    ) -> Tokenizer:
+    def from_spec(
+        cls: type[_Self], spec: TokenizerSpec, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> _Self:
         """Make a tokenizer of what a file format holds. Raises as the constructor does."""
         tokenizer = cls.__new__(cls)
-        tokenizer._start(saved, encoder, cache_bytes)
+        tokenizer._start(spec, encoder, cache_bytes)
         return tokenizer
 
     @classmethod
     def from_files(
-        cls,
+        cls: type[_Self],
         vocab_path: str | Path,
         merges_path: str | Path,
         special_tokens: Iterable[str] | None = None,
         pattern: str | None = None,
         **options: Any,
-    ) -> Tokenizer:
+    ) -> _Self:
         """Read GPT-2's form, ``vocab.json`` and ``merges.txt``. `options`: those of the constructor.
 
         What ``vocab.json`` has beside bytes and merges is a special token, and so are `special_tokens`. Without
         `pattern` it is that of the run that left the files, as ``bpeflow.json`` beside them tells, and else GPT-2's.
         Raises `FormatError` for files that do not fit.
         """
-        vocab = gpt2.load(Path(vocab_path), Path(merges_path))
-        chosen = folder.pattern_beside(Path(vocab_path)) if pattern is None else pattern
+        vocab = gpt2.load_files(Path(vocab_path), Path(merges_path))
+        chosen = gpt2.pattern_beside(Path(vocab_path)) if pattern is None else pattern
         return cls(vocab, vocab.merges, special_tokens, chosen, **options)
 
     @classmethod
-    def load(cls, path: str | Path, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Tokenizer:
+    def load(
+        cls: type[_Self], path: str | Path, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> _Self:
         """Read a tokenizer: a run folder, one that `save` wrote, or a folder or file of any of `bpeflow.formats`.
 
         Raises `FormatError` for files that are missing or damaged.
         """
-        return cls.from_saved(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
-
-    @classmethod
-    def train(cls, corpus: str | Path | Iterable[str | Path | bytes], vocab_size: int, **settings: Any) -> Tokenizer:
-        """Train a tokenizer on a text file, a folder, a glob, several of these, or documents, as for `bpeflow.count`.
-
-        `settings`: any other of `bpeflow.config.Settings`; with `out_dir` all that the run leaves is written there, and
-        `load` reads it. Raises as `bpeflow.train` does.
-        """
-        from bpeflow.training import train
-
-        trained = train({**settings, "input": corpus, "vocab_size": vocab_size})
-        vocab = trained.vocab
-        if vocab is None:
-            raise ConfigError(
-                "skip_merge leaves no vocabulary to make a tokenizer of; leave it out, or call bpeflow.train"
-            )
-        return cls.from_saved(SavedTokenizer(vocab, trained.statistics["settings"]["pattern"]))
+        return cls.from_spec(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
 
     def save(self, path: str | Path, to: str = "gpt2") -> list[Path]:
         """Write the tokenizer into the folder `path`, and return the paths of its files.
@@ -153,36 +151,36 @@ class Tokenizer:
 
         Raises `FormatError` for what the format cannot hold.
         """
-        return formats.save(self._saved, Path(path), to)
+        return formats.save(self._spec, Path(path), to)
 
-    def to_saved(self) -> SavedTokenizer:
+    def to_spec(self) -> TokenizerSpec:
         """What a file format can hold of this tokenizer: vocabulary, pattern, and how whole tokens are taken."""
-        return self._saved
+        return self._spec
 
     @property
     def vocab(self) -> Vocab:
         """The vocabulary, with the special tokens that were appended."""
-        return self._saved.vocab
+        return self._spec.vocab
 
     @property
     def merges(self) -> tuple[Merge, ...]:
         """The merges, by rank."""
-        return self._saved.vocab.merges
+        return self._spec.vocab.merges
 
     @property
     def special_tokens(self) -> dict[str, int]:
         """The id of each special token."""
-        return dict(self._saved.vocab.special_tokens)
+        return dict(self._spec.vocab.special_tokens)
 
     @property
     def vocab_size(self) -> int:
         """The number of ids: one more than the greatest."""
-        return len(self._saved.vocab)
+        return len(self._spec.vocab)
 
     @property
     def pattern(self) -> str:
         """The pattern's name, or the regular expression."""
-        return self._saved.pattern
+        return self._spec.pattern
 
     @property
     def encoder(self) -> str:
@@ -270,7 +268,7 @@ class Tokenizer:
         `byte_offsets` they are places in the UTF-8 form, exactly. Raises as `encode` does.
 
         >>> vocab = {byte: bytes([byte]) for byte in range(256)}
-        >>> Tokenizer(vocab, []).encode_with_offsets("aé")
+        >>> BaseTokenizer(vocab, []).encode_with_offsets("aé")
         ([97, 195, 169], [(0, 1), (1, 2), (1, 2)])
         """
         data = to_utf8(text)
@@ -309,12 +307,6 @@ class Tokenizer:
         data = utf8_of(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
 
-    def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:
-        """Encode a corpus of any size to the token file `dst`; see `bpeflow.tokenizer.dataset.encode_file`."""
-        from bpeflow.tokenizer import dataset
-
-        return dataset.encode_file(self, src, dst, **options)
-
     def decode(self, ids: Ids, errors: str = "replace") -> str:
         """The text of ids. `errors`: what `bytes.decode` takes, for bytes that are not UTF-8.
 
@@ -324,7 +316,7 @@ class Tokenizer:
 
     def decode_bytes(self, ids: Ids) -> bytes:
         """The bytes of ids, exactly: ``decode_bytes(encode(text)) == text.encode()``. Raises as `decode` does."""
-        return self._encoder.decode(checked_ids(ids, self.vocab_size))
+        return self._encoder.decode(validate_ids(ids, self.vocab_size))
 
     def decode_batch(self, batch: Iterable[Ids], errors: str = "replace") -> list[str]:
         """The text of each sequence of ids. Raises as `decode` does."""
@@ -369,9 +361,9 @@ class Tokenizer:
             )
         return wanted
 
-    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[SavedTokenizer, str, int]]:
-        saved = replace(self._saved, vocab=replace(self._saved.vocab))  # without what the vocabulary has worked out
-        return _unpickle, (saved, *self._settings)
+    def __reduce__(self) -> tuple[Callable[..., BaseTokenizer], tuple[type[BaseTokenizer], TokenizerSpec, str, int]]:
+        spec = replace(self._spec, vocab=replace(self._spec.vocab))  # without what the vocabulary has worked out
+        return _unpickle, (type(self), spec, *self._settings)
 
     def __repr__(self) -> str:
         specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
@@ -383,5 +375,34 @@ def _divide(ids: NDArray[Any], ends: NDArray[np.int64]) -> Iterator[list[int]]:
     return map(ids.tolist().__getitem__, map(slice, [0, *last], last))
 
 
-def _unpickle(saved: SavedTokenizer, encoder: str, cache_bytes: int) -> Tokenizer:
-    return Tokenizer.from_saved(saved, encoder=encoder, cache_bytes=cache_bytes)
+def _unpickle(cls: type[_Self], spec: TokenizerSpec, encoder: str, cache_bytes: int) -> _Self:
+    return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
+
+
+#: Best first. `auto` takes the first that can be had.
+ENCODERS = ("native", "python")
+
+
+def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
+    """The encoder called `name`; for ``"auto"`` the native one, and Python where that cannot be had.
+
+    Raises `ConfigError` for an unknown name and for a size that cannot be, `NativeUnavailableError` where ``"native"`` was
+    asked for and is not there, and `FormatError` where vocabulary and merges do not fit each other.
+    """
+    if name not in ("auto", *ENCODERS):
+        nearest = difflib.get_close_matches(str(name), ENCODERS, n=1)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ConfigError(f"unknown encoder {name!r}; {hint}there are auto, {', '.join(ENCODERS)}")
+    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
+        raise ConfigError(f"cache_bytes is {cache_bytes!r}; give a whole number of bytes, 0 for no cache")
+    if name != "python":
+        from bpeflow.tokenizer.native import NativeEncoder
+
+        try:
+            return NativeEncoder(spec, cache_bytes)
+        except NativeUnavailableError:
+            if name == "native":
+                raise
+    from bpeflow.tokenizer.python import PythonEncoder
+
+    return PythonEncoder(spec, cache_bytes)

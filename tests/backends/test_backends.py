@@ -24,12 +24,12 @@ from tasks import (
 )
 
 from bpeflow.backends.base import MergeBackend, lowest_count
-from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends.registry import BACKENDS
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError
-from bpeflow.merging import learn_merges, merge_task
-from bpeflow.printable import from_printable
+from bpeflow.training.learn import learn_merges, learning_task
+from bpeflow.vocab import from_printable
 
 
 @settings(max_examples=300)
@@ -67,7 +67,7 @@ def test_every_rule_for_ties_equals_the_naive_recount(
     """From settings on: the ids of each rule, and special tokens that merges yield too."""
     size = 256 + len(specials) + merges
     wanted = MergeSettings(vocab_size=size, special_tokens=specials, tie_break=tie_break, threads=threads, **options)
-    task = merge_task(PretokenCounts.from_mapping(words), wanted)
+    task = learning_task(PretokenCounts.from_mapping(words), wanted)
     assert learn(backend, task) == naive_merges(task)
 
 
@@ -237,7 +237,7 @@ def test_all_backends_agree_on_a_realistic_table() -> None:
     counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(drawn))}
     available = [backend for backend in BACKENDS if backend.unavailable() is None]
     for tie_break in ("greatest_bytes", "smallest_ids", "huggingface"):
-        tasks = merge_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=4000, tie_break=tie_break))
+        tasks = learning_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=4000, tie_break=tie_break))
         answers = [learn(backend, tasks) for backend in available]
         assert all(answer == answers[0] for answer in answers)
 

@@ -26,7 +26,7 @@ from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
-from bpeflow.merging import learn_merges, merge_task
+from bpeflow.training.learn import learn_merges, learning_task
 
 
 @settings(max_examples=300)
@@ -78,7 +78,7 @@ def test_merges_of_other_counts_equal_the_naive_recount(
     initial = learn_merges(others, size, specials, tie_break=tie_break, backend="python").pairs
     wanted = {"vocab_size": size + more, "special_tokens": specials, "tie_break": tie_break, "threads": threads}
     settings = MergeSettings(**wanted, **options, max_search=search)
-    task = merge_task(PretokenCounts.from_mapping(words), settings, initial)
+    task = learning_task(PretokenCounts.from_mapping(words), settings, initial)
     assert learn(backend, task, step) == naive_merges(task)
 
 

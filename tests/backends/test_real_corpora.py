@@ -10,7 +10,7 @@ import pytest
 from real_data import real_text
 
 import bpeflow
-from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends.registry import BACKENDS
 
 #: Text of which a backend in Python learns 100,000 merges in seconds; and text of which it would take minutes.
 SMALL = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB"]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import io
 
-from bpeflow.corpus import Delimiters
-from bpeflow.corpus.boundaries import WINDOW_BYTES, BoundaryFinder
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.split import WINDOW_BYTES, BoundaryFinder
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 FAR = 1 << 20
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from corpus_forms import COMPRESSORS
 
-from bpeflow.corpus import compression
-from bpeflow.corpus.compression import MAGIC_BYTES, compression_of, decompress, without_compression_suffix
+from bpeflow.corpus.formats import compression
+from bpeflow.corpus.formats.compression import MAGIC_BYTES, compression_of, decompress, without_compression_suffix
 from bpeflow.errors import CorpusError
 
 KINDS = pytest.mark.parametrize("suffix", COMPRESSORS)

@@ -8,11 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bpeflow.corpus import CorpusFile, Delimiters, StreamChunk, plan_chunks
-from bpeflow.corpus.cutting import cut_lines, cut_text
-from bpeflow.corpus.streams import StreamFile, open_blocks
+from bpeflow.corpus.chunk import StreamChunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.find import CorpusFile
+from bpeflow.corpus.formats.jsonl import cut_lines
+from bpeflow.corpus.formats.stream import StreamFile, open_blocks
+from bpeflow.corpus.formats.text import cut_text
+from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import CorpusError
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 PARTS = ["a", "b", " ", "\n", "<|e|>", "||", "|", "é", "字", "1", "a b " * 20, "x" * 70]
 

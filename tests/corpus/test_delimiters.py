@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow.corpus import Delimiters
+from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.errors import ConfigError
 
 ALPHABET = "ab<|>\n é"

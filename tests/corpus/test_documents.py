@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters, DocumentStatistics, InvalidUtf8Policy, decode_chunk
+from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 
 LINES = Delimiters("\n", ["<s>"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bpeflow.corpus import extras
+from bpeflow._util import extras
 from bpeflow.errors import CorpusError
 
 

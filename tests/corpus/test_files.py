@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.corpus import find_files
+from bpeflow.corpus.find import find_files
 from bpeflow.errors import CorpusError
 
 

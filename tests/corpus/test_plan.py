@@ -13,20 +13,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_data import real_data
 
-from bpeflow.corpus import (
-    Chunk,
-    ChunkBuffer,
-    CorpusFile,
-    Delimiters,
-    DocumentStatistics,
-    InvalidUtf8Policy,
-    boundaries,
-    decode_chunk,
-    find_files,
-    plan_chunks,
-)
+from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow.corpus import split as boundaries
+from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
+from bpeflow.corpus.find import CorpusFile, find_files
+from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import ConfigError, CorpusError
-from bpeflow.pretokenize import NAMED_PATTERNS, Pretokenizer, load_pretokenizer
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 
 CUSTOM = r"\w+ ?\w|\s+|(?<=x)."  # looks behind and ahead, and crosses every cut of the named patterns
 

@@ -7,9 +7,9 @@ import pytest
 from corpus_forms import COMPRESSORS
 
 import bpeflow
-from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus import DocumentStatistics, InvalidUtf8Policy
-from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.config import CountSettings, InvalidUtf8Policy, make_settings
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import CorpusError, InvalidUtf8Error, OutOfMemoryError
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow.corpus.sample import Sample
+from bpeflow.corpus.sources import Sample
 
 
 @given(sizes=st.lists(st.integers(0, 50), max_size=60), most=st.integers(1, 800), seed=st.integers(0, 5))

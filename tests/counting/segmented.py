@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.segments import SegmentFolder
 
 
-def counter(corpus: Path, run_folder: Path | None, **options: object) -> CorpusCounter:
+def counter(corpus: Path, run_dir: Path | None, **options: object) -> CorpusCounter:
     values = {"input": str(corpus), **options}
-    return CorpusCounter(make_settings(CountSettings, values), run_folder and made(run_folder))
+    return CorpusCounter(make_settings(CountSettings, values), run_dir and made(run_dir))
 
 
 def made(folder: Path) -> Path:

@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.corpus import Chunk, Delimiters, DocumentStatistics
+from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting.budget import LEAST_SHARE, MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
-from bpeflow.counting.memory import LEAST_SHARE, Memory
-from bpeflow.counting.run import CountRun
-from bpeflow.counting.scratch import Scratch, Spilled
-from bpeflow.counting.table import Scanner, new_table
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.counting.shards import Scratch, Shard, Spilled
+from bpeflow.counting.table import new_table
+from bpeflow.pretokenize.native import Scanner
+from bpeflow.pretokenize.regex import load_pretokenizer
 
-AMPLE = Memory(1 << 30, 1 << 30)
-TIGHT = Memory(LEAST_SHARE, LEAST_SHARE)
+AMPLE = MemoryBudget(1 << 30, 1 << 30)
+TIGHT = MemoryBudget(LEAST_SHARE, LEAST_SHARE)
 
 
-def counter(scanner: Scanner, scratch: Path, memory: Memory = AMPLE, partitions: int = 1) -> ChunkCounter:
+def counter(scanner: Scanner, scratch: Path, memory: MemoryBudget = AMPLE, partitions: int = 1) -> ChunkCounter:
     pretokenizer = load_pretokenizer("gpt2")
     return ChunkCounter(Delimiters(None), pretokenizer, scanner, "error", partitions, memory, Scratch(scratch))
 
@@ -43,7 +45,7 @@ def many_words() -> bytes:
     return b"".join(b"the%d word\n" % choose.randrange(10**12) for _ in range(60_000))
 
 
-def total(runs: list[CountRun]) -> Counter[bytes]:
+def total(runs: list[Shard]) -> Counter[bytes]:
     counts: Counter[bytes] = Counter()
     for run in runs:
         for token, count in run.items():
@@ -85,5 +87,7 @@ def test_a_table_beyond_its_share_goes_to_files(scanner: Scanner, tmp_path: Path
 
 def test_a_table_that_is_large_for_the_queue_goes_to_files(scanner: Scanner, tmp_path: Path) -> None:
     share = 60_000 * 700
-    [run] = counter(scanner, tmp_path / "s", Memory(share, share))(chunks_of(tmp_path / "t", many_words(), 100_000))
+    [run] = counter(scanner, tmp_path / "s", MemoryBudget(share, share))(
+        chunks_of(tmp_path / "t", many_words(), 100_000)
+    )
     assert (run.path is not None) == (scanner == "regex")  # whose tables take some 400 bytes for each, native 100

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from segmented import counter, fail_after, made
 
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE
-from bpeflow.counting.pipeline import CorpusCounter
-from bpeflow.counting.segments import SEGMENTS_FOLDER
+from bpeflow.counting.segments import SEGMENTS
 from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
 
 # ---- refusals ----
@@ -50,19 +50,19 @@ def test_another_corpus_or_other_settings_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS_FOLDER).iterdir()}
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()}
     if change:
         change(corpus)
     with pytest.raises(ResumeError, match=f"counts something else: .*{message}.*--restart"):
         counter(corpus, tmp_path / "run", segment_size="8kb", **options).count()
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS_FOLDER).iterdir()} == before
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()} == before
 
 
 def test_a_missing_fingerprint_only_costs_the_explanation(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    (tmp_path / "run" / SEGMENTS_FOLDER / FINGERPRINT_FILE).unlink()
+    (tmp_path / "run" / SEGMENTS / FINGERPRINT_FILE).unlink()
     touch(corpus)
     with pytest.raises(ResumeError, match=re.escape("(what, fingerprint.json there does not tell)")):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
@@ -77,7 +77,7 @@ def test_what_the_counts_do_not_depend_on_may_change(
     parts = counter(Path("corpus"), tmp_path / "run", **options, small_input=0, separator="<|endoftext|>").count()
     assert parts.counts == counter(corpus, None).count().counts
     assert parts.segments is not None
-    assert (parts.segments.segments, parts.segments.taken_over) == (3, 2)
+    assert (parts.segments.segments, parts.segments.resumed) == (3, 2)
 
 
 @pytest.mark.parametrize("change", [touch, lambda corpus: (corpus / "a").unlink()])
@@ -100,7 +100,7 @@ def test_a_file_that_changes_while_it_is_counted_is_an_error(
     monkeypatch.setattr(CorpusCounter, "_pipeline", changing)
     with pytest.raises(CorpusError, match=r"corpus/a"):
         counter(corpus, tmp_path / "run", segment_size="4kb").count()
-    told = json.loads((tmp_path / "run" / SEGMENTS_FOLDER / MANIFEST_FILE).read_text())
+    told = json.loads((tmp_path / "run" / SEGMENTS / MANIFEST_FILE).read_text())
     assert told["segments"] == []
 
 
@@ -125,14 +125,14 @@ def test_a_full_disk_keeps_what_is_counted(
         expected = rf"cannot write {run}/segments/{name}: No space left on device.*--resume"
         with pytest.raises(ScratchError, match=expected):
             counter(corpus, run, segment_size="8kb").count()
-    assert not list((run / SEGMENTS_FOLDER).glob(".*"))
+    assert not list((run / SEGMENTS).glob(".*"))
     parts = counter(corpus, run, segment_size="8kb").count()
     assert parts.counts == counter(corpus, None).count().counts
     assert parts.segments is not None
-    assert parts.segments.taken_over == 1
+    assert parts.segments.resumed == 1
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(corpus: Path, tmp_path: Path) -> None:
-    (made(tmp_path / "run") / SEGMENTS_FOLDER).write_text("a file")
+    (made(tmp_path / "run") / SEGMENTS).write_text("a file")
     with pytest.raises(BpeflowError, match=r"cannot write .*segments: "):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()

@@ -9,19 +9,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bpeflow.counting.memory import LEAST_SHARE, Memory, _available, _control_group_limits, default_limit
+from bpeflow.counting.budget import LEAST_SHARE, MemoryBudget, _available, _control_group_limits, default_limit
 
 
 @pytest.mark.parametrize("limit", [16 * 10**6, 64 * 10**6, 8 * 10**9])
 @pytest.mark.parametrize("counters", [1, 2, 5])
 @pytest.mark.parametrize("mergers", [1, 3])
 def test_shares_fit_the_limit(limit: int, counters: int, mergers: int) -> None:
-    memory = Memory.share(limit, counters, mergers)
+    memory = MemoryBudget.share(limit, counters, mergers)
     sent = counters * memory.largest_sent_table // 2  # a run takes less than half of the table's memory
     assert counters * memory.counter + sent // 2 <= limit
     assert mergers * memory.merger <= limit
     for held in (0, sent // mergers):
-        files = memory.open_runs()
+        files = memory.open_shards()
         assert files * memory.buffer_size(files) <= memory.merger // 4
         assert held + memory.sorting(held) <= memory.merger * 3 // 4
     assert mergers * memory.largest_sent_result <= limit // 8
@@ -29,15 +29,15 @@ def test_shares_fit_the_limit(limit: int, counters: int, mergers: int) -> None:
 
 
 def test_no_process_gets_less_than_it_needs() -> None:
-    memory = Memory.share(16 * 10**6, 100, 100)
-    assert memory == Memory(LEAST_SHARE, LEAST_SHARE)
-    assert memory.open_runs() >= 2
+    memory = MemoryBudget.share(16 * 10**6, 100, 100)
+    assert memory == MemoryBudget(LEAST_SHARE, LEAST_SHARE)
+    assert memory.open_shards() >= 2
     assert memory.buffer_size(1000) > 0
     assert memory.sorting(10**9) > 0
 
 
 def test_ample_memory_leaves_chunks_as_they_were_asked_for() -> None:
-    assert Memory.share(8 * 10**9, 2, 1).chunk_size(8_000_000) == 8_000_000
+    assert MemoryBudget.share(8 * 10**9, 2, 1).chunk_size(8_000_000) == 8_000_000
 
 
 def test_the_default_is_half_of_what_is_available() -> None:

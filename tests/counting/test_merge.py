@@ -14,24 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.merge import Order, PythonRunMerge, RunMerge
-from bpeflow.counting.native_merge import NativeRunMerge
-from bpeflow.counting.run import RECORD, CountRun
-from bpeflow.counting.table import why_regex
+from bpeflow.counting.kway import KWaySum, NativeKWaySum, Order, PythonKWaySum
+from bpeflow.counting.shards import RECORD, Shard
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.pretokenize.native import why_regex
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 Items = list[tuple[bytes, int]]
-Merge = Callable[[Sequence[CountRun], Order, int], RunMerge]
+Merge = Callable[[Sequence[Shard], Order, int], KWaySum]
 
 
 @pytest.fixture(params=["python", "native"])
 def merge(request: pytest.FixtureRequest) -> Merge:
     """Each implementation in turn."""
     if request.param == "python":
-        return lambda runs, order, _: PythonRunMerge(runs, order)
+        return lambda runs, order, _: PythonKWaySum(runs, order)
     skip_missing("count", why_regex(load_pretokenizer("gpt2")))
-    return NativeRunMerge
+    return NativeKWaySum
 
 
 # Shared beginnings, zeros that are bytes and zeros that are none, and words of all lengths about 8, 16 and a buffer's.
@@ -43,12 +42,12 @@ words = st.one_of(
 tables = st.lists(st.dictionaries(words, st.integers(1, 2**50) | st.integers(1, 3), max_size=40), max_size=9)
 
 
-def packed(tables: Sequence[dict[bytes, int]], folder: Path, canonical: bool = False) -> list[CountRun]:
+def packed(tables: Sequence[dict[bytes, int]], folder: Path, canonical: bool = False) -> list[Shard]:
     """Pack the tables: one half in memory, the other in files."""
     runs = []
     for number, table in enumerate(tables):
         items = sorted(table.items(), key=canonical_order if canonical else None)
-        runs.append(CountRun.pack(0, items, folder / f"{number}.run" if number % 2 and items else None))
+        runs.append(Shard.pack(0, items, folder / f"{number}.run" if number % 2 and items else None))
     return runs
 
 
@@ -107,13 +106,13 @@ def test_large_counts_are_sorted_as_small_ones_are(merge: Merge) -> None:
     print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     table = {b"%d" % number: choose.choice([1, 4094, 4095, 4096, 4097, 2**40]) for number in range(5000)}
-    with merge([CountRun.pack(0, sorted(table.items()))], "bytes", 1) as records:
+    with merge([Shard.pack(0, sorted(table.items()))], "bytes", 1) as records:
         records.gather(1 << 20)
         assert list(records.gathered().items()) == sorted(table.items(), key=canonical_order)
 
 
 def test_nothing_gives_nothing(merge: Merge, tmp_path: Path) -> None:
-    for runs in ([], [CountRun.pack(0, [])]):
+    for runs in ([], [Shard.pack(0, [])]):
         with merge(runs, "bytes", 1) as records:
             assert records.ended
             assert records.gather(1000) == 0
@@ -125,7 +124,7 @@ def test_nothing_gives_nothing(merge: Merge, tmp_path: Path) -> None:
 
 def test_a_word_longer_than_every_buffer_goes_through(merge: Merge, tmp_path: Path) -> None:
     word = b"a" * 1_000_000
-    runs = [CountRun.pack(0, [(b"a", 1), (word, 1)], tmp_path / f"{number}") for number in range(3)]
+    runs = [Shard.pack(0, [(b"a", 1), (word, 1)], tmp_path / f"{number}") for number in range(3)]
     with merge(runs, "bytes", 16) as records:
         assert list(records.write(tmp_path / "merged").items()) == [(b"a", 3), (word, 3)]
 
@@ -134,7 +133,7 @@ def test_a_word_longer_than_every_buffer_goes_through(merge: Merge, tmp_path: Pa
 def test_a_sum_beyond_64_bits_raises(merge: Merge, tmp_path: Path, files: bool) -> None:
     tables = [{b"a": 1, b"b": 2**62}, {b"b": 2**62 - 1}, {b"b": 1}]
     paths = [tmp_path / f"{number}" if files else None for number in range(3)]
-    runs = [CountRun.pack(0, sorted(table.items()), path) for table, path in zip(tables, paths, strict=True)]
+    runs = [Shard.pack(0, sorted(table.items()), path) for table, path in zip(tables, paths, strict=True)]
     with merge(runs[:2], "bytes", 64) as records:
         records.gather(1000)
         assert next(records.gathered().items()) == (b"b", 2**63 - 1)
@@ -168,15 +167,15 @@ DAMAGE = {
 def test_a_damaged_file_is_an_error_that_names_it(merge: Merge, tmp_path: Path, damage: str, buffer_size: int) -> None:
     path = tmp_path / "bad.run"
     path.write_bytes(DAMAGE[damage])
-    runs = [CountRun.pack(0, [(b"a", 1), (b"z", 1)]), CountRun.in_file(0, 3, len(GOOD), path)]
+    runs = [Shard.pack(0, [(b"a", 1), (b"z", 1)]), Shard.in_file(0, 3, len(GOOD), path)]
     with merge(runs, "bytes", buffer_size) as records, pytest.raises(ScratchError, match=r"bad\.run are damaged"):
         records.gather(1000)
 
 
 @pytest.mark.parametrize("tokens", [2, 3, 2**60])
 def test_more_records_than_there_are_bytes_for_are_refused(merge: Merge, tmp_path: Path, tokens: int) -> None:
-    size = CountRun.pack(0, [(b"a", 1)], tmp_path / "bad.run").size
-    run = CountRun.in_file(0, tokens, size, tmp_path / "bad.run")
+    size = Shard.pack(0, [(b"a", 1)], tmp_path / "bad.run").size
+    run = Shard.in_file(0, tokens, size, tmp_path / "bad.run")
     with merge([run], "count", 64) as records, pytest.raises(ScratchError, match=r"bad\.run are damaged"):
         records.counts()
 
@@ -185,31 +184,31 @@ def test_more_records_than_there_are_bytes_for_are_refused(merge: Merge, tmp_pat
 def test_no_bytes_whatever_do_harm(merge: Merge, data: bytes, tokens: int) -> None:
     for order in ("bytes", "count"):
         try:
-            with merge([CountRun.in_memory(0, tokens, data)], order, 8) as records:
+            with merge([Shard.in_memory(0, tokens, data)], order, 8) as records:
                 if order == "count":
                     records.counts()
                 else:
                     records.gather(1000)
         except FormatError:
             continue
-        assert len(list(CountRun.in_memory(0, tokens, data).items())) == tokens
+        assert len(list(Shard.in_memory(0, tokens, data).items())) == tokens
 
 
 def test_a_pretoken_in_two_canonical_runs_is_an_error(merge: Merge) -> None:
-    run = CountRun.pack(0, [(b"a", 1)])
+    run = Shard.pack(0, [(b"a", 1)])
     with merge([run, run], "count", 8) as records, pytest.raises(FormatError):
         records.counts()
 
 
 def test_a_file_that_is_gone_is_an_error_that_names_it(merge: Merge, tmp_path: Path) -> None:
-    run = CountRun.pack(0, [(b"a", 1)], tmp_path / "gone.run")
+    run = Shard.pack(0, [(b"a", 1)], tmp_path / "gone.run")
     run.remove()
     with merge([run], "bytes", 8) as records, pytest.raises(ScratchError, match=r"gone\.run again: No such file"):
         records.gather(1000)
 
 
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(merge: Merge, tmp_path: Path) -> None:
-    run = CountRun.pack(0, [(b"a", 1)])
+    run = Shard.pack(0, [(b"a", 1)])
     for path in (tmp_path / "not" / "there", tmp_path):
         with merge([run], "bytes", 8) as records, pytest.raises(ScratchError, match=f"cannot write counts to {path}: "):
             records.write(path)

@@ -8,18 +8,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_data import real_text
 
-from bpeflow.corpus import Chunk, Delimiters, decode_chunk
-from bpeflow.counting.table import (
+from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import decode_chunk
+from bpeflow.counting.table import NativeTable, RegexTable
+from bpeflow.errors import ConfigError
+from bpeflow.pretokenize.native import (
     INSTRUCTIONS_VARIABLE,
-    NativeTable,
-    RegexTable,
     chosen_instructions,
     native_instructions,
     native_unicode_version,
     why_regex,
 )
-from bpeflow.errors import ConfigError
-from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer, unicode_version
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 
 # What the patterns look at: case, contractions and what looks like them, digits of several scripts, marks, all kinds of
 # white space and line ends, what is none of these, and characters of every length in UTF-8.

@@ -15,12 +15,12 @@ import pytest
 
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus import DocumentStatistics
-from bpeflow.counting.pipeline import CorpusCounter
-from bpeflow.counting.table import Scanner
-from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, PatternError, WorkerDied
-from bpeflow.flow import Sample
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting.count import CorpusCounter
+from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, PatternError, WorkerDiedError
+from bpeflow.flow import MonitorSample
+from bpeflow.pretokenize.native import Scanner
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 WORDS = ["low", "lower", "newest", "widest", "naïve", "日本語", "it's", "42", "...", "\n\n", "\t"]
 
@@ -87,7 +87,7 @@ def test_statistics_tell_documents_and_workers(corpus: Path) -> None:
 
 def test_observer_hears_of_progress_and_monitor_of_queues(corpus: Path) -> None:
     heard: list[tuple[int, int]] = []
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
 
     class Listener:
         def counting(self, counted_bytes: int, total_bytes: int) -> None:
@@ -193,7 +193,7 @@ def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
 
     killer = threading.Thread(target=kill_a_counter)
     killer.start()
-    with pytest.raises(WorkerDied, match=r"counter.*SIGKILL"):
+    with pytest.raises(WorkerDiedError, match=r"counter.*SIGKILL"):
         bpeflow.count(tmp_path, num_counter=2, chunk_size="500kB", scanner="regex")
     assert time.monotonic() - killed_at[0] < 3
     killer.join()

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.counting.run import CountRun
+from bpeflow.counting.shards import Shard
 from bpeflow.errors import CountOverflowError, ScratchError
 
 ITEMS = [(b"a", 3), (b"a\0", 1), (b"long" * 10_000, 2**63 - 1), (b"\xff", 7)]
 
 
 def test_records_come_back_from_memory_and_from_files(tmp_path: Path) -> None:
-    in_memory, in_file = CountRun.pack(5, ITEMS), CountRun.pack(5, ITEMS, tmp_path / "run")
+    in_memory, in_file = Shard.pack(5, ITEMS), Shard.pack(5, ITEMS, tmp_path / "run")
     assert list(in_memory.items()) == list(in_file.items()) == ITEMS
     assert in_memory.data == (tmp_path / "run").read_bytes()
     assert (in_file.tokens, in_file.size) == (4, in_memory.size)
@@ -22,7 +22,7 @@ def test_records_come_back_from_memory_and_from_files(tmp_path: Path) -> None:
 
 
 def test_only_the_name_of_a_file_travels(tmp_path: Path) -> None:
-    run = CountRun.pack(0, ITEMS, tmp_path / "run")
+    run = Shard.pack(0, ITEMS, tmp_path / "run")
     assert len(pickle.dumps(run)) < 1000
     assert pickle.loads(pickle.dumps(run)) == run
 
@@ -30,20 +30,20 @@ def test_only_the_name_of_a_file_travels(tmp_path: Path) -> None:
 def test_a_count_beyond_64_bits_raises(tmp_path: Path) -> None:
     for path in (None, tmp_path / "run"):
         with pytest.raises(CountOverflowError, match="64 bits"):
-            CountRun.pack(0, [(b"a", 2**63)], path)
+            Shard.pack(0, [(b"a", 2**63)], path)
 
 
 def test_a_file_that_cannot_be_written_is_an_error_with_the_remedy() -> None:
     run = [(b"a" * 100_000, 1)]
     with pytest.raises(ScratchError, match=r"cannot write counts to /no/such/run: .*scratch_dir .*memory_limit"):
-        CountRun.pack(0, run, Path("/no/such/run"))
+        Shard.pack(0, run, Path("/no/such/run"))
 
 
 def test_removing_a_file_twice_is_fine(tmp_path: Path) -> None:
-    run = CountRun.pack(0, ITEMS, tmp_path / "run")
+    run = Shard.pack(0, ITEMS, tmp_path / "run")
     run.remove()
     run.remove()
-    CountRun.pack(0, ITEMS).remove()
+    Shard.pack(0, ITEMS).remove()
     assert not list(tmp_path.iterdir())
     with pytest.raises(ScratchError, match="cannot read"):
         list(run.items())

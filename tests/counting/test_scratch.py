@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 import bpeflow
-from bpeflow.cli import main
+from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.counting.pipeline import CorpusCounter, CorpusCounts
-from bpeflow.counting.scratch import Scratch, new_scratch, removed_at_end
-from bpeflow.counting.table import Scanner
-from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDied
+from bpeflow.counting.count import CorpusCounter, CorpusCounts
+from bpeflow.counting.shards import Scratch, new_scratch, removed_at_end
+from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDiedError
+from bpeflow.pretokenize.native import Scanner
 
 #: Distinct words of the corpus: far more than the tables of the smallest limit hold.
 DISTINCT = 400_000
@@ -147,7 +147,7 @@ def test_nothing_is_left_of_a_worker_that_is_killed(corpus: Path, scratch_dir: P
                     if child.cpu_times().user > 0.2:
                         child.kill()
 
-    with watching(scratch_dir, kill_the_counters), pytest.raises(WorkerDied, match="SIGKILL"):
+    with watching(scratch_dir, kill_the_counters), pytest.raises(WorkerDiedError, match="SIGKILL"):
         count(corpus, scratch_dir, num_counter=2, scanner="regex")
     assert not list(scratch_dir.iterdir())
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from segmented import Listener, counter, fail_after, failing_after, made, total
 
 import bpeflow
-from bpeflow.corpus import CorpusFile
+from bpeflow.corpus.find import CorpusFile
 from bpeflow.counting import manifest as manifest_module
-from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Place
-from bpeflow.counting.segments import SEGMENTS_FOLDER, SegmentPlan, is_begun, remove_segments
-from bpeflow.counting.table import Scanner
+from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Position
+from bpeflow.counting.segments import SEGMENTS, SegmentPlan, has_segments, remove_segments
 from bpeflow.errors import ResumeError
+from bpeflow.pretokenize.native import Scanner
 
 # ---- the counts ----
 
@@ -52,7 +52,7 @@ def test_the_counts_do_not_depend_on_segments(
     assert parts.documents == whole.documents
     assert parts.spilled.runs == (parts.segments.segments > 128)  # more are not read at a time
     assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == total(corpus)
-    assert is_begun(tmp_path / "run")
+    assert has_segments(tmp_path / "run")
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
 
@@ -86,7 +86,7 @@ def test_streams_are_whole_and_sources_add_up(
     assert parts.documents == whole.documents
     assert len(parts.documents.sources) == 3
     assert parts.segments is not None
-    assert parts.segments.taken_over == 2
+    assert parts.segments.resumed == 2
     assert parts.segments.segments > 4
     assert listener.heard[-1] == (counting.total_bytes, counting.total_bytes)
     (streams / "c.gz").touch()
@@ -98,7 +98,7 @@ def test_documents_at_hand_are_counted_at_once(tmp_path: Path) -> None:
     """And they are never taken for those of another run, of which nobody knows what they were."""
     settings = {"vocab_size": 258, "special_tokens": [], "out_dir": str(made(tmp_path / "run")), "segment_size": 1}
     bpeflow.train({**settings, "input": iter(["low lower"])})
-    assert not is_begun(tmp_path / "run")
+    assert not has_segments(tmp_path / "run")
     with pytest.raises(ResumeError, match="counted something else"):
         bpeflow.train({**settings, "input": iter(["low lower"]), "resume": True})
 
@@ -139,8 +139,8 @@ def test_a_corpus_of_one_segment_leaves_the_folder_alone(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", None)
-    for run_folder, size in ((tmp_path / "run", total(corpus)), (None, 1)):
-        assert counter(corpus, run_folder, segment_size=size).count().segments is None
+    for run_dir, size in ((tmp_path / "run", total(corpus)), (None, 1)):
+        assert counter(corpus, run_dir, segment_size=size).count().segments is None
     assert not list((tmp_path / "run").iterdir())
 
 
@@ -161,14 +161,14 @@ def test_segments_that_are_there_are_taken_over(
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert parts.segments is not None
-    assert parts.segments.taken_over == done
+    assert parts.segments.resumed == done
     assert parts.segments.segments > done
-    assert heard[0] == (parts.segments.taken_over_bytes, total(corpus))
+    assert heard[0] == (parts.segments.resumed_bytes, total(corpus))
     assert heard[-1] == (total(corpus), total(corpus))
     assert [counted for counted, _ in heard] == sorted(counted for counted, _ in heard)
-    assert parts.segments.taken_over_bytes >= done * 8000
+    assert parts.segments.resumed_bytes >= done * 8000
     assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == total(corpus)
-    assert parts.seconds > parts.segments.taken_over_seconds > 0
+    assert parts.seconds > parts.segments.resumed_seconds > 0
 
 
 def cut_short(path: Path) -> None:
@@ -194,13 +194,13 @@ def test_a_damaged_segment_is_counted_again(
     whole = counter(corpus, None).count()
     fail_after(3, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
     for name in which:
-        damage(tmp_path / "run" / SEGMENTS_FOLDER / name)
+        damage(tmp_path / "run" / SEGMENTS / name)
     parts = counter(corpus, tmp_path / "run", segment_size="9kb").count()
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert parts.segments is not None
     assert parts.segments.recounted == len(which)
-    assert parts.segments.taken_over == 3 - len(which)
+    assert parts.segments.resumed == 3 - len(which)
     for name in which:
         assert f"{name} is damaged or gone: its part of the corpus is counted again" in caplog.text
 
@@ -220,7 +220,7 @@ def test_a_damaged_manifest_is_an_error_with_the_ways_out(
     corpus: Path, tmp_path: Path, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    damage(tmp_path / "run" / SEGMENTS_FOLDER / MANIFEST_FILE)
+    damage(tmp_path / "run" / SEGMENTS / MANIFEST_FILE)
     with pytest.raises(ResumeError, match=r"manifest\.json is damaged.*--restart"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
@@ -241,18 +241,18 @@ def test_leftovers_that_the_manifest_does_not_tell_of_go_and_others_stay(
     fail_after(2, counter(corpus, run, segment_size="8kb"), monkeypatch)
     ours = ["000002.run", ".000002.run.77.part", ".manifest.json.77.part"]
     for name in (*ours, "notes.txt"):
-        (run / SEGMENTS_FOLDER / name).write_text("?")
+        (run / SEGMENTS / name).write_text("?")
     counting = counter(corpus, run, segment_size="8kb")
     counting.count()
     counting.forget_segments()
-    assert [path.name for path in (run / SEGMENTS_FOLDER).iterdir()] == ["notes.txt"]
+    assert [path.name for path in (run / SEGMENTS).iterdir()] == ["notes.txt"]
 
 
 def test_a_folder_without_a_manifest_is_no_beginning(corpus: Path, tmp_path: Path) -> None:
-    folder = made(made(tmp_path / "run") / SEGMENTS_FOLDER)
+    folder = made(made(tmp_path / "run") / SEGMENTS)
     (folder / FINGERPRINT_FILE).write_text("{}")
     (folder / "000000.run").write_text("?")
-    assert not is_begun(tmp_path / "run")
+    assert not has_segments(tmp_path / "run")
     parts = counter(corpus, tmp_path / "run", segment_size="8kb").count()
     assert parts.counts == counter(corpus, None).count().counts
     remove_segments(tmp_path / "run")
@@ -268,7 +268,7 @@ def test_segments_cover_the_corpus_without_gap_or_overlap() -> None:
     for _ in range(300):
         files = [CorpusFile(Path(str(n)), choose.choice([0, 1, 7, 30])) for n in range(choose.randrange(1, 6))]
         plan = SegmentPlan(files, choose.randrange(1, 40), lambda file, at: min(at + choose.randrange(3), file.size))
-        begin, parts, sizes = Place(), [], []
+        begin, parts, sizes = Position(), [], []
         while begin < plan.end:
             end = plan.end_after(begin)
             assert begin < end

@@ -10,16 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow.corpus import DocumentStatistics
-from bpeflow.counting.run import CountRun
-from bpeflow.counting.scratch import Spilled
-from bpeflow.counting.table import (
-    CountTable,
-    Scanner,
-    new_table,
-)
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting.shards import Shard, Spilled
+from bpeflow.counting.table import CountTable, new_table
 from bpeflow.errors import CountOverflowError, ScratchError
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.pretokenize.native import Scanner
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 tables = st.dictionaries(st.text(min_size=1, max_size=40), st.integers(1, 2**40), max_size=30)
 
@@ -31,7 +27,7 @@ def test_runs_add_up_and_partitions_have_all(scanner: Scanner, parts: list[dict[
     for part in parts:
         encoded = {text.encode(): count for text, count in part.items()}
         total.update(encoded)
-        table.add(CountRun.pack(0, encoded.items()))
+        table.add(Shard.pack(0, encoded.items()))
     in_order = sorted(total.items())
     assert list(table.run().items()) == in_order
     assert len(table) == len(total)
@@ -44,8 +40,8 @@ def test_runs_add_up_and_partitions_have_all(scanner: Scanner, parts: list[dict[
 def test_partitions_do_not_depend_on_what_else_is_in_the_table(scanner: Scanner) -> None:
     words = [f"word{number}".encode() for number in range(2000)]
     both, half = (new_table(load_pretokenizer("gpt2"), scanner) for _ in range(2))
-    both.add(CountRun.pack(0, [(word, 1) for word in words]))
-    half.add(CountRun.pack(0, [(word, 9) for word in reversed(words[::2])]))
+    both.add(Shard.pack(0, [(word, 1) for word in words]))
+    half.add(Shard.pack(0, [(word, 9) for word in reversed(words[::2])]))
     for partition in range(3):
         assert {w for w, _ in half.run(partition, 3).items()} <= {w for w, _ in both.run(partition, 3).items()}
         assert 500 < len(both.run(partition, 3)) < 850
@@ -57,14 +53,14 @@ def test_keys_that_differ_in_padding_and_length_are_kept_apart(scanner: Scanner)
     choose = random.Random(seed)
     words = {bytes(choose.choices(b"\x00a", k=choose.randrange(1, 40))): choose.randrange(1, 9) for _ in range(50_000)}
     table = new_table(load_pretokenizer("gpt2"), scanner)
-    table.add(CountRun.pack(0, words.items()))
+    table.add(Shard.pack(0, words.items()))
     assert dict(table.run().items()) == words
 
 
 def test_a_sum_beyond_64_bits_raises(scanner: Scanner) -> None:
     def add_twice(table: CountTable) -> None:
         for _ in range(2):
-            table.add(CountRun.pack(0, [(b"a", 2**62), (b"b", 1)]))
+            table.add(Shard.pack(0, [(b"a", 2**62), (b"b", 1)]))
         table.run()
 
     with pytest.raises(CountOverflowError, match="64 bits"):
@@ -103,10 +99,10 @@ def test_a_run_that_cannot_be_written_is_an_error(scanner: Scanner, tmp_path: Pa
 def test_memory_tells_what_the_table_has_and_will_have(scanner: Scanner) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     empty = table.memory(0)
-    table.add(CountRun.pack(0, [(f"word{number}".encode(), 1) for number in range(20_000)]))
+    table.add(Shard.pack(0, [(f"word{number}".encode(), 1) for number in range(20_000)]))
     assert table.memory(0) >= max(empty, 20_000 * 50)
     assert table.memory(100_000) >= max(table.memory(0), 120_000 * 50)
-    table.add(CountRun.pack(0, [(b"long" * 250_000, 1)]))
+    table.add(Shard.pack(0, [(b"long" * 250_000, 1)]))
     assert table.memory(0) > 1_000_000 or scanner == "regex"  # which does not look at single ones
 
 
@@ -116,5 +112,5 @@ def test_long_prefixes_and_zeros_are_in_order(scanner: Scanner) -> None:
     words += [bytes([first]) + b"\0" * zeros for first in range(1, 128) for zeros in range(12)]
     counts = {word: number + 1 for number, word in enumerate(words)}
     table = new_table(load_pretokenizer("gpt2"), scanner)
-    table.add(CountRun.pack(0, counts.items()))
+    table.add(Shard.pack(0, counts.items()))
     assert list(table.run().items()) == sorted(counts.items())

@@ -37,7 +37,7 @@ WORKERS = {
 }
 MAIN = {
     "segment": Place("bpeflow.counting.segments:SegmentFolder._write", 2, segment_size="300kb"),
-    "reducer": Place("bpeflow.counting.pipeline:reduce_runs"),
+    "reducer": Place("bpeflow.counting.pipeline:reduce_shards"),
     "writing counts": Place("bpeflow.counting.counts:PretokenCounts.dump"),
     "learning": Place("bpeflow.merging:_step_to_the_end", counted=True),
     "writing": Place("bpeflow.formats.folder:save", counted=True),

@@ -11,7 +11,7 @@ from crash_run import Fault, Run, contents
 from distinct_words import distinct_words
 from test_cli_encode import save_tokenizer
 
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.dataset.facade import Tokenizer
 
 READER = "bpeflow.counting.reader:ChunkReader._planned"
 ENCODER = "bpeflow.tokenizer.chunk_encoder:ChunkEncoder.encode"

@@ -89,11 +89,11 @@ FULL = {
     ),
     "writing counts": (MAIN["writing counts"], r".*/unfinished/counts.npz: {}; .*write elsewhere"),
     "writing the report": (
-        Place("bpeflow.run_folder:RunFolder.write_report"),
+        Place("bpeflow.run_dir:RunDir.write_report"),
         r".*/run.json: {}; .*write elsewhere",
     ),
     "writing the last report": (
-        Place("bpeflow.run_folder:RunFolder.write_report", 2, counted=True),
+        Place("bpeflow.run_dir:RunDir.write_report", 2, counted=True),
         r".*/done.json: {}; .*write elsewhere",
     ),
     "writing": (MAIN["writing"], r".*/(vocab.json|merges.txt|bpeflow.json): {}; .*write elsewhere"),

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from available import skip_missing
 
-from bpeflow.backends.choice import BACKENDS
-from bpeflow.counting.table import why_regex
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.pretokenize.native import why_regex
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 _PRELUDE = """
 import random, resource, sys
@@ -48,11 +48,11 @@ text = " ".join(f"w{number:x}" for number in range(300_000)).encode()
 fails_until_there_is_enough(lambda: NativeTable().count(text))
 """,
     "merging runs": """
-from bpeflow.counting.native_merge import NativeRunMerge
-from bpeflow.counting.run import CountRun
-runs = [CountRun.pack(0, [(b"%08x" % number, 1) for number in range(300_000)])] * 2
+from bpeflow.counting.native_merge import NativeKWaySum
+from bpeflow.counting.run import Shard
+runs = [Shard.pack(0, [(b"%08x" % number, 1) for number in range(300_000)])] * 2
 def gather(runs):
-    with NativeRunMerge(runs, "bytes", 1 << 16) as merge:
+    with NativeKWaySum(runs, "bytes", 1 << 16) as merge:
         merge.gather(1 << 40)
 gather(runs[:0])
 fails_until_there_is_enough(lambda: gather(runs))
@@ -60,9 +60,9 @@ fails_until_there_is_enough(lambda: gather(runs))
     "backend": """
 from bpeflow.backends.choice import choose_backend
 from bpeflow.config import MergeSettings, make_settings
-from bpeflow.merging import merge_task
+from bpeflow.merging import learning_task
 settings = make_settings(MergeSettings, {"vocab_size": 2000, "threads": 2})
-task = merge_task(counts(100_000), settings)
+task = learning_task(counts(100_000), settings)
 backend = choose_backend(sys.argv[1])
 def learn():
     with backend.start(task) as session:

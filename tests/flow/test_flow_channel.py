@@ -14,7 +14,7 @@ from flow_checks import comes_true
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, WorkerDied
+from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, WorkerDiedError
 from bpeflow.flow.channel import Bounds
 from bpeflow.flow.meters import shared_meters
 
@@ -80,7 +80,7 @@ def test_routed_queues_share_the_bounds() -> None:
         os.kill(pipeline.snapshot().pids["source", 0], signal.SIGKILL)
 
     threading.Thread(target=look_and_end_the_run).start()
-    with pytest.raises(WorkerDied):
+    with pytest.raises(WorkerDiedError):
         list(pipeline.run())
     assert put == [6]
 

@@ -9,7 +9,7 @@ from typing import Any
 import flow_workers as w
 import pytest
 
-from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDied
+from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
 
 STOP = "stop"
 
@@ -80,7 +80,7 @@ def test_an_item_that_cannot_be_sent_ends_the_run(start_method: str, place: str,
     source = partial(function, range(20)) if place == "source" else partial(w.numbers, 20)
     functions = [function] if place == "stage" else []
     pipeline = w.simple_pipeline(source, *functions, w.pass_on, workers=1, start_method=start_method)
-    with pytest.raises(WorkerDied, match=message):
+    with pytest.raises(WorkerDiedError, match=message):
         list(pipeline.run())
 
 

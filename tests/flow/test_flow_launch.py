@@ -236,7 +236,7 @@ def test_a_stage_function_in_an_unguarded_main_script_is_explained(start_method:
     assert done.returncode == 1
     assert done.stdout == ""
     assert "FlowError: a pipeline was started while a worker was importing the main script" in done.stderr
-    assert "WorkerDied" in done.stderr.splitlines()[-1]
+    assert "WorkerDiedError" in done.stderr.splitlines()[-1]
     assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
 
 

@@ -10,7 +10,7 @@ import flow_workers as w
 import pytest
 from flow_checks import comes_true
 
-from bpeflow.flow import Monitor, Pipeline, QueueDepth, QueueSpec, Sample, Source, Stage, StageRate
+from bpeflow.flow import Monitor, MonitorSample, Pipeline, QueueDepth, QueueSpec, Source, Stage, StageRate
 
 
 def weighed_pipeline(count: int) -> Pipeline:
@@ -19,7 +19,7 @@ def weighed_pipeline(count: int) -> Pipeline:
 
 
 def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     pipeline = weighed_pipeline(40)
     with Monitor(pipeline, interval=0.05, on_sample=samples.append):
         run = pipeline.run()
@@ -43,7 +43,7 @@ def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
 
 
 def test_a_long_interval_gives_one_sample_and_delays_nothing() -> None:
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     pipeline = weighed_pipeline(5)
     with Monitor(pipeline, interval=1000, on_sample=samples.append):
         assert len(list(pipeline.run())) == 5
@@ -52,7 +52,7 @@ def test_a_long_interval_gives_one_sample_and_delays_nothing() -> None:
 
 
 def test_the_first_sample_tells_how_busy_each_process_is() -> None:
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
     with Monitor(pipeline, interval=2.0, on_sample=samples.append):
         run = pipeline.run()
@@ -66,7 +66,7 @@ def test_the_first_sample_tells_how_busy_each_process_is() -> None:
 
 
 def test_work_before_the_monitor_began_is_not_counted() -> None:
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
     run = pipeline.run()
     next(run)
@@ -79,7 +79,7 @@ def test_work_before_the_monitor_began_is_not_counted() -> None:
 
 
 def test_it_watches_an_inline_run() -> None:
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     pipeline = weighed_pipeline(5)
     with Monitor(pipeline, on_sample=samples.append):
         assert len(list(pipeline.run(inline=True))) == 5
@@ -93,7 +93,7 @@ def test_it_watches_an_inline_run() -> None:
 def test_a_failing_callback_is_logged_and_does_not_end_the_run(
     caplog: pytest.LogCaptureFixture, error: Exception, said: str, traceback: bool
 ) -> None:
-    def fail(sample: Sample) -> None:
+    def fail(sample: MonitorSample) -> None:
         raise error
 
     pipeline = weighed_pipeline(5)
@@ -104,7 +104,7 @@ def test_a_failing_callback_is_logged_and_does_not_end_the_run(
 
 
 def test_it_ends_when_the_run_fails() -> None:
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     pipeline = w.simple_pipeline(w.endless, partial(w.fail, "kill"))
     with pytest.raises(Exception, match="SIGKILL"), Monitor(pipeline, interval=0.01, on_sample=samples.append):
         list(pipeline.run())
@@ -112,7 +112,7 @@ def test_it_ends_when_the_run_fails() -> None:
 
 
 def test_a_sample_reads_as_one_line() -> None:
-    sample = Sample(
+    sample = MonitorSample(
         elapsed=10.0,
         queues={
             "chunk_queue": QueueDepth(684, 50_000),

@@ -17,13 +17,13 @@ from flow_checks import comes_true
 from bpeflow.flow import (
     Activity,
     Monitor,
+    MonitorSample,
     Pipeline,
     QueueDepth,
-    Sample,
     Snapshot,
     StageTotals,
     Stall,
-    WorkerDied,
+    WorkerDiedError,
     WorkerState,
     stall_watch,
 )
@@ -85,13 +85,13 @@ def test_a_stall_has_its_queues_and_all_its_workers() -> None:
     assert "Its other workers: 1 waiting for an item. chunk_queue holds 4 items, merged_queue" in stall.describe()
 
 
-def stalled(samples: list[Sample]) -> list[str]:
+def stalled(samples: list[MonitorSample]) -> list[str]:
     return [stall.stage for sample in samples[-1:] for stall in sample.stalls]
 
 
 def stall_of(stage: str, pipeline: Pipeline, stop: bool = False) -> tuple[Stall, str]:
     """Run a pipeline until this stage stalls, maybe because its workers are stopped; what is found, and said."""
-    samples: list[Sample] = []
+    samples: list[MonitorSample] = []
     with ThreadPoolExecutor(1) as pool, Monitor(pipeline, 0.1, samples.append, processes=False, patience=0.5):
         run = pool.submit(lambda: deque(pipeline.run(), maxlen=0))
         assert comes_true(lambda: pipeline.snapshot().stages["stage 0"].items_out > 0, seconds=20)
@@ -107,7 +107,7 @@ def stall_of(stage: str, pipeline: Pipeline, stop: bool = False) -> tuple[Stall,
         finally:
             for pid in pids.values():
                 os.kill(pid, signal.SIGKILL)
-        with pytest.raises(WorkerDied):
+        with pytest.raises(WorkerDiedError):
             run.result()
     assert not samples[-1].stalls, "nothing stalls when all is over"
     json.dumps([sample.to_dict() for sample in samples])

@@ -18,7 +18,7 @@ import flow_workers as w
 import pytest
 from flow_checks import comes_true, leftover_workers
 
-from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDied, supervisor
+from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDiedError, supervisor
 
 SOON = 5.0  # "within a second or so", with room for a busy machine
 
@@ -27,13 +27,13 @@ OUTCOMES: dict[str, tuple[type[BaseException], str]] = {
     "raise eof": (EOFError, "as if a file had ended"),
     "raise odd": (FlowError, "OddError: odderror"),
     "raise locked": (FlowError, "LockedError: locked error"),
-    "exit 0": (WorkerDied, "exit status 0 before its work was done"),
-    "exit 1": (WorkerDied, "exit status 1"),
-    "sys.exit 0": (WorkerDied, "exit status 0 before its work was done"),
-    "sys.exit 3": (WorkerDied, "exit status 3"),
-    "segfault": (WorkerDied, "SIGSEGV"),
-    "kill": (WorkerDied, "SIGKILL: most likely the kernel's out-of-memory killer"),
-    "no memory": (WorkerDied, "ran out of memory: use fewer workers"),
+    "exit 0": (WorkerDiedError, "exit status 0 before its work was done"),
+    "exit 1": (WorkerDiedError, "exit status 1"),
+    "sys.exit 0": (WorkerDiedError, "exit status 0 before its work was done"),
+    "sys.exit 3": (WorkerDiedError, "exit status 3"),
+    "segfault": (WorkerDiedError, "SIGSEGV"),
+    "kill": (WorkerDiedError, "SIGKILL: most likely the kernel's out-of-memory killer"),
+    "no memory": (WorkerDiedError, "ran out of memory: use fewer workers"),
     "unpicklable": (Exception, "pickle|local object"),
 }
 
@@ -61,7 +61,7 @@ def test_a_failure_at_any_stage_reaches_the_caller(place: str, how: str) -> None
         for _ in pipeline_failing(place, how).run():
             pass
     assert not leftover_workers()
-    if issubclass(caught.type, WorkerDied):
+    if issubclass(caught.type, WorkerDiedError):
         stage = {"source": "source", "first": "stage 0", "last": "stage 1"}[place]
         workers = 1 if place == "source" else 2
         assert re.search(rf"stage '{stage}': worker \d of {workers} \(pid \d+\)", str(caught.value))
@@ -93,7 +93,7 @@ def test_a_failure_is_noticed_while_the_caller_waits_and_all_others_are_blocked(
     pipeline = w.simple_pipeline(w.endless, w.pass_on, w.wait_for_ever)
     run = pipeline.run()
     kill_when(pipeline, ("source", 0), lambda: pipeline.snapshot().queues["queue 1"].items == 4)
-    with ends_soon(), pytest.raises(WorkerDied, match=r"stage 'source'.*SIGKILL"):
+    with ends_soon(), pytest.raises(WorkerDiedError, match=r"stage 'source'.*SIGKILL"):
         next(run)
 
 
@@ -103,7 +103,7 @@ def test_a_worker_killed_while_it_waits_in_get_ends_the_run() -> None:
     run = pipeline.run()
     assert next(run) == 0
     kill_when(pipeline, ("stage 1", 1), lambda: True)
-    with ends_soon(), pytest.raises(WorkerDied, match="stage 'stage 1': worker 1 of 2"):
+    with ends_soon(), pytest.raises(WorkerDiedError, match="stage 'stage 1': worker 1 of 2"):
         next(run)
 
 
@@ -120,7 +120,7 @@ def kill_when(pipeline: Pipeline, worker: tuple[str, int], condition: Callable[[
 @pytest.mark.parametrize("fellows", [1, 3])
 def test_a_worker_killed_in_the_middle_of_writing_a_result_does_not_leave_the_caller_in_recv(fellows: int) -> None:
     pipeline = w.simple_pipeline(w.endless, w.kill_self_in_half_a_message, workers=fellows)
-    with ends_soon(), pytest.raises(WorkerDied, match=r"stage 'stage 0'.*SIGKILL"):
+    with ends_soon(), pytest.raises(WorkerDiedError, match=r"stage 'stage 0'.*SIGKILL"):
         list(pipeline.run())
 
 

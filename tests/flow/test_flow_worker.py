@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bpeflow.flow import thread_starts
-from bpeflow.flow.deaths import worker_died
+from bpeflow.flow.diagnostics import worker_died
 from bpeflow.flow.messages import Failure
 from bpeflow.flow.worker import PARENT_GONE_STATUS, Job, work
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeflow import formats
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.reading import shown
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.formats import registry as formats
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.untrusted import shown
 from bpeflow.vocab import Vocab
 
-SAVED = SavedTokenizer(Vocab.build([(b"t", b"h"), (b" ", b"th"), ("é".encode()[:1], "é".encode()[1:])], ["<s>"]))
+SAVED = TokenizerSpec(Vocab.build([(b"t", b"h"), (b" ", b"th"), ("é".encode()[:1], "é".encode()[1:])], ["<s>"]))
 NAMES = [known.name for known in formats.FORMATS]
 #: The files of each format, each of which is damaged in turn.
 FILES = [(known.name, file) for known in formats.FORMATS for file in known.files]
@@ -205,7 +205,7 @@ def test_random_damage_never_leads_to_another_error(name: str, file: str, data: 
 
     write(tmp_path, name, file, damage)
     with suppress(FormatError, ConfigError):
-        tokenizer = Tokenizer.from_saved(formats.load(tmp_path))
+        tokenizer = Tokenizer.from_spec(formats.load(tmp_path))
         tokenizer.decode(tokenizer.encode(" the <s> théâtre"))
 
 
@@ -231,7 +231,7 @@ def test_random_json_never_leads_to_another_error(data: st.DataObject, tmp_path:
     part[data.draw(st.sampled_from(keys))] = data.draw(values)
     path.write_text(json.dumps(content), encoding="utf-8")
     with suppress(FormatError, ConfigError):
-        Tokenizer.from_saved(formats.load(path)).encode(" the <s>")
+        Tokenizer.from_spec(formats.load(path)).encode(" the <s>")
 
 
 def test_values_are_shown_briefly() -> None:

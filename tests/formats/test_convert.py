@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import bpeflow
-from bpeflow import formats
-from bpeflow.cli import main
+from bpeflow.cli.main import main
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.formats import registry as formats
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 NAMES = [known.name for known in formats.FORMATS]
@@ -39,7 +39,7 @@ def test_every_format_becomes_every_other(source: str, target: str, tmp_path: Pa
     again = formats.load(tmp_path / "b")
     assert again.vocab == saved.vocab
     assert again.pattern == "gpt2"
-    assert Tokenizer.from_saved(again).encode(TEXT) == Tokenizer.from_saved(saved).encode(TEXT)
+    assert Tokenizer.from_spec(again).encode(TEXT) == Tokenizer.from_spec(saved).encode(TEXT)
 
 
 def test_convert_writes_files_and_tells_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,7 +115,7 @@ def test_a_unigram_model_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
     """Llama 3's file of ranks is called tokenizer.model."""
-    saved = SavedTokenizer(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    saved = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
     ranks, about = formats.save(saved, tmp_path / "x.tiktoken", "tiktoken")
     ranks.rename(tmp_path / "tokenizer.model")
     about.rename(tmp_path / "tokenizer.model.json")
@@ -124,8 +124,8 @@ def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
 
 def test_the_file_that_tells_most_is_read_first(tmp_path: Path) -> None:
     """Published folders have vocab.json and merges.txt beside a tokenizer.json that tells pattern and normalizer."""
-    saved = SavedTokenizer(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
-    formats.save(SavedTokenizer(saved.vocab, "o200k"), tmp_path, "gpt2")
+    saved = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    formats.save(TokenizerSpec(saved.vocab, "o200k"), tmp_path, "gpt2")
     formats.save(saved, tmp_path, "huggingface")
     assert formats.load(tmp_path).pattern == "o200k"
     (tmp_path / "bpeflow.json").unlink()
@@ -135,14 +135,14 @@ def test_the_file_that_tells_most_is_read_first(tmp_path: Path) -> None:
 
 
 def test_a_json_file_is_what_is_in_it_and_not_what_stands_beside_it(tmp_path: Path) -> None:
-    formats.save(SavedTokenizer(Vocab.build([], ["<s>"])), tmp_path, "gpt2")
+    formats.save(TokenizerSpec(Vocab.build([], ["<s>"])), tmp_path, "gpt2")
     (tmp_path / "vocab.json").rename(tmp_path / "my-vocab.json")
     with pytest.raises(FormatError, match=r'my-vocab\.json: no "model" in it, .* give their folder'):
         formats.load(tmp_path / "my-vocab.json")
 
 
 def test_a_folder_with_one_file_of_ranks_is_read(tmp_path: Path) -> None:
-    saved = SavedTokenizer(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    saved = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
     formats.save(saved, tmp_path / "mine.tiktoken", "tiktoken")
     assert formats.load(tmp_path) == saved
 

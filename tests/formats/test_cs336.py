@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import bpeflow
 from bpeflow.errors import FormatError
 from bpeflow.formats import cs336
-from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 WORDS = {" the": 90, " then": 30, "\n": 20, " naïve": 9, "日本": 5, "hen": 12}
@@ -25,8 +25,8 @@ SPECIALS = ["<|endoftext|>", "<pad token>"]
 
 
 @pytest.fixture
-def saved() -> SavedTokenizer:
-    return SavedTokenizer(Vocab.build(bpeflow.learn_merges(WORDS, 280, SPECIALS), SPECIALS))
+def saved() -> TokenizerSpec:
+    return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, SPECIALS), SPECIALS))
 
 
 def write(folder: Path, vocab: object, merges: object, protocol: int = 4) -> Path:
@@ -35,7 +35,7 @@ def write(folder: Path, vocab: object, merges: object, protocol: int = 4) -> Pat
     return folder / "vocab.pkl"
 
 
-def test_pickles_are_what_the_course_has(tmp_path: Path, saved: SavedTokenizer) -> None:
+def test_pickles_are_what_the_course_has(tmp_path: Path, saved: TokenizerSpec) -> None:
     vocab_path, merges_path = cs336.save(saved, tmp_path / "vocab.pkl")
     assert pickle.loads(vocab_path.read_bytes()) == saved.vocab.to_dict()
     assert pickle.loads(merges_path.read_bytes()) == list(saved.vocab.merges)
@@ -131,14 +131,14 @@ def test_no_bytes_lead_to_anything_but_an_error_of_our_own(tmp_path: Path, conte
 
 
 def test_a_special_token_that_a_merge_yields_too_is_known_by_its_lower_id(tmp_path: Path) -> None:
-    saved = SavedTokenizer(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the", "<s>"]))
+    saved = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the", "<s>"]))
     assert cs336.load(cs336.save(saved, tmp_path / "vocab.pkl")[0]) == saved
 
 
 def test_a_special_token_that_shares_its_id_is_refused(tmp_path: Path) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"], special_tokens_first=True, reuse_tokens=True)
     with pytest.raises(FormatError, match=r"'the' shares id 0 with b'the'"):
-        cs336.save(SavedTokenizer(vocab), tmp_path / "vocab.pkl")
+        cs336.save(TokenizerSpec(vocab), tmp_path / "vocab.pkl")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,20 +147,20 @@ def test_a_special_token_that_shares_its_id_with_other_bytes_is_refused(tmp_path
     merges = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")]
     vocab = Vocab.build(merges, [special], special_tokens_first=True, reuse_tokens=True)
     with pytest.raises(FormatError, match=rf"special token '{special}' shares id 0 with b'"):
-        cs336.save(SavedTokenizer(vocab), tmp_path / "vocab.pkl")
+        cs336.save(TokenizerSpec(vocab), tmp_path / "vocab.pkl")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whole_tokens_are_refused_where_they_matter(tmp_path: Path, saved: SavedTokenizer) -> None:
+def test_whole_tokens_are_refused_where_they_matter(tmp_path: Path, saved: TokenizerSpec) -> None:
     tokens = (*BYTES.values(), b"xyz")
     with pytest.raises(FormatError, match=r"cannot tell that pre-tokens .* b'xyz' \(id 256\) is yielded by no merge"):
-        cs336.save(SavedTokenizer(Vocab(tokens, {}, ()), whole_tokens=True), tmp_path / "vocab.pkl")
-    cs336.save(SavedTokenizer(saved.vocab, whole_tokens=True), tmp_path / "vocab.pkl")
+        cs336.save(TokenizerSpec(Vocab(tokens, {}, ()), whole_tokens=True), tmp_path / "vocab.pkl")
+    cs336.save(TokenizerSpec(saved.vocab, whole_tokens=True), tmp_path / "vocab.pkl")
 
 
 def test_another_pattern_is_warned_about(
-    tmp_path: Path, saved: SavedTokenizer, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, saved: TokenizerSpec, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        cs336.save(SavedTokenizer(saved.vocab, "llama3"), tmp_path / "vocab.pkl")
+        cs336.save(TokenizerSpec(saved.vocab, "llama3"), tmp_path / "vocab.pkl")
     assert "does not tell the pattern, llama3" in caplog.text

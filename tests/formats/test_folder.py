@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import bpeflow
 from bpeflow.errors import FormatError
-from bpeflow.formats import folder
-from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.formats import gpt2 as folder
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
 
 FILES = ["vocab.json", "merges.txt", "bpeflow.json"]
@@ -23,7 +23,7 @@ KNOWN = [b"a", b"b", b" ", b"\xc3", b"\xa9"]
 
 
 @st.composite
-def tokenizers(draw: st.DrawFn) -> SavedTokenizer:
+def tokenizers(draw: st.DrawFn) -> TokenizerSpec:
     """With merges of any order that may make a string twice, and special tokens that may be strings of merges, too."""
     tokens = list(KNOWN)
     merges: list[Merge] = []
@@ -34,11 +34,11 @@ def tokenizers(draw: st.DrawFn) -> SavedTokenizer:
     specials = draw(st.lists(st.sampled_from(SPECIALS), unique=True))
     huggingface = draw(st.booleans())
     vocab = Vocab.build(merges, specials, special_tokens_first=huggingface, reuse_tokens=huggingface)
-    return SavedTokenizer(vocab, draw(st.sampled_from(["gpt2", "o200k", r"\w+|\W"])), draw(st.booleans()))
+    return TokenizerSpec(vocab, draw(st.sampled_from(["gpt2", "o200k", r"\w+|\W"])), draw(st.booleans()))
 
 
 @given(saved=tokenizers())
-def test_everything_comes_back(tmp_path: Path, saved: SavedTokenizer) -> None:
+def test_everything_comes_back(tmp_path: Path, saved: TokenizerSpec) -> None:
     paths = folder.save(saved, tmp_path / "new" / "folder")
     assert [path.name for path in paths] == FILES
     loaded = folder.load(tmp_path / "new" / "folder")
@@ -49,13 +49,13 @@ def test_everything_comes_back(tmp_path: Path, saved: SavedTokenizer) -> None:
 
 def test_gaps_come_back(tmp_path: Path) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), *[b""] * 44, b"<s>")
-    saved = SavedTokenizer(Vocab(tokens, {"<s>": 300}, ()))
+    saved = TokenizerSpec(Vocab(tokens, {"<s>": 300}, ()))
     folder.save(saved, tmp_path)
     assert folder.load(tmp_path) == saved
 
 
 def test_the_file_says_what_gpt2s_cannot(tmp_path: Path) -> None:
-    folder.save(SavedTokenizer(Vocab.build(MERGES, ["<s>"]), "o200k"), tmp_path)
+    folder.save(TokenizerSpec(Vocab.build(MERGES, ["<s>"]), "o200k"), tmp_path)
     assert json.loads((tmp_path / "bpeflow.json").read_text(encoding="utf-8")) == {
         "format": 1,
         "pattern": "o200k",
@@ -66,16 +66,16 @@ def test_the_file_says_what_gpt2s_cannot(tmp_path: Path) -> None:
 
 
 def test_tokens_without_a_place_in_vocab_json_are_written_beside_it(tmp_path: Path) -> None:
-    folder.save(SavedTokenizer(Vocab.build(MERGES, ["Ġthe"])), tmp_path)
+    folder.save(TokenizerSpec(Vocab.build(MERGES, ["Ġthe"])), tmp_path)
     assert json.loads((tmp_path / "bpeflow.json").read_text(encoding="utf-8"))["hidden_tokens"] == {"259": "Ġthe"}
     assert folder.load(tmp_path).vocab.tokens[259] == b" the"
 
 
 def test_gpt2s_two_files_have_gpt2s_pattern(tmp_path: Path) -> None:
     vocab = Vocab.build(MERGES, ["<s>"])
-    folder.save(SavedTokenizer(vocab, "o200k", whole_tokens=True), tmp_path)
+    folder.save(TokenizerSpec(vocab, "o200k", whole_tokens=True), tmp_path)
     (tmp_path / "bpeflow.json").unlink()
-    assert folder.load(tmp_path) == SavedTokenizer(vocab, "gpt2")
+    assert folder.load(tmp_path) == TokenizerSpec(vocab, "gpt2")
 
 
 def test_a_training_writes_it_for_every_size(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_training_writes_it_for_every_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES[:2])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    folder.save(SavedTokenizer(Vocab.build(MERGES)), tmp_path)
+    folder.save(TokenizerSpec(Vocab.build(MERGES)), tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(FormatError, match=f"there is no {name} in"):
         folder.load(tmp_path)
@@ -105,7 +105,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
 def test_a_truncated_file_is_refused(tmp_path: Path, name: str, share: float) -> None:
     """Also ``merges.txt`` cut between two lines."""
-    folder.save(SavedTokenizer(Vocab.build(MERGES, ["<s>"])), tmp_path)
+    folder.save(TokenizerSpec(Vocab.build(MERGES, ["<s>"])), tmp_path)
     data = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(data[: int(len(data) * share)])
     with pytest.raises(FormatError):
@@ -131,7 +131,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, name: str, share: float) ->
     ],
 )
 def test_content_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    folder.save(SavedTokenizer(Vocab.build(MERGES, ["<s>"])), tmp_path)
+    folder.save(TokenizerSpec(Vocab.build(MERGES, ["<s>"])), tmp_path)
     path = tmp_path / "bpeflow.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change), encoding="utf-8")
     with pytest.raises(FormatError, match=message) as error:
@@ -141,23 +141,23 @@ def test_content_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"7", b'{"format": 1}'])
 def test_what_is_not_the_format_at_all_is_refused(tmp_path: Path, content: bytes) -> None:
-    folder.save(SavedTokenizer(Vocab.build(MERGES)), tmp_path)
+    folder.save(TokenizerSpec(Vocab.build(MERGES)), tmp_path)
     (tmp_path / "bpeflow.json").write_bytes(content)
     with pytest.raises(FormatError, match=r"bpeflow\.json"):
         folder.load(tmp_path)
 
 
 def test_gpt2s_files_are_found_under_the_names_that_openai_gave_them(tmp_path: Path) -> None:
-    saved = SavedTokenizer(Vocab.build(MERGES, ["<|endoftext|>"]))
+    saved = TokenizerSpec(Vocab.build(MERGES, ["<|endoftext|>"]))
     folder.save(saved, tmp_path)
     (tmp_path / "vocab.json").rename(tmp_path / "encoder.json")
     (tmp_path / "merges.txt").rename(tmp_path / "vocab.bpe")
     (tmp_path / "bpeflow.json").unlink()
-    assert bpeflow.Tokenizer.load(tmp_path).to_saved() == saved
+    assert bpeflow.Tokenizer.load(tmp_path).to_spec() == saved
 
 
 def test_the_pattern_of_a_run_goes_with_its_files(tmp_path: Path) -> None:
-    folder.save(SavedTokenizer(Vocab.build(MERGES), "cl100k"), tmp_path)
+    folder.save(TokenizerSpec(Vocab.build(MERGES), "cl100k"), tmp_path)
     paths = tmp_path / "vocab.json", tmp_path / "merges.txt"
     assert bpeflow.Tokenizer.from_files(*paths).pattern == "cl100k"
     assert bpeflow.Tokenizer.from_files(*paths, pattern="o200k").pattern == "o200k"

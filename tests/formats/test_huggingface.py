@@ -12,12 +12,12 @@ import pytest
 from peers import open_huggingface
 
 import bpeflow
-from bpeflow import formats
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import huggingface
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import NAMED_PATTERNS
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.formats import registry as formats
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
 
 WORDS = {" the": 90, " then": 30, "\n": 20, " naïve": 9, "日本": 5, " \xa0": 4, "hen": 12}
@@ -28,12 +28,12 @@ Content = dict[str, Any]
 
 
 @pytest.fixture
-def saved() -> SavedTokenizer:
-    return SavedTokenizer(Vocab.build(bpeflow.learn_merges(WORDS, 280, SPECIALS), SPECIALS))
+def saved() -> TokenizerSpec:
+    return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, SPECIALS), SPECIALS))
 
 
 @pytest.fixture
-def edited(tmp_path: Path, saved: SavedTokenizer) -> Callable[[Callable[[Content], object]], Path]:
+def edited(tmp_path: Path, saved: TokenizerSpec) -> Callable[[Callable[[Content], object]], Path]:
     """Write a good file with a change."""
 
     def edit(change: Callable[[Content], object]) -> Path:
@@ -48,20 +48,18 @@ def edited(tmp_path: Path, saved: SavedTokenizer) -> Callable[[Callable[[Content
 
 @pytest.mark.parametrize("whole_tokens", [True, False])
 @pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, r"\w+|\W"])
-def test_files_bring_back_the_tokenizer(
-    tmp_path: Path, saved: SavedTokenizer, pattern: str, whole_tokens: bool
-) -> None:
-    saved = SavedTokenizer(saved.vocab, pattern, whole_tokens)
+def test_files_bring_back_the_tokenizer(tmp_path: Path, saved: TokenizerSpec, pattern: str, whole_tokens: bool) -> None:
+    saved = TokenizerSpec(saved.vocab, pattern, whole_tokens)
     [path] = huggingface.save(saved, tmp_path / "tokenizer.json")
     assert huggingface.load(path) == saved
 
 
-def test_transformers_loads_them(tmp_path: Path, saved: SavedTokenizer) -> None:
+def test_transformers_loads_them(tmp_path: Path, saved: TokenizerSpec) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     [path] = huggingface.save(saved, tmp_path / "tokenizer.json")
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(path), eos_token="<|endoftext|>")
     ids = theirs(TEXT)["input_ids"]
-    assert ids == Tokenizer.from_saved(saved).encode(TEXT)
+    assert ids == Tokenizer.from_spec(saved).encode(TEXT)
     assert theirs.decode(ids) == TEXT
     assert theirs.eos_token_id == saved.vocab.special_tokens["<|endoftext|>"]
     assert len(theirs) == len(saved.vocab)
@@ -78,12 +76,12 @@ def test_what_tokenizers_trained_and_saved_is_read(tmp_path: Path) -> None:
     theirs.train_from_iterator([TEXT * 3, "the then there"], trainer)
     theirs.add_tokens(["<think>"])  # not special, and `normalized`
     theirs.save(str(tmp_path / "tokenizer.json"))
-    tokenizer = Tokenizer.from_saved(formats.load(tmp_path))
+    tokenizer = Tokenizer.from_spec(formats.load(tmp_path))
     assert tokenizer.encode(TEXT + "<think> the") == theirs.encode(TEXT + "<think> the").ids
     assert tokenizer.special_tokens == {text: theirs.token_to_id(text) for text in [*SPECIALS, "<think>"]}
 
 
-def test_the_older_spelling_of_merges_is_read(edited: Callable[..., Path], saved: SavedTokenizer) -> None:
+def test_the_older_spelling_of_merges_is_read(edited: Callable[..., Path], saved: TokenizerSpec) -> None:
     def respell(content: Content) -> None:
         content["model"]["merges"] = [" ".join(pair) for pair in content["model"]["merges"]]
         del content["model"]["type"], content["model"]["ignore_merges"], content["pre_tokenizer"]["use_regex"]
@@ -96,8 +94,8 @@ def test_a_special_token_that_other_text_is_taken_for_as_a_whole_is_refused(tmp_
     vocab = Vocab.build([(b"t", b"h")], ["Ġthe", "<s>"])
     message = "special token 'Ġthe' is the printable form of b' the'"
     with pytest.raises(FormatError, match=message):
-        huggingface.save(SavedTokenizer(vocab, whole_tokens=True), tmp_path / "tokenizer.json")
-    [path] = huggingface.save(SavedTokenizer(vocab), tmp_path / "tokenizer.json")
+        huggingface.save(TokenizerSpec(vocab, whole_tokens=True), tmp_path / "tokenizer.json")
+    [path] = huggingface.save(TokenizerSpec(vocab), tmp_path / "tokenizer.json")
     content = json.loads(path.read_text(encoding="utf-8"))
     content["model"]["ignore_merges"] = True
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -106,22 +104,20 @@ def test_a_special_token_that_other_text_is_taken_for_as_a_whole_is_refused(tmp_
         huggingface.load(path)
     merges = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")]
     shared = Vocab.build(merges, ["Ġthe"], special_tokens_first=True, reuse_tokens=True)
-    [path] = huggingface.save(SavedTokenizer(shared, whole_tokens=True), tmp_path / "tokenizer.json")
+    [path] = huggingface.save(TokenizerSpec(shared, whole_tokens=True), tmp_path / "tokenizer.json")
     assert open_huggingface(path).encode(" the").ids == Tokenizer.load(path).encode(" the") == [0]
 
 
 def test_ignore_merges_takes_whole_pre_tokens(tmp_path: Path) -> None:
     vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"xyz", b"xy"), {}, ((b"x", b"y"),))
     for whole_tokens, ids in ((True, [256]), (False, [257, *b"z"])):
-        [path] = huggingface.save(SavedTokenizer(vocab, "gpt2", whole_tokens), tmp_path / "tokenizer.json")
+        [path] = huggingface.save(TokenizerSpec(vocab, "gpt2", whole_tokens), tmp_path / "tokenizer.json")
         assert (
-            Tokenizer.from_saved(huggingface.load(path)).encode("xyz")
-            == open_huggingface(path).encode("xyz").ids
-            == ids
+            Tokenizer.from_spec(huggingface.load(path)).encode("xyz") == open_huggingface(path).encode("xyz").ids == ids
         )
 
 
-def test_two_merges_that_make_one_token_are_read(edited: Callable[..., Path], saved: SavedTokenizer) -> None:
+def test_two_merges_that_make_one_token_are_read(edited: Callable[..., Path], saved: TokenizerSpec) -> None:
     def edit(content: Content) -> None:
         content["model"]["merges"].append(["Ġt", "he"])
         content["model"]["vocab"]["Ġt"] = 1000
@@ -157,7 +153,7 @@ def test_a_custom_pattern_splits_as_there(
     """It leaves out, or keeps as pre-tokens, what it does not match."""
     path = edited(lambda content: content.update(pre_tokenizer=split(r"[a-z]+|,", behavior, invert)))
     with caplog.at_level(logging.WARNING):
-        ours = Tokenizer.from_saved(huggingface.load(path))
+        ours = Tokenizer.from_spec(huggingface.load(path))
     assert "a custom pattern, which Oniguruma there and the regex module here may read differently" in caplog.text
     theirs = open_huggingface(path)
     for text in ("the then,, AND the", "THE", " the", "the "):
@@ -171,7 +167,7 @@ def test_byte_level_without_a_pattern_merges_over_everything(edited: Callable[..
         content["model"]["vocab"]["eĠ"] = 999
 
     path = edited(edit)
-    ids = Tokenizer.from_saved(huggingface.load(path)).encode("e the\n e ")
+    ids = Tokenizer.from_spec(huggingface.load(path)).encode("e the\n e ")
     assert ids == open_huggingface(path).encode("e the\n e ").ids
     assert ids[-1] == 999  # which crosses what would be two pre-tokens
 
@@ -264,7 +260,7 @@ def test_added_tokens_that_are_searched_later_are_refused_where_they_overlap(
 def test_a_special_token_that_a_merge_yields_too_is_refused(tmp_path: Path) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"])
     with pytest.raises(FormatError, match=r"special token 'the' \(id 256\) is also what merging yields \(id 258\)"):
-        huggingface.save(SavedTokenizer(vocab), tmp_path / "tokenizer.json")
+        huggingface.save(TokenizerSpec(vocab), tmp_path / "tokenizer.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -272,9 +268,9 @@ def test_in_huggingfaces_mode_the_two_share_an_id(tmp_path: Path) -> None:
     vocab = Vocab.build(
         [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")], ["the", "Ġ"], special_tokens_first=True, reuse_tokens=True
     )
-    [path] = huggingface.save(SavedTokenizer(vocab), tmp_path / "tokenizer.json")
+    [path] = huggingface.save(TokenizerSpec(vocab), tmp_path / "tokenizer.json")
     assert huggingface.load(path).vocab == vocab
-    tokenizer = Tokenizer.from_saved(huggingface.load(path))
+    tokenizer = Tokenizer.from_spec(huggingface.load(path))
     for text in (" the", "the", "athe Ġ "):
         assert tokenizer.encode(text) == open_huggingface(path).encode(text).ids
 
@@ -282,14 +278,14 @@ def test_in_huggingfaces_mode_the_two_share_an_id(tmp_path: Path) -> None:
 def test_one_string_with_two_ids_is_refused(tmp_path: Path) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"ab")
     with pytest.raises(FormatError, match=r"b'ab' has the ids 256 and 257"):
-        huggingface.save(SavedTokenizer(Vocab(tokens, {}, ((b"a", b"b"),))), tmp_path / "tokenizer.json")
+        huggingface.save(TokenizerSpec(Vocab(tokens, {}, ((b"a", b"b"),))), tmp_path / "tokenizer.json")
 
 
 def test_a_special_token_that_the_decoder_garbles_is_warned_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        [path] = huggingface.save(SavedTokenizer(Vocab.build([], ["<é>", "<日>", "<s>"])), tmp_path / "tokenizer.json")
+        [path] = huggingface.save(TokenizerSpec(Vocab.build([], ["<é>", "<日>", "<s>"])), tmp_path / "tokenizer.json")
     assert len(caplog.records) == 1
     assert "special token '<é>' is encoded by HuggingFace's tokenizers as here, but its ByteLevel" in caplog.text
     theirs = open_huggingface(path)
@@ -298,7 +294,7 @@ def test_a_special_token_that_the_decoder_garbles_is_warned_about(
 
 @pytest.mark.parametrize("pattern", [r"\p{N}{1,3}+", r"\w+$", r"(?s).", r"[a[b]]"])
 def test_a_pattern_that_oniguruma_reads_differently_is_refused(
-    pattern: str, tmp_path: Path, saved: SavedTokenizer
+    pattern: str, tmp_path: Path, saved: TokenizerSpec
 ) -> None:
     with pytest.raises(FormatError, match=r"tokenizer\.json: pattern .* Oniguruma and the regex module read"):
-        huggingface.save(SavedTokenizer(saved.vocab, pattern), tmp_path / "tokenizer.json")
+        huggingface.save(TokenizerSpec(saved.vocab, pattern), tmp_path / "tokenizer.json")

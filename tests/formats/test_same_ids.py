@@ -26,12 +26,12 @@ from peers import (
 from real_data import real_data, real_text, real_text_start
 
 import bpeflow
-from bpeflow import formats
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import NAMED_PATTERNS
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.formats import registry as formats
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
 
 CORPORA = ["c4_2MB", "code_20MB", "docs_30MB", "multilingual_20MB", "tinystories_3MB", "wiki_150MB", "wikitext2_2MB"]
@@ -50,7 +50,7 @@ def start(corpus: str) -> str:
     return real_text_start(corpus, MEGABYTE)
 
 
-def trained(pattern: str) -> SavedTokenizer:
+def trained(pattern: str) -> TokenizerSpec:
     """A vocabulary of all kinds of text, with some of each of the characters that are tried."""
     text = "".join(start(corpus)[:200_000] for corpus in CORPORA) + CHARACTERS * 50
     return train(text, pattern, 6000)
@@ -58,7 +58,7 @@ def trained(pattern: str) -> SavedTokenizer:
 
 @cache
 def trained_encoders(pattern: str) -> tuple[Tokenizer, dict[str, Encode]]:
-    return Tokenizer.from_saved(trained(pattern)), encoders(trained(pattern))
+    return Tokenizer.from_spec(trained(pattern)), encoders(trained(pattern))
 
 
 @cache
@@ -71,7 +71,7 @@ def published(name: str) -> tuple[Tokenizer, Any]:
         paths = (folder / "gpt2.encoder.json", folder / "gpt2.vocab.bpe")
         load = pytest.importorskip("tiktoken.load").data_gym_to_mergeable_bpe_ranks
         ranks = load(vocab_bpe_file=str(paths[1]), encoder_json_file=str(paths[0]))
-        saved = SavedTokenizer(gpt2.load(*paths))
+        saved = TokenizerSpec(gpt2.load(*paths))
     else:
         path = folder / f"{name}.tiktoken"
         ranks, saved = read_ranks(path), formats.load(path)
@@ -79,7 +79,7 @@ def published(name: str) -> tuple[Tokenizer, Any]:
         patch.setattr(public, "load_tiktoken_bpe", lambda *_, **__: ranks)
         patch.setattr(public, "data_gym_to_mergeable_bpe_ranks", lambda *_, **__: ranks)
         theirs = tiktoken.Encoding(**getattr(public, name)())
-    return Tokenizer.from_saved(saved), theirs
+    return Tokenizer.from_spec(saved), theirs
 
 
 def assert_same(text: str, ours: list[int], theirs: list[int], decode: Callable[[list[int]], bytes]) -> None:
@@ -140,7 +140,7 @@ def test_all_agree_on_any_vocabulary_that_is_learned(
     assume(tie_break == "huggingface" or "b" not in specials)
     learned = bpeflow.learn_merges(table, 256 + len(specials) + 12, specials, tie_break=tie_break)
     vocab = Vocab.build(learned.pairs, specials, special_tokens_first=first, reuse_tokens=tie_break == "huggingface")
-    hold_all_against_ours(SavedTokenizer(vocab), texts)
+    hold_all_against_ours(TokenizerSpec(vocab), texts)
 
 
 @settings(max_examples=150)
@@ -154,11 +154,11 @@ def test_all_agree_on_any_list_of_merges(data: st.DataObject, texts: list[str], 
         tokens.append(merge[0] + merge[1])
     vocab = Vocab.build(merges, ["<s>"], reuse_tokens=True)
     order = data.draw(st.permutations(merges) | st.just(merges))
-    hold_all_against_ours(SavedTokenizer(replace(vocab, merges=tuple(order)), "gpt2", whole_tokens), texts)
+    hold_all_against_ours(TokenizerSpec(replace(vocab, merges=tuple(order)), "gpt2", whole_tokens), texts)
 
 
-def hold_all_against_ours(saved: SavedTokenizer, texts: list[str]) -> None:
-    tokenizer = Tokenizer.from_saved(saved)
+def hold_all_against_ours(saved: TokenizerSpec, texts: list[str]) -> None:
+    tokenizer = Tokenizer.from_spec(saved)
     with TemporaryDirectory() as folder:
         for name, encoder in (("tiktoken", tiktoken_encoder), ("huggingface", huggingface_encoder)):
             with suppress(FormatError):

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from peers import CHARACTERS
 
 from bpeflow.errors import FormatError
-from bpeflow.formats.spellings import Engine, named, refuse_differences, spelled
-from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer
+from bpeflow.formats.regex_dialects import Engine, named, refuse_differences, spelled
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 ENGINES: tuple[Engine, ...] = ("fancy-regex", "Oniguruma")
 

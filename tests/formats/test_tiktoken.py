@@ -14,11 +14,11 @@ from peers import open_tiktoken
 from real_data import real_data
 
 import bpeflow
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2, tiktoken
 from bpeflow.formats.ranks import last_cut, recover_merges
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
 
 WORDS = {" the": 90, " then": 30, "\n": 20, " naïve": 9, "日本": 5, " \xa0": 4, "hen": 12, "aaaaaaa": 3}
@@ -26,11 +26,9 @@ BYTES = {bytes([byte]): byte for byte in range(256)}
 
 
 @pytest.fixture
-def saved() -> SavedTokenizer:
+def saved() -> TokenizerSpec:
     specials = ["<|endoftext|>", "<pad token>"]
-    return SavedTokenizer(
-        Vocab.build(bpeflow.learn_merges(WORDS, 280, specials), specials), "cl100k", whole_tokens=True
-    )
+    return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, specials), specials), "cl100k", whole_tokens=True)
 
 
 def write(path: Path, ranks: dict[bytes, int], about: object = None) -> Path:
@@ -41,20 +39,20 @@ def write(path: Path, ranks: dict[bytes, int], about: object = None) -> Path:
     return path
 
 
-def test_files_bring_back_the_tokenizer(tmp_path: Path, saved: SavedTokenizer) -> None:
+def test_files_bring_back_the_tokenizer(tmp_path: Path, saved: TokenizerSpec) -> None:
     paths = tiktoken.save(saved, tmp_path / "mine.tiktoken")
     assert [path.name for path in paths] == ["mine.tiktoken", "mine.tiktoken.json"]
     assert tiktoken.load(paths[0]) == saved
 
 
-def test_tiktoken_loads_what_is_beside_the_ranks(tmp_path: Path, saved: SavedTokenizer) -> None:
+def test_tiktoken_loads_what_is_beside_the_ranks(tmp_path: Path, saved: TokenizerSpec) -> None:
     ranks, _ = tiktoken.save(saved, tmp_path / "mine.tiktoken")
     encoding = open_tiktoken(ranks)
     assert encoding.name == "mine"
     assert encoding.n_vocab == len(saved.vocab)
     assert encoding.encode("<pad token>", allowed_special="all") == [257]
     for text in (" then the naïve", "日本\n", "aaaaaaaaaaaaaa"):
-        assert encoding.encode(text) == Tokenizer.from_saved(saved).encode(text)
+        assert encoding.encode(text) == Tokenizer.from_spec(saved).encode(text)
 
 
 @pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
@@ -131,7 +129,7 @@ def test_tokens_of_any_kind_are_encoded_as_tiktoken_does(tokens: list[bytes], te
     path = write(tmp_path / "x.tiktoken", ranks, {"name": "x", "pat_str": r"\S+|\s+", "special_tokens": {}})
     saved = tiktoken.load(path)
     theirs = open_tiktoken(path)
-    assert Tokenizer.from_saved(saved, encoder="python").encode(text) == theirs.encode(text)
+    assert Tokenizer.from_spec(saved, encoder="python").encode(text) == theirs.encode(text)
     written, _ = tiktoken.save(saved, tmp_path / "again.tiktoken")
     assert written.read_bytes() == b"".join(
         sorted(path.read_bytes().splitlines(True), key=lambda line: int(line.split()[1]))
@@ -149,13 +147,13 @@ def test_a_token_that_no_merge_yields_is_taken_whole(tmp_path: Path) -> None:
     saved = tiktoken.load(write(tmp_path / "x.tiktoken", BYTES | {b"xyz": 256}))
     assert saved.vocab.merges == ()
     assert saved.whole_tokens
-    assert Tokenizer.from_saved(saved).encode("xyz xyzz") == [256, 32, *b"xyzz"]
+    assert Tokenizer.from_spec(saved).encode("xyz xyzz") == [256, 32, *b"xyzz"]
 
 
 def test_a_token_that_no_merge_yields_is_refused_where_it_is_not_taken_whole(tmp_path: Path) -> None:
     vocab = tiktoken.load(write(tmp_path / "x.tiktoken", BYTES | {b"xyz": 256})).vocab
     with pytest.raises(FormatError, match=r"again\.tiktoken: .* b'xyz' \(id 256\) is yielded by no merge"):
-        tiktoken.save(SavedTokenizer(vocab), tmp_path / "again.tiktoken")
+        tiktoken.save(TokenizerSpec(vocab), tmp_path / "again.tiktoken")
     assert not (tmp_path / "again.tiktoken").exists()
 
 
@@ -163,40 +161,40 @@ def test_merges_in_another_order_than_ids_are_refused(tmp_path: Path) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"bc", b"ab")
     vocab = Vocab(tokens, {}, ((b"a", b"b"), (b"b", b"c")))
     with pytest.raises(FormatError, match=r"merge 1, b'b' \+ b'c', makes id 256, lower than the 257"):
-        tiktoken.save(SavedTokenizer(vocab), tmp_path / "x.tiktoken")
+        tiktoken.save(TokenizerSpec(vocab), tmp_path / "x.tiktoken")
 
 
 def test_merges_that_make_a_token_of_other_parts_are_refused(tmp_path: Path) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"bc", b"abc")
     vocab = Vocab(tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"bc")))
     with pytest.raises(FormatError, match=r"b'abc' \(id 258\) would be merged from b'ab' and b'c'"):
-        tiktoken.save(SavedTokenizer(vocab, whole_tokens=True), tmp_path / "x.tiktoken")
+        tiktoken.save(TokenizerSpec(vocab, whole_tokens=True), tmp_path / "x.tiktoken")
 
 
 def test_one_string_with_two_ids_is_refused(tmp_path: Path) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"ab")
     with pytest.raises(FormatError, match=r"b'ab' \(id 257\) has two"):
-        tiktoken.save(SavedTokenizer(Vocab(tokens, {}, ((b"a", b"b"),))), tmp_path / "x.tiktoken")
+        tiktoken.save(TokenizerSpec(Vocab(tokens, {}, ((b"a", b"b"),))), tmp_path / "x.tiktoken")
 
 
 def test_a_special_token_that_merging_yields_too_is_kept_apart(tmp_path: Path) -> None:
-    saved = SavedTokenizer(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"]), whole_tokens=True)
+    saved = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"]), whole_tokens=True)
     path, _ = tiktoken.save(saved, tmp_path / "x.tiktoken")
     assert tiktoken.load(path) == saved
     theirs = open_tiktoken(path)
-    assert theirs.encode("the", disallowed_special=()) == Tokenizer.from_saved(saved).encode_ordinary("the") == [258]
-    assert theirs.encode("the", allowed_special="all") == Tokenizer.from_saved(saved).encode("the") == [256]
+    assert theirs.encode("the", disallowed_special=()) == Tokenizer.from_spec(saved).encode_ordinary("the") == [258]
+    assert theirs.encode("the", allowed_special="all") == Tokenizer.from_spec(saved).encode("the") == [256]
 
 
 def test_a_special_token_that_shares_an_id_with_other_bytes_is_refused(tmp_path: Path) -> None:
     vocab = Vocab.build([(b" ", b"a")], ["Ġa"], special_tokens_first=True, reuse_tokens=True)
     with pytest.raises(FormatError, match=r"'Ġa' shares id 0 with b' a'"):
-        tiktoken.save(SavedTokenizer(vocab), tmp_path / "x.tiktoken")
+        tiktoken.save(TokenizerSpec(vocab), tmp_path / "x.tiktoken")
 
 
 def test_special_tokens_that_begin_alike_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        tiktoken.save(SavedTokenizer(Vocab.build([], ["<a>", "<a>!", "<b>"])), tmp_path / "x.tiktoken")
+        tiktoken.save(TokenizerSpec(Vocab.build([], ["<a>", "<a>!", "<b>"])), tmp_path / "x.tiktoken")
     assert [record.getMessage() for record in caplog.records] == [
         f"{tmp_path / 'x.tiktoken'}: special token '<a>' begins '<a>!': tiktoken takes the one or the other, "
         "bpeflow the longer"
@@ -213,13 +211,13 @@ def test_ranks_without_special_tokens_and_pattern_are_refused_with_what_to_do(tm
 @pytest.mark.parametrize("pattern", [r"\w+$", r"^\w+", r"a\Z", r"[a[b]]", r"[a&&b]", r"\h+", r"(?s).", r"(?m:a)"])
 def test_a_pattern_that_tiktoken_reads_differently_is_refused(pattern: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"x\.tiktoken: pattern .* fancy-regex and the regex module read"):
-        tiktoken.save(SavedTokenizer(Vocab.build([]), pattern), tmp_path / "x.tiktoken")
+        tiktoken.save(TokenizerSpec(Vocab.build([]), pattern), tmp_path / "x.tiktoken")
     about = {"pat_str": pattern, "special_tokens": {}}
     with pytest.raises(FormatError, match=r"x\.tiktoken\.json: pattern .* fancy-regex and the regex module read"):
         tiktoken.load(write(tmp_path / "x.tiktoken", BYTES, about))
 
 
 def test_a_custom_pattern_comes_back(tmp_path: Path) -> None:
-    saved = SavedTokenizer(Vocab.build([]), r"[^\s$^]++|\s{1,3}+|(?i:a)\$", whole_tokens=True)
+    saved = TokenizerSpec(Vocab.build([]), r"[^\s$^]++|\s{1,3}+|(?i:a)\$", whole_tokens=True)
     path, _ = tiktoken.save(saved, tmp_path / "x.tiktoken")
     assert tiktoken.load(path) == saved

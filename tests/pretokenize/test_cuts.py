@@ -14,8 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import real_text
 
-from bpeflow.counting.table import NativeTable, why_regex
-from bpeflow.pretokenize import NAMED_PATTERNS, cuts, load_pretokenizer
+from bpeflow.counting.table import NativeTable
+from bpeflow.pretokenize import cuts
+from bpeflow.pretokenize.native import why_regex
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 NAMES = list(NAMED_PATTERNS)
 every_pattern = pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,8 @@ from adversarial import adversarial_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import load_pretokenizer
 
 NAMES = list(NAMED_PATTERNS)
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow.errors import PatternError
-from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer, unicode_version
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 
 
 @pytest.mark.parametrize("name", NAMED_PATTERNS)

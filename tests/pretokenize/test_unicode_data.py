@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bpeflow.pretokenize import unicode_version
+from bpeflow.pretokenize.regex import unicode_version
 
 
 def test_the_version_is_the_one_that_the_regex_module_names_in_its_notes() -> None:

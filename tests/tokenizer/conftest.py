@@ -10,20 +10,20 @@ import pytest
 from available import skip_missing
 from real_data import real_data
 
-from bpeflow.counting.table import native_unicode_version
-from bpeflow.errors import NativeUnavailable
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import NAMED_PATTERNS, unicode_version
-from bpeflow.tokenizer import Tokenizer
-from bpeflow.tokenizer.encoder import ENCODERS, new_encoder
+from bpeflow.errors import NativeUnavailableError
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.native import native_unicode_version
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import unicode_version
+from bpeflow.tokenizer.tokenizer import ENCODERS, Tokenizer, new_encoder
 from bpeflow.vocab import Vocab
 
 
 @cache
 def _unavailable(encoder: str) -> str | None:
     try:
-        new_encoder(SavedTokenizer(Vocab.build([])), encoder)
-    except NativeUnavailable as error:
+        new_encoder(TokenizerSpec(Vocab.build([])), encoder)
+    except NativeUnavailableError as error:
         return str(error)
     return None
 

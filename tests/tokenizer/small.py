@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from bpeflow.formats.saved import SavedTokenizer
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
 
 SPECIALS = ["<|endoftext|>", "<|endoftext|><|endoftext|>", "<|end", "text|><|", "<a>", "<a><b>", "<b><c>", "é<"]
@@ -50,8 +50,8 @@ def small_vocab(*special_tokens: str) -> Vocab:
     return Vocab.build(MERGES, special_tokens, reuse_tokens=False)
 
 
-def small_saved(pattern: str = "gpt2", whole_tokens: bool = False) -> SavedTokenizer:
-    return SavedTokenizer(small_vocab(*SPECIALS), pattern, whole_tokens)
+def small_saved(pattern: str = "gpt2", whole_tokens: bool = False) -> TokenizerSpec:
+    return TokenizerSpec(small_vocab(*SPECIALS), pattern, whole_tokens)
 
 
 def merge_naively(pretoken: bytes, merges: list[Merge]) -> list[bytes]:

@@ -13,10 +13,12 @@ import pytest
 from available import skip_missing
 from test_dataset import CUSTOM, EOT, make_tokenizer, write_files
 
-from bpeflow.corpus import Chunk, ChunkBuffer, Delimiters
-from bpeflow.tokenizer import corpus_encoder
-from bpeflow.tokenizer.chunk_encoder import CHUNKS_AHEAD, ChunkEncoder, EncodedChunk, NumberedChunk
-from bpeflow.tokenizer.dataset import encode_file
+from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import ChunkBuffer
+from bpeflow.dataset import encode as corpus_encoder
+from bpeflow.dataset.chunk_encoder import CHUNKS_AHEAD, ChunkEncoder, EncodedChunk, NumberedChunk
+from bpeflow.dataset.encode import encode_file
 
 
 def test_threads_take_no_more_chunks_than_they_should(tmp_path: Path) -> None:

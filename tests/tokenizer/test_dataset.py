@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bpeflow.dataset import encode as corpus_encoder
+from bpeflow.dataset import encode as dataset
+from bpeflow.dataset.decode import decode_file
+from bpeflow.dataset.encode import encode_file, find_in_order
+from bpeflow.dataset.facade import Tokenizer
+from bpeflow.dataset.identity import tokenizer_hash
+from bpeflow.dataset.token_file import index_path, load_document_offsets, load_tokens, sidecar_path
 from bpeflow.errors import ConfigError, CorpusError, FormatError, InvalidUtf8Error
-from bpeflow.tokenizer import Tokenizer, corpus_encoder, dataset
-from bpeflow.tokenizer.dataset import decode_file, encode_file, find_in_order
-from bpeflow.tokenizer.hash import tokenizer_hash
-from bpeflow.tokenizer.token_file import index_path, load_document_offsets, load_tokens, sidecar_path
 
 EOT, PAD = "<|endoftext|>", "<pad>"
 MERGES = [(b"h", b"e"), (b"l", b"l"), (b"he", b"ll"), (b"hell", b"o"), (b" ", b"t"), (b"\xc3", b"\xa9"), (b"a", b"a")]
@@ -201,7 +204,7 @@ def test_the_sidecar_tells_where_the_tokens_are_from(tmp_path: Path) -> None:
     assert facts == {
         "format": "bpeflow tokens", "version": 1, "dtype": "uint16", "byte_order": "little", "tokens": 2,
         "documents": 1, "index": False, "skipped_documents": 1,
-        "tokenizer": {"sha256": tokenizer_hash(tokenizer.to_saved()), "vocab_size": 265, "pattern": "gpt2"},
+        "tokenizer": {"sha256": tokenizer_hash(tokenizer.to_spec()), "vocab_size": 265, "pattern": "gpt2"},
         "separator": EOT, "end_token": {"text": EOT, "id": end_id}, "special_tokens": "as text",
         "invalid_utf8": "skip", "bytes": 25, "input": [{"path": str(path), "bytes": 25}],
     }  # fmt: skip

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import real_data, real_text
 
-from bpeflow.printable import from_printable
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.dataset.facade import Tokenizer
+from bpeflow.vocab import from_printable
 
 SOME = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB", "multilingual_20MB", "code_20MB", "docs_30MB"]
 END = "<|endoftext|>"

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_dataset import EOT, MERGES, PAD, VALID, make_tokenizer, write_files
 
-from bpeflow.corpus import Delimiters
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.dataset import evaluate
+from bpeflow.dataset.encode import find_in_order
+from bpeflow.dataset.evaluate import CorpusText, describe, evaluate_all, longest_tokens, read_text
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, CorpusError
-from bpeflow.tokenizer import Tokenizer, evaluate
-from bpeflow.tokenizer.dataset import find_in_order
-from bpeflow.tokenizer.evaluate import CorpusText, describe, evaluate_all, longest_tokens, read_text
 
 
 @pytest.mark.parametrize("separator", [EOT, None])

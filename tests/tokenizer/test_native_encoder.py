@@ -17,22 +17,23 @@ from available import skip_missing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bpeflow.counting.table import native_instructions, native_unicode_version
-from bpeflow.errors import InvalidTextError, NativeError, NativeUnavailable, UnknownTokenError
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import NAMED_PATTERNS, unicode_version
-from bpeflow.tokenizer import native_encoder
+from bpeflow.errors import InvalidTextError, NativeError, NativeUnavailableError, UnknownTokenError
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.native import native_instructions, native_unicode_version
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import unicode_version
+from bpeflow.tokenizer import native as native_encoder
 from bpeflow.tokenizer.encoder import Encoder
-from bpeflow.tokenizer.native_encoder import NativeEncoder
-from bpeflow.tokenizer.python_encoder import PythonEncoder
-from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Merge, Vocab
 
 #: None; one of a single slot; some that begin anew again and again; one that does not.
 CACHES = (0, 128, 4096, 1 << 15, 1 << 24)
 #: All kinds that are here. (Asked for while tests are collected, so it must not fail where nothing native is built.)
 KINDS = ("scalar",)
-with suppress(NativeUnavailable):
+with suppress(NativeUnavailableError):
     KINDS = native_instructions()
 
 UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
@@ -50,7 +51,7 @@ def library() -> None:
     reason = None
     try:
         native_encoder._library()
-    except NativeUnavailable as error:
+    except NativeUnavailableError as error:
         reason = str(error)
     skip_missing("encode", reason)
     if native_unicode_version() != unicode_version():
@@ -82,7 +83,7 @@ def vocabularies(draw: st.DrawFn) -> Vocab:
     return Vocab(tuple(tokens), specials, tuple(merges))
 
 
-def merge_as_defined(word: bytes, saved: SavedTokenizer) -> list[int]:
+def merge_as_defined(word: bytes, saved: TokenizerSpec) -> list[int]:
     """The lowest rank first, the leftmost of several: the definition, word by word."""
     vocab = saved.vocab
     if saved.whole_tokens and word in vocab.ordinary_tokens:
@@ -97,13 +98,13 @@ def merge_as_defined(word: bytes, saved: SavedTokenizer) -> list[int]:
     return ids
 
 
-def native(saved: SavedTokenizer, cache_bytes: int = 1 << 20, **options: Any) -> Encoder:
+def native(saved: TokenizerSpec, cache_bytes: int = 1 << 20, **options: Any) -> Encoder:
     return NativeEncoder(saved, cache_bytes, **options)
 
 
-def simple(merges: list[Merge], pattern: str = "gpt2") -> SavedTokenizer:
+def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
     tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in merges)]
-    return SavedTokenizer(Vocab(tuple(tokens), {}, tuple(merges)), pattern)
+    return TokenizerSpec(Vocab(tuple(tokens), {}, tuple(merges)), pattern)
 
 
 # ---- exact ----
@@ -112,7 +113,7 @@ def simple(merges: list[Merge], pattern: str = "gpt2") -> SavedTokenizer:
 @settings(max_examples=300)
 @given(vocab=vocabularies(), word=st.one_of(runs, texts.filter(bool)), whole_tokens=st.booleans())
 def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: bool) -> None:
-    saved = SavedTokenizer(vocab, r"(?s).+", whole_tokens)
+    saved = TokenizerSpec(vocab, r"(?s).+", whole_tokens)
     assert native(saved).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), saved)
 
 
@@ -135,7 +136,7 @@ def test_native_equals_python(
     with_specials: bool,
     instructions: str,
 ) -> None:
-    saved = SavedTokenizer(vocab, pattern, whole_tokens)
+    saved = TokenizerSpec(vocab, pattern, whole_tokens)
     specials = SpecialTokens.of(vocab.special_tokens) if with_specials else NO_SPECIAL_TOKENS
     ours, python = native(saved, cache_bytes, instructions=instructions), PythonEncoder(saved)
     encoded = [text.encode() for text in batch]
@@ -182,7 +183,7 @@ def test_the_longest_special_token_counts_where_several_begin() -> None:
     saved = simple([])
     specials = SpecialTokens.of({"<a>": 1000, "<a><a>": 70000})
     assert native(saved).encode(b"x<a><a><a>", specials) == [120, 70000, 1000]
-    custom = native(SavedTokenizer(saved.vocab, r"[a-z]"))
+    custom = native(TokenizerSpec(saved.vocab, r"[a-z]"))
     assert custom.encode(b"x<a><a><a>y", specials) == [120, 70000, 1000, 121]
     ids, ends = custom.encode_batch([b"", b"x<a>", b"", b"-"], specials, UINT32)
     assert (ids.tolist(), ends.tolist()) == ([120, 1000], [0, 2, 2, 2])
@@ -191,13 +192,13 @@ def test_the_longest_special_token_counts_where_several_begin() -> None:
 def test_a_pair_that_comes_twice_has_its_first_rank() -> None:
     saved = simple([(b"a", b"b"), (b"b", b"c")])
     twice = Vocab(saved.vocab.tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
-    assert native(SavedTokenizer(twice)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
+    assert native(TokenizerSpec(twice)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
 
 
 def test_a_token_is_taken_whole_only_where_merging_yields_it_or_the_vocabulary_says_so() -> None:
     vocab = Vocab((*simple([(b"a", b"b")]).vocab.tokens, b"abc"), {}, ((b"a", b"b"),))
-    assert native(SavedTokenizer(vocab)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
-    assert native(SavedTokenizer(vocab, whole_tokens=True)).encode(b"abc", NO_SPECIAL_TOKENS) == [257]
+    assert native(TokenizerSpec(vocab)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
+    assert native(TokenizerSpec(vocab, whole_tokens=True)).encode(b"abc", NO_SPECIAL_TOKENS) == [257]
 
 
 @pytest.mark.parametrize("unit", ["a", "ab", "abcdefgh", "azbycxdw"])
@@ -226,7 +227,7 @@ def test_a_pretoken_of_a_megabyte_takes_no_quadratic_time(unit: str) -> None:
 def test_ids_decode_to_their_tokens(vocab: Vocab, data: st.DataObject, dtype: np.dtype[Any]) -> None:
     known = [i for i, token in enumerate(vocab.tokens[: 1 << 16]) if token]
     ids = data.draw(st.lists(st.sampled_from(known), max_size=50))
-    assert native(SavedTokenizer(vocab)).decode(np.array(ids, dtype)) == b"".join(vocab.tokens[i] for i in ids)
+    assert native(TokenizerSpec(vocab)).decode(np.array(ids, dtype)) == b"".join(vocab.tokens[i] for i in ids)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 100_000])
@@ -241,7 +242,7 @@ def test_decoded_text_is_an_object_of_its_own(count: int) -> None:
 
 def test_an_unknown_id_is_told_with_its_place() -> None:
     vocab = Vocab((*simple([]).vocab.tokens, b"", b"longer than sixteen bytes"), {}, ())
-    encoder = native(SavedTokenizer(vocab))
+    encoder = native(TokenizerSpec(vocab))
     with pytest.raises(UnknownTokenError, match=r"unknown id 258 at index 2: .* 0 to 257"):
         encoder.decode(np.array([97, 257, 258], np.uint16))
     with pytest.raises(UnknownTokenError, match="id 256 at index 1 stands for no token"):
@@ -273,7 +274,7 @@ def _is_utf8(text: bytes) -> bool:
 def test_a_type_too_small_for_the_vocabulary_is_refused() -> None:
     vocab = Vocab((*simple([]).vocab.tokens, *[b""] * (1 << 16)), {}, ())
     with pytest.raises(NativeError, match="rules"):
-        native(SavedTokenizer(vocab)).encode_to_array(b"a", NO_SPECIAL_TOKENS, UINT16)
+        native(TokenizerSpec(vocab)).encode_to_array(b"a", NO_SPECIAL_TOKENS, UINT16)
     with pytest.raises(NativeError, match="rules"):
         native(simple([])).encode_to_array(b"a", SpecialTokens.of({"<a>": 1 << 16}), UINT16)
 

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import MERGES, SPECIALS, merge_naively, small_saved, special_text, text
 
-from bpeflow.errors import ConfigError, FormatError, NativeUnavailable, UnknownTokenError
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer
-from bpeflow.tokenizer.encoder import Encoder, new_encoder
-from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.errors import ConfigError, FormatError, NativeUnavailableError, UnknownTokenError
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.encoder import Encoder
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.tokenizer.tokenizer import new_encoder
 from bpeflow.vocab import Vocab
 
 UINT16 = np.dtype(np.uint16)
@@ -45,7 +47,7 @@ def test_pre_tokens_are_merged_by_rank(encoder: str, pattern: str, text: str) ->
 def test_merges_may_come_in_any_order(encoder: str, pretoken: str, merges: list[tuple[bytes, bytes]]) -> None:
     """A part that only a later merge makes, as in vocabularies that no training gave."""
     vocab = Vocab.build(merges, reuse_tokens=True)
-    ids = new_encoder(SavedTokenizer(vocab), encoder).encode(pretoken.encode(), NO_SPECIAL_TOKENS)
+    ids = new_encoder(TokenizerSpec(vocab), encoder).encode(pretoken.encode(), NO_SPECIAL_TOKENS)
     assert [vocab.tokens[token_id] for token_id in ids] == merge_naively(pretoken.encode(), merges)
 
 
@@ -91,17 +93,17 @@ def test_arrays_belong_to_the_caller(encoder: str) -> None:
 def test_whole_tokens_are_taken_whole_but_special_ones_are_not(encoder: str) -> None:
     tokens = [bytes([byte]) for byte in range(256)]
     vocab = Vocab((*tokens, b"hello", b" world", b"special"), {"special": 258}, ())
-    taken = new_encoder(SavedTokenizer(vocab, whole_tokens=True), encoder)
+    taken = new_encoder(TokenizerSpec(vocab, whole_tokens=True), encoder)
     assert taken.encode(b"hello world", NO_SPECIAL_TOKENS) == [256, 257]
     assert taken.encode(b"special", NO_SPECIAL_TOKENS) == list(b"special")
-    merged = new_encoder(SavedTokenizer(vocab), encoder)
+    merged = new_encoder(TokenizerSpec(vocab), encoder)
     assert merged.encode(b"hello", NO_SPECIAL_TOKENS) == list(b"hello")
 
 
 def test_of_two_merges_of_the_same_pair_the_first_counts(encoder: str) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"bc")
     vocab = Vocab(tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
-    assert new_encoder(SavedTokenizer(vocab), encoder).encode(b"abc", NO_SPECIAL_TOKENS) == [256, ord("c")]
+    assert new_encoder(TokenizerSpec(vocab), encoder).encode(b"abc", NO_SPECIAL_TOKENS) == [256, ord("c")]
 
 
 @pytest.mark.parametrize("size", [1_000_000])
@@ -120,7 +122,7 @@ def test_no_pre_token_takes_quadratic_time(encoder: str, kind: str, size: int) -
 def test_unknown_ids_are_named_with_their_place(encoder: str, token_id: int, reason: str) -> None:
     tokens = [bytes([byte]) for byte in range(256)]
     tokens[255:] = [b"", b"\xff"]
-    model = new_encoder(SavedTokenizer(Vocab(tuple(tokens), {}, ())), encoder)
+    model = new_encoder(TokenizerSpec(Vocab(tuple(tokens), {}, ())), encoder)
     with pytest.raises(UnknownTokenError, match=f"id {token_id} at index 2.*{reason}"):
         model.decode(np.array([65, 66, token_id, token_id], np.uint16))
     assert model.decode(np.array([], np.uint16)) == b""
@@ -136,10 +138,10 @@ def test_both_kinds_of_arrays_are_decoded(encoder: str, dtype: type) -> None:
 def test_a_vocabulary_that_does_not_fit_is_refused(encoder: str) -> None:
     few = Vocab(tuple(bytes([byte]) for byte in range(255)), {}, ())
     with pytest.raises(FormatError, match="0xff"):
-        new_encoder(SavedTokenizer(few), encoder)
+        new_encoder(TokenizerSpec(few), encoder)
     unfit = Vocab(tuple(bytes([byte]) for byte in range(256)), {}, ((b"a", b"b"),))
     with pytest.raises(FormatError, match="merge 0"):
-        new_encoder(SavedTokenizer(unfit), encoder)
+        new_encoder(TokenizerSpec(unfit), encoder)
 
 
 def test_an_unknown_encoder_is_refused() -> None:
@@ -149,9 +151,9 @@ def test_an_unknown_encoder_is_refused() -> None:
 
 def test_auto_falls_back_where_there_is_no_native_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
-        raise NativeUnavailable("not built")
+        raise NativeUnavailableError("not built")
 
     monkeypatch.setattr("bpeflow.tokenizer.native_encoder.NativeEncoder", missing)
     assert new_encoder(small_saved()).name == "python"
-    with pytest.raises(NativeUnavailable, match="not built"):
+    with pytest.raises(NativeUnavailableError, match="not built"):
         new_encoder(small_saved(), "native")

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from small import SPECIALS, small_saved, special_text
 
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
-from bpeflow.tokenizer import Tokenizer
-from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialTokenControl, SpecialTokens
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokenControl, SpecialTokens
 
 IDS = {"<a>": 300, "<a><b>": 301, "<b>": 302}
 
 
 @pytest.fixture
 def tokenizer(encoder: str) -> Tokenizer:
-    return Tokenizer.from_saved(small_saved(), encoder=encoder)
+    return Tokenizer.from_spec(small_saved(), encoder=encoder)
 
 
 def ids(*tokens: str) -> list[int]:
@@ -67,7 +67,7 @@ def test_those_not_allowed_are_ordinary_text(tokenizer: Tokenizer) -> None:
 
 @given(text=special_text)
 def test_text_of_others_cannot_bring_special_tokens_in(encoder: str, text: str) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     for found in (tokenizer.encode_ordinary(text), list(tokenizer.encode_iterable([text], allowed_special=()))):
         assert not set(found) & set(tokenizer.special_tokens.values())
         assert tokenizer.decode(found) == text

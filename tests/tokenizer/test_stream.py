@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from real_data import real_data, real_text
 from small import PARTS, SPECIAL_PARTS, small_saved
 
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import InputTypeError, InvalidTextError, SpecialTokenError, UnknownTokenError
-from bpeflow.pretokenize import NAMED_PATTERNS, load_pretokenizer
-from bpeflow.tokenizer import StreamDecoder, Tokenizer, stream
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer import streaming as stream
 from bpeflow.tokenizer.parallel import cut_text
-from bpeflow.tokenizer.special import SpecialTokens
-from bpeflow.tokenizer.stream import TextCutter
+from bpeflow.tokenizer.special_tokens import SpecialTokens
+from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter
 
 PATTERNS = [*NAMED_PATTERNS, r"\w+|\s+(?!\S)|[^\w]", r"(?<=a)b+|."]
 BROKEN = [b"\xe2", b"\x82", b"\xac", b"\xf0\x9f", b"\xed\xa0", b"a"]
@@ -42,7 +44,7 @@ def test_every_cutting_gives_the_ids_of_the_whole(
     encoder: str, pattern: str, text: str, places: list[int], block: int
 ) -> None:
     """Blocks of a few characters, so that every place of the text is at an end of one."""
-    tokenizer = Tokenizer.from_saved(small_saved(pattern), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(pattern), encoder=encoder)
     with patch.object(stream, "BLOCK_CHARACTERS", block):
         assert list(tokenizer.encode_iterable(cut(text, places))) == tokenizer.encode(text)
 
@@ -53,7 +55,7 @@ def test_every_cutting_gives_the_ids_of_the_whole(
 def test_the_cutter_gives_pieces_that_can_be_encoded_apart(
     encoder: str, pattern: str, text: str, places: list[int]
 ) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(pattern), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(pattern), encoder=encoder)
     cutter = TextCutter(load_pretokenizer(pattern), SpecialTokens.of(tokenizer.special_tokens))
     given = [piece.encode() for piece in cut(text, places)]
     pieces = [*map(cutter.feed, given), cutter.rest()]
@@ -64,7 +66,7 @@ def test_the_cutter_gives_pieces_that_can_be_encoded_apart(
 @pytest.mark.parametrize("pattern", PATTERNS)
 @given(text=texts, part=st.integers(1, 12))
 def test_large_texts_are_cut_likewise(encoder: str, pattern: str, text: str, part: int) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(pattern), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(pattern), encoder=encoder)
     data = text.encode()
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", part):
         parts = cut_text(data, load_pretokenizer(pattern), SpecialTokens.of(tokenizer.special_tokens))
@@ -99,7 +101,7 @@ def test_a_text_without_a_cut_is_not_looked_through_again_and_again() -> None:
 
 
 def test_it_is_lazy(encoder: str) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     read = []
 
     def endless() -> Iterator[str]:
@@ -115,23 +117,23 @@ def test_it_is_lazy(encoder: str) -> None:
 
 @pytest.mark.parametrize("texts", [[], [""], ["", "", ""]])
 def test_nothing_gives_nothing(encoder: str, texts: list[str]) -> None:
-    assert list(Tokenizer.from_saved(small_saved(), encoder=encoder).encode_iterable(texts)) == []
+    assert list(Tokenizer.from_spec(small_saved(), encoder=encoder).encode_iterable(texts)) == []
 
 
 def test_line_ends_are_left_alone(encoder: str) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     texts = ["a\r", "\nb\r\n", "\r", "c\n"]
     assert tokenizer.decode(list(tokenizer.encode_iterable(texts))) == "".join(texts)
 
 
 def test_a_large_piece_is_divided(encoder: str) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     text = "word aa abab <|endoftext|> " * 5000
     assert list(tokenizer.encode_iterable([text])) == tokenizer.encode(text)
 
 
 def test_errors_come_where_the_stream_gets_there(encoder: str) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     before = ["word " * 20_000]
     with pytest.raises(InvalidTextError, match=r"U\+D800, at character 100003"):
         list(tokenizer.encode_iterable([*before, "one\ud800"]))
@@ -145,7 +147,7 @@ def test_errors_come_where_the_stream_gets_there(encoder: str) -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 5, 1000])
 def test_refused_tokens_are_found_across_pieces(encoder: str, block: int) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     texts = ["é one <|endo", "ftext", "|", "> two"]
     with (
         patch.object(stream, "BLOCK_CHARACTERS", block),
@@ -156,7 +158,7 @@ def test_refused_tokens_are_found_across_pieces(encoder: str, block: int) -> Non
 
 @given(text=texts, places=st.lists(st.integers(0, 400), max_size=12))
 def test_the_decoder_gives_the_text_of_the_whole(encoder: str, text: str, places: list[int]) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     ids = tokenizer.encode(text)
     decoder = tokenizer.stream_decoder()
     ends = sorted(place % (len(ids) + 1) for place in places)
@@ -174,7 +176,7 @@ def test_the_decoder_treats_broken_characters_as_the_whole_does(data: bytes, err
 
 
 def test_the_decoder_holds_incomplete_characters_back(encoder: str) -> None:
-    decoder = Tokenizer.from_saved(small_saved(), encoder=encoder).stream_decoder()
+    decoder = Tokenizer.from_spec(small_saved(), encoder=encoder).stream_decoder()
     assert [decoder.feed(byte) for byte in "a😀".encode()] == ["a", "", "", "", "😀"]
     assert decoder.feed(np.array([0xE2, 0x82], np.uint16)) == ""
     assert decoder.feed(np.uint16(0xAC)) == "€"
@@ -186,7 +188,7 @@ def test_the_decoder_holds_incomplete_characters_back(encoder: str) -> None:
 
 
 def test_memory_of_python_objects_is_bounded(encoder: str, tmp_path: Path) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(), encoder=encoder)
+    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
     sample = "".join(PARTS) * 10
     peaks = []
     for size in (200_000, 2_000_000):

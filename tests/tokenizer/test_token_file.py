@@ -12,12 +12,18 @@ import numpy as np
 import pytest
 
 import bpeflow
+from bpeflow.dataset.identity import tokenizer_hash
+from bpeflow.dataset.token_file import (
+    choose_dtype,
+    index_path,
+    load_document_offsets,
+    load_tokens,
+    new_token_file,
+    sidecar_path,
+)
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import load_pretokenizer
-from bpeflow.tokenizer.hash import tokenizer_hash
-from bpeflow.tokenizer.token_file import choose_dtype, index_path, load_document_offsets, load_tokens, sidecar_path
-from bpeflow.tokenizer.token_writer import new_token_file
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.vocab import Vocab
 
 FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}
@@ -231,7 +237,7 @@ def test_the_dtype_fits_the_vocabulary() -> None:
 
 #: Changes only if old token files shall be those of another tokenizer.
 HASH = "036d3d6322ffd12809e4d15a23c027d02ff54fd59f50cd81b2f09dfd9f7d48ca"
-SAVED = SavedTokenizer(Vocab.build([(b"a", b"b"), (b"c", b"d")], ["<s>", "<p>"]))
+SAVED = TokenizerSpec(Vocab.build([(b"a", b"b"), (b"c", b"d")], ["<s>", "<p>"]))
 
 
 def test_the_hash_is_the_same_for_ever() -> None:
@@ -252,5 +258,5 @@ def test_the_hash_is_the_same_for_ever() -> None:
         replace(SAVED, vocab=replace(SAVED.vocab, tokens=(*SAVED.vocab.tokens, b""))),
     ],
 )
-def test_whatever_decides_on_the_ids_is_in_the_hash(other: SavedTokenizer) -> None:
+def test_whatever_decides_on_the_ids_is_in_the_hash(other: TokenizerSpec) -> None:
     assert tokenizer_hash(other) != tokenizer_hash(SAVED)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from small import MERGES, SPECIALS, small_saved, small_vocab, special_text
 
 import bpeflow
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import (
     ConfigError,
     FormatError,
@@ -25,7 +26,6 @@ from bpeflow.errors import (
     SpecialTokenError,
     UnknownTokenError,
 )
-from bpeflow.tokenizer import Tokenizer
 from bpeflow.tokenizer.parallel import group_texts
 from bpeflow.vocab import Vocab
 
@@ -38,7 +38,7 @@ def tokenizer(encoder: str) -> Tokenizer:
 
 
 def small(encoder: str, pattern: str = "gpt2") -> Tokenizer:
-    return Tokenizer.from_saved(small_saved(pattern), encoder=encoder)
+    return Tokenizer.from_spec(small_saved(pattern), encoder=encoder)
 
 
 @given(text=special_text)
@@ -176,7 +176,7 @@ def test_it_tells_what_it_is(tokenizer: Tokenizer, encoder: str) -> None:
     expected = f"Tokenizer({256 + len(SPECIALS) + len(MERGES)} tokens, {len(SPECIALS)} special, pattern='gpt2', "
     assert repr(tokenizer) == f"{expected}encoder='{encoder}')"
     assert repr(Tokenizer(BYTES, [], encoder="python")) == "Tokenizer(256 tokens, pattern='gpt2', encoder='python')"
-    assert Tokenizer.from_saved(tokenizer.to_saved()).to_saved() == tokenizer.to_saved()
+    assert Tokenizer.from_spec(tokenizer.to_spec()).to_spec() == tokenizer.to_spec()
 
 
 def test_special_tokens_are_a_copy(tokenizer: Tokenizer) -> None:
@@ -186,12 +186,12 @@ def test_special_tokens_are_a_copy(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("pattern", ["o200k", r"\w+|\W"])
 def test_it_pickles(encoder: str, pattern: str) -> None:
-    tokenizer = Tokenizer.from_saved(small_saved(pattern, whole_tokens=True), encoder=encoder, cache_bytes=5000)
+    tokenizer = Tokenizer.from_spec(small_saved(pattern, whole_tokens=True), encoder=encoder, cache_bytes=5000)
     before = pickle.dumps(tokenizer)
     text = "word abab <|endoftext|>'ll 123"
     ids = tokenizer.encode(text)
     copy = pickle.loads(before)
-    assert (copy.encode(text), copy.encoder, copy.to_saved()) == (ids, encoder, tokenizer.to_saved())
+    assert (copy.encode(text), copy.encoder, copy.to_spec()) == (ids, encoder, tokenizer.to_spec())
     assert len(pickle.dumps(tokenizer)) == len(before)  # without what has been worked out since
 
 
@@ -380,7 +380,7 @@ def test_training_saving_and_loading_are_a_line_each(tmp_path: Path) -> None:
     loaded = bpeflow.Tokenizer.load(tmp_path / "run")
     trained.save(tmp_path / "saved")
     again = Tokenizer.load(str(tmp_path / "saved"))
-    assert loaded.to_saved() == again.to_saved() == trained.to_saved()
+    assert loaded.to_spec() == again.to_spec() == trained.to_spec()
     assert loaded.pattern == "o200k"
     assert loaded.decode(loaded.encode("lowest<|endoftext|>")) == "lowest<|endoftext|>"
     with pytest.raises(ConfigError, match="skip_merge"):

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from available import skip_missing
 
-from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeSession
-from bpeflow.counting.native_merge import NativeRunMerge
-from bpeflow.counting.run import CountRun
-from bpeflow.counting.table import NativeTable, native_unicode_version, why_regex
-from bpeflow.pretokenize import load_pretokenizer, unicode_version
-from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.counting.kway import NativeKWaySum
+from bpeflow.counting.shards import Shard
+from bpeflow.counting.table import NativeTable
+from bpeflow.pretokenize.native import native_unicode_version, why_regex
+from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
+from bpeflow.tokenizer.native import NativeEncoder
 from fuzzing import cli
 from fuzzing.build import Missing
 from fuzzing.campaign import Result, _read
@@ -51,9 +52,9 @@ def test_native_code_and_specification_agree(target: str) -> None:
 
 #: For each target, how native code is made to go wrong: a method, and what becomes of its result.
 WRONG: dict[str, tuple[type, str, Callable[[Any], Any]]] = {
-    "scanner": (NativeTable, "run", lambda run: CountRun.pack(0, list(run.items())[1:])),
+    "scanner": (NativeTable, "run", lambda run: Shard.pack(0, list(run.items())[1:])),
     "table": (NativeTable, "__len__", lambda length: length + 1),
-    "runs": (NativeRunMerge, "write", lambda run: CountRun.pack(0, [(token, 1) for token, _ in run.items()])),
+    "runs": (NativeKWaySum, "write", lambda run: Shard.pack(0, [(token, 1) for token, _ in run.items()])),
     "merge": (NativeSession, "step", lambda merges: merges[:-1]),
     "encoder": (NativeEncoder, "encode_to_array", lambda ids: np.flip(ids)),
 }

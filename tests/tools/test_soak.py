@@ -178,7 +178,7 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
         ),
         ended(
             status=1,
-            stderr="Exception ignored in sys.unraisablehook: <bpeflow.endings._HeedIgnored object>\nMemoryError\n"
+            stderr="Exception ignored in sys.unraisablehook: <bpeflow.endings._ReraiseIgnored object>\nMemoryError\n"
             "Exception ignored in thread started by: <bound method Thread._bootstrap>\n"
             'Traceback (most recent call last):\n  File "lib/python3.11/threading.py", line 1002, in _bootstrap\n'
             "    self._bootstrap_inner()\nMemoryError: \nINFO: counting\nbpeflow: counting the corpus: out of memory",

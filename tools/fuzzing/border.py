@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from bpeflow.backends import native as merging
 from bpeflow.backends.base import MERGE_DTYPE
-from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
+from bpeflow.backends.registry import BACKENDS
 from bpeflow.errors import BpeflowError
-from bpeflow.tokenizer import native_encoder as encoding
+from bpeflow.tokenizer import native as encoding
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
 

@@ -15,7 +15,7 @@ FOLDER = ROOT / "build" / "fuzz"
 _CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 12, -1)))
 
 
-class Missing(Exception):  # noqa: N818  # a state of affairs
+class Missing(Exception):  # a state of affairs
     """Something that fuzzing needs is not here; says what to do."""
 
 

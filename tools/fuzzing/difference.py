@@ -12,7 +12,7 @@ REFUSED = "refused"
 _SHOWN = 800
 
 
-class Difference(Exception):  # noqa: N818  # a state of affairs
+class Difference(Exception):  # a state of affairs
     """Native code and specification do not agree."""
 
 

@@ -9,16 +9,17 @@ from unittest.mock import patch
 
 import numpy as np
 
-from bpeflow.counting.table import native_instructions
 from bpeflow.errors import InvalidTextError, UnknownTokenError
-from bpeflow.formats.saved import SavedTokenizer
-from bpeflow.pretokenize import NAMED_PATTERNS, Pretokenizer, load_pretokenizer
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.native import native_instructions
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer import parallel
 from bpeflow.tokenizer.encoder import Encoder
-from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.native import NativeEncoder
 from bpeflow.tokenizer.offsets import token_offsets
-from bpeflow.tokenizer.python_encoder import PythonEncoder
-from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Merge, Vocab
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, must_equal, outcome
@@ -39,7 +40,7 @@ _CACHES = (0, 128, 4096, 1 << 15, 1 << 20)
 
 def check(data: bytes) -> None:
     choices = Choices(data)
-    saved = SavedTokenizer(_make_vocab(choices), choices.one_of(_PATTERNS), choices.flag())
+    saved = TokenizerSpec(_make_vocab(choices), choices.one_of(_PATTERNS), choices.flag())
     specials = SpecialTokens.of(saved.vocab.special_tokens) if choices.flag() else NO_SPECIAL_TOKENS
     dtype: np.dtype[Any] = choices.one_of((np.dtype(np.uint32), np.dtype(np.uint16)))
     native = NativeEncoder(saved, choices.one_of(_CACHES), choices.one_of(native_instructions()))
@@ -63,7 +64,7 @@ def check(data: bytes) -> None:
 def _check_valid(
     what: str,
     native: Encoder,
-    saved: SavedTokenizer,
+    saved: TokenizerSpec,
     specials: SpecialTokens,
     text: bytes,
     ids: list[int],

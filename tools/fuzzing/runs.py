@@ -8,9 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bpeflow.counting.merge import Order, PythonRunMerge, RunMerge
-from bpeflow.counting.native_merge import NativeRunMerge
-from bpeflow.counting.run import CountRun
+from bpeflow.counting.kway import KWaySum, NativeKWaySum, Order, PythonKWaySum
+from bpeflow.counting.shards import Shard
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, must_equal, outcome
@@ -28,23 +27,23 @@ def check(data: bytes) -> None:
     with TemporaryDirectory() as name:
         runs = list(_make_runs(choices, order, Path(name)))
         what = f"{order}, {buffer_size}, {[(run, _content(run)) for run in runs]}"
-        specified = outcome(_ERRORS, _write, PythonRunMerge(runs, order), Path(name) / "python")
-        native = outcome(_ERRORS, _write, NativeRunMerge(runs, order, buffer_size), Path(name) / "native")
+        specified = outcome(_ERRORS, _write, PythonKWaySum(runs, order), Path(name) / "python")
+        native = outcome(_ERRORS, _write, NativeKWaySum(runs, order, buffer_size), Path(name) / "native")
         if native != REFUSED or not _has_doubles(specified, order):
             must_equal(what, native, specified)
         if order == "count":  # the Python merge looks closer here: what is no run may be refused, and must do no harm
-            outcome(_ERRORS, NativeRunMerge(runs, order, buffer_size).counts)
+            outcome(_ERRORS, NativeKWaySum(runs, order, buffer_size).counts)
         else:
-            gathered = outcome(_ERRORS, _gather, NativeRunMerge(runs, order, buffer_size), memory)
+            gathered = outcome(_ERRORS, _gather, NativeKWaySum(runs, order, buffer_size), memory)
             must_equal(f"gathered in {memory} bytes, {what}", gathered, specified)
 
 
-def _write(merge: RunMerge, path: Path) -> Items:
+def _write(merge: KWaySum, path: Path) -> Items:
     with merge:
         return list(merge.write(path).items())
 
 
-def _gather(merge: RunMerge, memory: int) -> Items:
+def _gather(merge: KWaySum, memory: int) -> Items:
     """All pieces that memory holds, each of which must be in canonical order."""
     items: Items = []
     with merge:
@@ -57,7 +56,7 @@ def _gather(merge: RunMerge, memory: int) -> Items:
     return items
 
 
-def _make_runs(choices: Choices, order: Order, folder: Path) -> Iterator[CountRun]:
+def _make_runs(choices: Choices, order: Order, folder: Path) -> Iterator[Shard]:
     """Runs in memory and in files; some out of order, or of another content or size than they say."""
     taken: set[bytes] = set()
     for number in range(choices.below(7)):
@@ -70,11 +69,11 @@ def _make_runs(choices: Choices, order: Order, folder: Path) -> Iterator[CountRu
         if trouble == 2 and items:
             items.append(items[choices.below(len(items))])
         path = folder / f"{number}.run" if choices.flag() and items else None
-        run = CountRun.pack(0, items, path)
+        run = Shard.pack(0, items, path)
         yield run if trouble < 16 or not items else _damaged(choices, run, trouble)
 
 
-def _damaged(choices: Choices, run: CountRun, trouble: int) -> CountRun:
+def _damaged(choices: Choices, run: Shard, trouble: int) -> Shard:
     content = bytearray(_content(run))
     for _ in range(choices.below(4) if trouble < 20 else 0):
         content[choices.below(len(content))] = choices.below(256)
@@ -84,7 +83,7 @@ def _damaged(choices: Choices, run: CountRun, trouble: int) -> CountRun:
         content += choices.take(choices.below(30))
     tokens = max(1, run.tokens + choices.below(7) - 3) if trouble == 22 else run.tokens
     if run.path is None:
-        return CountRun.in_memory(0, tokens, bytes(content))
+        return Shard.in_memory(0, tokens, bytes(content))
     run.path.write_bytes(content)
     if trouble == 23:
         run.path.unlink()
@@ -96,7 +95,7 @@ def _has_doubles(items: Any, order: Order) -> bool:
     return order == "count" and items != REFUSED and len(dict(items)) < len(items)
 
 
-def _content(run: CountRun) -> bytes:
+def _content(run: Shard) -> bytes:
     if run.path is None:
         return bytes(run.data or b"")
     return run.path.read_bytes() if run.path.exists() else b""

@@ -6,9 +6,10 @@ from functools import cache
 
 import numpy as np
 
-from bpeflow.corpus import Delimiters
-from bpeflow.counting.table import NATIVE_PATTERNS, NativeTable, RegexTable, native_instructions
-from bpeflow.pretokenize import Pretokenizer, load_pretokenizer
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.counting.table import NativeTable, RegexTable
+from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from fuzzing.choices import Choices
 from fuzzing.difference import must_equal
 from fuzzing.text import make_text

@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bpeflow.corpus import Delimiters
-from bpeflow.counting.interchange import MAX_COUNT
-from bpeflow.counting.native_merge import NativeRunMerge
-from bpeflow.counting.run import CountRun
-from bpeflow.counting.table import NATIVE_PATTERNS, CountedDocuments, NativeTable, native_instructions
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.counting.kway import NativeKWaySum
+from bpeflow.counting.shards import MAX_COUNT, Shard
+from bpeflow.counting.table import CountedDocuments, NativeTable
 from bpeflow.errors import CountOverflowError
+from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, Difference, must_equal, outcome
 from fuzzing.scanner import pretokenizer
@@ -40,7 +40,7 @@ def check(data: bytes) -> None:
     choices = Choices(data)
     pattern, instructions = choices.one_of(tuple(NATIVE_PATTERNS)), choices.one_of(native_instructions())
     partitions = choices.below(5) + 1
-    spilled: list[list[CountRun]] = []
+    spilled: list[list[Shard]] = []
     total: Counter[bytes] = Counter()
     with TemporaryDirectory() as name:
         while choices.left or not spilled:
@@ -66,7 +66,7 @@ def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern
         words = (make_words, make_many_words, lambda _: dict.fromkeys(counts, 1))[kind - 1](choices)
         counts.update(words)
         too_much = any(counts[word] > MAX_COUNT for word in words)
-        added = outcome(_TOO_MUCH, table.add, CountRun.pack(0, words.items()))
+        added = outcome(_TOO_MUCH, table.add, Shard.pack(0, words.items()))
         must_equal(f"overflow of {words}", added == REFUSED, too_much)
         return not too_much
     else:
@@ -94,12 +94,12 @@ def _documents(data: bytes, delimiters: Delimiters) -> tuple[CountedDocuments, l
     return done, texts
 
 
-def _spill(table: NativeTable, counts: Counter[bytes], partitions: int, path: Path) -> list[CountRun]:
+def _spill(table: NativeTable, counts: Counter[bytes], partitions: int, path: Path) -> list[Shard]:
     """Write every partition to memory and to a file. Returns the runs, some from here and some from there."""
     must_equal("distinct pre-tokens", len(table), len(counts))
     if table.memory(1000) < table.memory(0) or table.memory(0) < sum(map(len, counts)):
         raise Difference(f"the table says that it takes {table.memory(0)} bytes, with 1000 more {table.memory(1000)}")
-    runs: list[CountRun] = []
+    runs: list[Shard] = []
     found: dict[bytes, int] = {}
     for partition in range(partitions):
         in_memory = table.run(partition, partitions)
@@ -114,13 +114,13 @@ def _spill(table: NativeTable, counts: Counter[bytes], partitions: int, path: Pa
     return runs
 
 
-def _check_merged(partitions: Sequence[list[CountRun]], total: Counter[bytes], buffer_size: int) -> None:
+def _check_merged(partitions: Sequence[list[Shard]], total: Counter[bytes], buffer_size: int) -> None:
     """Merge the runs of each partition: together they are what there is in all, and none has what another one has."""
     merged: Counter[bytes] = Counter()
     too_much = any(count > MAX_COUNT for count in total.values())
     refused = False
     for runs in partitions:
-        with NativeRunMerge(runs, "bytes", buffer_size) as merge:
+        with NativeKWaySum(runs, "bytes", buffer_size) as merge:
             if outcome(_TOO_MUCH, merge.gather, 1 << 30) == REFUSED:
                 refused = True
             else:

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from bpeflow import Tokenizer
-from bpeflow.tokenizer.dataset import encode_file
+from bpeflow.dataset.encode import encode_file
 from soaking import troubles
 from soaking.corpora import Corpus, Part
 from soaking.process import Ended, Process

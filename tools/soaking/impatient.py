@@ -7,11 +7,11 @@ import sys
 
 
 def _hurry() -> None:
-    import bpeflow.merging
-    import bpeflow.partial_merges
+    from bpeflow.run_dir import checkpoint
+    from bpeflow.training import learn
 
-    bpeflow.partial_merges.INTERVAL = 0.0
-    bpeflow.merging.FIRST_STEP = 8
+    checkpoint.INTERVAL = 0.0
+    learn.FIRST_STEP = 8
 
 
 if __name__ == "__main__":

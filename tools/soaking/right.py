@@ -22,8 +22,8 @@ import bpeflow
 from bpeflow.config import Settings, make_settings
 from bpeflow.errors import BpeflowError
 from bpeflow.formats import gpt2
-from bpeflow.merging import merge_task
-from bpeflow.pretokenize import load_pretokenizer
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.training.learn import learning_task
 from soaking import from_tests
 from soaking.corpora import Corpus, Part
 
@@ -99,11 +99,11 @@ def prove(right: Right, settings: dict[str, Any], corpus: Corpus, out_dir: Path)
     checked = make_settings(Settings, settings)
     largest = checked.model_copy(update={"vocab_size": checked.sizes[-1]})
     initial = (
-        gpt2.load(Path(init) / "vocab.json", Path(init) / "merges.txt").merges
+        gpt2.load_files(Path(init) / "vocab.json", Path(init) / "merges.txt").merges
         if (init := settings.get("init_from"))
         else ()
     )
-    task = merge_task(found, largest, initial)
+    task = learning_task(found, largest, initial)
     if sum(map(len, counts)) * (task.max_tokens - len(task.tokens)) > NAIVE_WORK:
         return right
     tokens = list(task.tokens)

@@ -42,11 +42,11 @@ class Bpeflow:
     def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int, encoder: str = "native") -> None:
         from dataclasses import replace
 
-        from bpeflow.formats import folder as folders
-        from bpeflow.tokenizer import Tokenizer
+        from bpeflow.dataset.facade import Tokenizer
+        from bpeflow.formats import gpt2 as folders
 
         saved = replace(folders.load(folder), pattern=_by_name(pattern))
-        self._tokenizer = Tokenizer.from_saved(saved, encoder=encoder)
+        self._tokenizer = Tokenizer.from_spec(saved, encoder=encoder)
         self._files, self._threads = files, threads
         self.short = self._tokenizer.encode
 
@@ -65,15 +65,15 @@ class Bpeflow:
 
 
 class BpeflowPython(Bpeflow):
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
         super().__init__(folder, pattern, files, threads, "python")
 
 
 class Tiktoken:
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
         import tiktoken
 
-        from bpeflow.formats import folder as folders
+        from bpeflow.formats import gpt2 as folders
 
         vocab = folders.load(folder).vocab
         specials = vocab.special_tokens
@@ -148,7 +148,7 @@ class Huggingface:
 def _huggingface_tokenizer(folder: Path) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    from bpeflow.formats import folder as folders
+    from bpeflow.formats import gpt2 as folders
 
     tokenizer = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -159,10 +159,10 @@ def _huggingface_tokenizer(folder: Path) -> Any:
 
 def _pieces(folder: Path, pattern: str, files: list[Path]) -> list[str]:
     """The texts, cut where that changes no id."""
-    from bpeflow.formats import folder as folders
-    from bpeflow.pretokenize import load_pretokenizer
+    from bpeflow.formats import gpt2 as folders
+    from bpeflow.pretokenize.regex import load_pretokenizer
     from bpeflow.tokenizer.parallel import cut_text
-    from bpeflow.tokenizer.special import SpecialTokens
+    from bpeflow.tokenizer.special_tokens import SpecialTokens
 
     pretokenizer = load_pretokenizer(_by_name(pattern))
     specials = SpecialTokens.of(folders.load(folder).vocab.special_tokens)

@@ -77,7 +77,7 @@ def _documents(files: list[str]) -> Iterator[str]:
 
 
 def _printable(token: bytes) -> str:
-    from bpeflow.printable import to_printable
+    from bpeflow.vocab import to_printable
 
     return to_printable(token)
 

@@ -1,0 +1,34 @@
+"""Text: how invalid UTF-8 is treated, and messages, sizes and counts for people."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+#: What to do with input that is not UTF-8: raise, put U+FFFD in its place, or leave the document out.
+InvalidUtf8Policy = Literal["error", "replace", "skip"]
+
+
+def one_line(text: str) -> str:
+    r"""Escape characters that end the line, move the cursor or colour the screen: a newline becomes ``\n``.
+
+    Names of files may contain any of them, and tools expect a message to stay on one line.
+
+    >>> one_line("a\nb")
+    'a\\nb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def format_count(count: int, noun: str) -> str:
+    """Format a number with its noun: ``"1 file"``, ``"1,200 files"``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def format_size(size: float) -> str:
+    """Format a number of bytes: ``"150.3 MB"``, ``"12.0 kB"``."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:,.1f} {unit}"
+    return f"{size:.0f} bytes"

@@ -1,7 +1,0 @@
-"""The C backend: one thread, C11, in `ext/merge/merge.c`."""
-
-from __future__ import annotations
-
-from bpeflow.backends.native import NativeBackend
-
-C = NativeBackend("c", "C, one thread")

@@ -1,0 +1,29 @@
+"""`bpeflow backends`: list the merge backends and the scanner, and why any is unavailable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.cli.options import new_parser
+from bpeflow.pretokenize.native import chosen_instructions, why_regex
+from bpeflow.pretokenize.regex import load_pretokenizer
+
+
+def run(argv: Sequence[str]) -> int:
+    """List the backends."""
+    new_parser("python -m bpeflow backends", "List the merge backends, and why any is unavailable.").parse_args(argv)
+    table = Table("backend", "available", "description, or what is missing", box=None, header_style="bold")
+    for backend in BACKENDS:
+        reason = backend.unavailable()
+        table.add_row(backend.name, "no" if reason else "yes", escape(reason or backend.describe()))
+    Console().print(table)
+    best = next(backend.name for backend in BACKENDS if backend.unavailable() is None)
+    print(f"backend: auto selects {best}")
+    reason = why_regex(load_pretokenizer("gpt2"))
+    print("counting: " + (f"by the regex module: {reason}" if reason else f"native, {chosen_instructions()}"))
+    return 0

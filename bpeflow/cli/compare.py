@@ -1,0 +1,112 @@
+"""`bpeflow compare`: compare the merge backends on saved counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bpeflow._util.atomic import atomic_path
+from bpeflow._util.cpu import available_cores
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.cli.merge import read_counts, settings_for_learning
+from bpeflow.cli.options import (
+    add_config_flags,
+    add_counts_flag,
+    add_learning_flags,
+    names,
+    new_parser,
+    number,
+    numbers,
+    overrides,
+)
+from bpeflow.cli.progress import table_console
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.training.compare import TIMES, Contender, compare, contenders
+from bpeflow.training.describe import start_report
+from bpeflow.training.initial import read_initial_merges
+from bpeflow.training.learn import LearnedMerges
+
+_DESCRIPTION = """\
+Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for
+set-up, selection of pairs and update of the words; entries of occurrence lists visited, and how many were still valid;
+stale heap entries; pairs; memory of the backend's tables. Settings are as for merge.
+
+  python -m bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
+"""
+
+#: The table's columns; "tables" is the memory of the backend's own.
+_NUMBERS = (
+    "threads", "total", "ratio", "set-up", "selection", "update", "visited", "merged", "stale pops", "pairs", "tables",
+)  # fmt: skip
+
+
+def run(argv: Sequence[str]) -> int:
+    """Compare backends."""
+    parser = new_parser("python -m bpeflow compare", _DESCRIPTION)
+    add_counts_flag(parser)
+    parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
+    parser.add_argument(
+        "--threads", metavar="NUMBERS", type=numbers, default=[], help="for omp, e.g. 1,2,4 (default: one per core)"
+    )
+    parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write all figures to this file")
+    add_config_flags(parser)
+    add_learning_flags(parser, backend=False)
+    options = parser.parse_args(argv)
+    available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
+    entrants = contenders(options.backends or available, options.threads or [available_cores()])
+    counts, path, earlier = read_counts(options.counts)
+    settings = settings_for_learning(earlier, path, options.counts, options.config, overrides(options))
+    pattern = earlier.corpus.pattern if earlier and earlier.corpus else None
+    initial_merges = read_initial_merges(settings, pattern)
+    progress = Console(stderr=True, quiet=options.quiet, highlight=False)
+    largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
+    learned = compare(
+        counts, largest, entrants, options.rounds, initial_merges,
+        on_result=lambda contender: progress.print(f"{contender}: {contender.seconds[-1]:.3f} s"),
+    )  # fmt: skip
+    if options.json is not None:
+        figures = {
+            **start_report(settings).model_dump(mode="json", exclude_none=True),
+            "counts": str(path),
+            "distinct_pretokens": len(counts),
+            "merges": len(learned),
+            "contenders": [contender.to_dict() for contender in entrants],
+        }
+        with atomic_path(options.json) as temporary:
+            temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    table_console().print(make_table(counts, learned, entrants))
+    return 0
+
+
+def make_table(counts: PretokenCounts, learned: LearnedMerges, entrants: Sequence[Contender]) -> Table:
+    """Show what was measured: medians, the fastest first."""
+    rounds = len(entrants[0].seconds)
+    table = Table(
+        title=f"{len(counts):,} distinct pre-tokens, {len(learned):,} merges, equal everywhere; medians of {rounds} "
+        f"round{'s' if rounds > 1 else ''}, in seconds",
+        title_justify="left",
+        box=None,
+        header_style="bold",
+    )
+    table.add_column("backend")
+    for heading in _NUMBERS:
+        table.add_column(heading, justify="right")
+    rows = sorted((contender.to_dict() for contender in entrants), key=lambda row: float(row["median_seconds"]))
+    for row in rows:
+        times = [f"{row[name]:.3f}" for name in TIMES]
+        numbers = [f"{row[name]:,}" for name in ("occurrences_visited", "occurrences_merged", "stale_pops", "pairs")]
+        table.add_row(
+            row["backend"],
+            str(row["threads"]),
+            f"{row['median_seconds']:.3f}",
+            f"{row['median_seconds'] / rows[0]['median_seconds']:.2f}",
+            *times,
+            *numbers,
+            f"{row['memory_bytes'] / 1e6:.1f} MB" if row["memory_bytes"] else "unknown",
+        )
+    return table

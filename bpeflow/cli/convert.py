@@ -1,0 +1,35 @@
+"""`bpeflow convert`: write a tokenizer in another format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from bpeflow.cli.options import new_parser
+from bpeflow.cli.progress import set_up_logging
+from bpeflow.formats import registry
+
+_DESCRIPTION = """\
+Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json),
+tiktoken (base64 ranks, with a JSON file for what they lack) or cs336 (two pickles). SRC is a run folder, or a file or
+folder in any of these formats. DST is the folder or file to write.
+
+  python -m bpeflow convert runs/owt tokenizer.json --to huggingface
+  python -m bpeflow convert cl100k_base.tiktoken mine --to gpt2
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Convert a tokenizer."""
+    parser = new_parser("python -m bpeflow convert", _DESCRIPTION)
+    parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read")
+    parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
+    parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface, tiktoken or cs336")
+    options = parser.parse_args(argv)
+    set_up_logging(Console(stderr=True), quiet=False)
+    spec = registry.load(options.source)
+    for path in registry.save(spec, options.target, options.to):
+        print(path)  # noqa: T201
+    return 0

@@ -1,0 +1,28 @@
+"""`bpeflow counts`: convert pre-token counts between formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bpeflow.cli.options import new_parser
+from bpeflow.counting.counts import PretokenCounts
+
+_DESCRIPTION = """\
+Convert pre-token counts between bpeflow's own format (.npz), JSON ({"pre-token": count}) and TSV (pre-token TAB count,
+with backslash escapes). File name extensions select the formats.
+
+  python -m bpeflow counts runs/owt/counts.npz counts.json
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Convert counts."""
+    parser = new_parser("python -m bpeflow counts", _DESCRIPTION)
+    parser.add_argument("source", metavar="SRC", type=Path, help="counts to read")
+    parser.add_argument("target", metavar="DST", type=Path, help="counts to write")
+    options = parser.parse_args(argv)
+    counts = PretokenCounts.read(options.source)
+    counts.write(options.target)
+    print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")
+    return 0

@@ -1,0 +1,46 @@
+"""`bpeflow decode`: decode a token file to text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.markup import escape
+
+from bpeflow._util.text import format_count, format_size, one_line
+from bpeflow.cli.options import add_output_flag, add_quiet_flag, add_tokenizer_flag, new_parser
+from bpeflow.cli.progress import observing, summary_console
+from bpeflow.dataset.decode import decode_file
+from bpeflow.dataset.facade import Tokenizer
+
+_DESCRIPTION = """\
+Decode a token file to the text that it was made from. End tokens become their text.
+
+  python -m bpeflow decode --tokenizer runs/owt --input train.bin --out train.txt
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Decode a token file."""
+    parser = new_parser("python -m bpeflow decode", _DESCRIPTION)
+    add_tokenizer_flag(parser)
+    parser.add_argument("--input", metavar="FILE", type=Path, required=True, dest="source", help="token file to read")
+    add_output_flag(parser, "text file to write")
+    parser.add_argument(
+        "--any_tokenizer", action="store_true", help="decode even if the file was encoded with another tokenizer"
+    )
+    add_quiet_flag(parser)
+    options = parser.parse_args(argv)
+    with observing(options.quiet) as observer:
+        tokenizer = Tokenizer.load(options.tokenizer)
+        decoded = decode_file(
+            tokenizer, options.source, options.out, any_tokenizer=options.any_tokenizer, observer=observer
+        )
+    rate = format_size(decoded.bytes / max(decoded.seconds, 1e-9))
+    console = summary_console(options.quiet)
+    console.print(
+        f"[bold]decoded[/]  {format_count(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to "
+        f"{format_size(decoded.bytes)}, {rate}/s"
+    )
+    console.print(f"[bold]written[/]  {escape(one_line(str(options.out)))}")
+    return 0

@@ -1,0 +1,95 @@
+"""`bpeflow encode`: encode a corpus to a token file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from bpeflow._util.text import format_count, format_size, one_line
+from bpeflow.cli.options import (
+    add_output_flag,
+    add_quiet_flag,
+    add_separator_flag,
+    add_tokenizer_flag,
+    new_parser,
+    number,
+    size,
+)
+from bpeflow.cli.progress import observing, summary_console
+from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.facade import Tokenizer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bpeflow.dataset.encode import EncodedCorpus
+
+_DESCRIPTION = """\
+Encode a corpus to a token file: the ids of its documents, concatenated, as little-endian uint16 or uint32. A JSON
+sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
+
+  python -m bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
+  python -m bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --out web.bin
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Encode a corpus."""
+    parser = new_parser("python -m bpeflow encode", _DESCRIPTION)
+    add_tokenizer_flag(parser)
+    parser.add_argument(
+        "--input", metavar="PATH", nargs="+", required=True, dest="inputs",
+        help="files, folders, globs, @lists, URLs, or - for standard input, encoded in the order given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
+        help="auto (by file name), text, jsonl or parquet (default: auto)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--text_field", metavar="NAME", default="text", help="JSON Lines field that holds the text (default: text)"
+    )
+    parser.add_argument(
+        "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
+    )
+    add_output_flag(parser, "token file to write")
+    parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
+    add_separator_flag(parser)
+    parser.add_argument(
+        "--end_token",
+        metavar="TOKEN",
+        help="special token written after each document; '' for none (default: separator)",
+    )
+    parser.add_argument(
+        "--special_tokens_as_text", action="store_true",
+        help="encode special tokens in documents as ordinary text; for untrusted corpora",
+    )  # fmt: skip
+    parser.add_argument(
+        "--invalid_utf8", metavar="POLICY", default="error",
+        help="input that is not UTF-8: error, replace, or skip the document (default: error)",
+    )  # fmt: skip
+    parser.add_argument("--index", action="store_true", help="also write where each document starts")
+    parser.add_argument("--threads", metavar="N", type=number, help="encoder threads (default: one per core)")
+    parser.add_argument(
+        "--chunk_size", metavar="SIZE", type=size, help="text per encoder and step, e.g. 8mb; decides the memory needed"
+    )
+    add_quiet_flag(parser)
+    options = vars(parser.parse_args(argv))
+    quiet, path = options.pop("quiet"), options.pop("tokenizer")
+    with observing(quiet) as observer:
+        corpus = encode_file(
+            Tokenizer.load(path), options.pop("inputs"), options.pop("out"), observer=observer, **options
+        )
+    _print_summary(summary_console(quiet), corpus)
+    return 0
+
+
+def _print_summary(console: Console, corpus: EncodedCorpus) -> None:
+    rate = format_size(corpus.bytes / max(corpus.seconds, 1e-9))
+    skipped = f", {corpus.skipped_documents:,} skipped" if corpus.skipped_documents else ""
+    console.print(
+        f"[bold]encoded[/]  {format_size(corpus.bytes)} in {corpus.seconds:.1f} s, {rate}/s, "
+        f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {format_count(corpus.documents, 'document')}{skipped}"
+    )
+    console.print(f"[bold]written[/]  {escape(one_line(', '.join(map(str, corpus.written))))}")

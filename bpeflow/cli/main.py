@@ -1,0 +1,53 @@
+"""The command line's entry point: set up the process, find the command, run it, turn failures into exit statuses."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from bpeflow.cli.exit import end_on_signals, exit_status, show_crashes
+from bpeflow.flow.thread_starts import bound_thread_starts
+
+#: Each command has a module with a function `run`, imported when it is called: commands start fast that need little.
+COMMANDS = ("train", "merge", "compare", "counts", "encode", "decode", "evaluate", "convert", "backends", "config")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, `train` by default, and return the exit status."""
+    argv = [_with_underscores(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
+    try:
+        _set_up_process()
+        if argv == ["--version"]:
+            return _print_version()
+        name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("train", argv)
+        run: Callable[[Sequence[str]], int] = import_module(f"bpeflow.cli.{name}").run
+        return run(rest)
+    except SystemExit:
+        raise
+    except BaseException as error:  # not only Exception: a panic in a Rust library derives from BaseException
+        return exit_status(error)
+
+
+def _with_underscores(argument: str) -> str:
+    """Accept ``--vocab-size`` for ``--vocab_size``: both spellings are common, one is documented."""
+    name, equals, value = argument.partition("=")
+    return name.replace("-", "_").replace("__", "--", 1) + equals + value if name.startswith("--") else argument
+
+
+def _print_version() -> int:
+    from importlib.metadata import version
+
+    print(f"bpeflow {version('bpeflow')}")
+    return 0
+
+
+def _set_up_process() -> None:
+    """Handle signals and crashes, and escape characters that the terminal cannot show instead of failing on them."""
+    end_on_signals()
+    show_crashes()
+    bound_thread_starts()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

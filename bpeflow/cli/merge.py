@@ -1,0 +1,71 @@
+"""`bpeflow merge`: learn merges again from saved counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bpeflow._util.yaml import read_yaml
+from bpeflow.cli.options import add_counts_flag, add_learning_flags, add_run_flags, new_parser, overrides
+from bpeflow.cli.train import run_training
+from bpeflow.config import COUNT_ONLY, Settings, make_settings, override, replace
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import ConfigError
+from bpeflow.run_dir.layout import COUNTS_FILE
+from bpeflow.run_dir.report import RunReport, check_counts, read_report
+from bpeflow.run_dir.resume import folder_of_counts
+from bpeflow.training.train import train_from_counts
+
+_DESCRIPTION = """\
+Learn merges from counts that a run has saved: another vocabulary size or backend, without counting again. The
+settings are those of the run that counted; a config and flags override them.
+
+  python -m bpeflow merge --counts runs/owt --vocab_size 16000 --out_dir runs/owt16k
+  python -m bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
+  python -m bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     extend what was learned
+"""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Learn merges again."""
+    parser = new_parser("python -m bpeflow merge", _DESCRIPTION)
+    add_counts_flag(parser)
+    add_run_flags(parser)
+    add_learning_flags(parser)
+    options = parser.parse_args(argv)
+    source: Path = options.counts
+    counts, path, earlier = read_counts(source)
+    settings = settings_for_learning(earlier, path, source, options.config, overrides(options))
+    counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
+    return run_training(
+        settings,
+        options.quiet,
+        lambda observer: train_from_counts(counts, settings, observer, earlier, path.parent, counts_path),
+    )
+
+
+def read_counts(source: Path) -> tuple[PretokenCounts, Path, RunReport | None]:
+    """Read counts from a file or a run folder, with their path and the report of the run that made them, if any."""
+    path = folder_of_counts(source) / COUNTS_FILE if source.is_dir() else source
+    if not path.is_file():
+        raise ConfigError(f"no counts at {path}")
+    counts = PretokenCounts.read(path)
+    earlier = read_report(path.parent)
+    check_counts(earlier, counts, path)
+    return counts, path, earlier
+
+
+def settings_for_learning(
+    earlier: RunReport | None, path: Path, source: Path, config: Path | None, overrides: Mapping[str, Any]
+) -> Settings:
+    """Return the settings of the run that counted, overridden by those of a config and flags that concern learning."""
+    if ignored := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
+        raise ConfigError(f"{ignored[0]} concerns counting, which merge does not repeat")
+    values: dict[str, Any] = {"input": str(path)}
+    if earlier is not None:
+        values |= earlier.settings | {"out_dir": str(source if source.is_dir() else path.parent)}
+    values |= {"resume": False, "restart": False}  # flags of that run, not of this one
+    given = read_yaml(config) if config else {}
+    values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
+    return make_settings(Settings, {**override(values, overrides), "skip_merge": False})

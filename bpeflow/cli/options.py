@@ -1,0 +1,157 @@
+"""Flags that several commands share, and the types of their values.
+
+A flag for a setting takes its help from the setting's one description in `bpeflow.config`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bpeflow.errors import ConfigError
+
+
+def new_parser(prog: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser for the flags of a command."""
+    return argparse.ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=epilog,
+        usage=f"{prog} [options]",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=100),
+        allow_abbrev=False,
+    )
+
+
+# ---- flags for settings ----
+
+
+def add_setting(
+    group: argparse._ActionsContainer, key: str, flag: str | None = None, *aliases: str, **options: Any
+) -> None:
+    """Add a flag that overrides a setting, with the setting's own description as its help."""
+    from bpeflow.cli.settings import describe_setting  # pydantic, which commands without settings do not need
+
+    if "action" not in options:
+        options.setdefault("metavar", "VALUE")
+    names = [flag or f"--{key}", *aliases]
+    help_text = describe_setting(key).help_line().replace("%", "%%")
+    group.add_argument(*names, dest=f"setting {key}", default=argparse.SUPPRESS, help=help_text, **options)
+
+
+def add_switch(group: argparse._ActionsContainer, key: str, flag: str | None = None) -> None:
+    """Add a flag that turns a setting on."""
+    add_setting(group, key, flag, action="store_const", const=True)
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add ``--config``, ``--set`` and ``--quiet``, and return their group."""
+    group = parser.add_argument_group("run")
+    group.add_argument("--config", metavar="FILE", type=Path, help="YAML config; flags override it")
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments", type=_assignment,
+        help="override any setting, e.g. tie_break=huggingface or monitor.interval=2; repeatable",
+    )  # fmt: skip
+    add_quiet_flag(group)
+    return group
+
+
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of commands that write a run folder."""
+    group = add_config_flags(parser)
+    add_setting(group, "out_dir", metavar="FOLDER")
+    add_switch(group, "resume")
+    add_switch(group, "restart")
+
+
+def add_learning_flags(parser: argparse.ArgumentParser, backend: bool = True) -> None:
+    """Add the flags of commands that learn merges."""
+    group = parser.add_argument_group("learning")
+    add_setting(group, "vocab_size", metavar="N", type=int)
+    add_setting(group, "init_from", metavar="FOLDER")
+    if backend:
+        add_setting(group, "backend", metavar="NAME")
+
+
+def overrides(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that flags give, by key; `--set` first, then flags of their own."""
+    flags = {key.removeprefix("setting "): value for key, value in vars(options).items() if key.startswith("setting ")}
+    return {**dict(options.assignments), **flags}
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
+    from bpeflow._util.yaml import parse_yaml  # PyYAML, likewise
+
+    try:
+        return key, parse_yaml(value)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{key}: {error}") from error
+
+
+# ---- other flags ----
+
+
+def add_counts_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the required ``--counts``."""
+    parser.add_argument(
+        "--counts", metavar="PATH", type=Path, required=True, help="run folder, or counts as .npz, .json or .tsv"
+    )
+
+
+def add_tokenizer_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the required ``--tokenizer``."""
+    parser.add_argument(
+        "--tokenizer", metavar="PATH", type=Path, required=True, help="run folder, or tokenizer in any known format"
+    )
+
+
+def add_output_flag(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the required ``--out``."""
+    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=what)
+
+
+def add_separator_flag(parser: argparse.ArgumentParser) -> None:
+    """Add ``--separator``."""
+    parser.add_argument(
+        "--separator", metavar="TEXT",
+        help="text that ends a document; '' if only the end of a file does (default: first special token)",
+    )  # fmt: skip
+
+
+def add_quiet_flag(parser: argparse._ActionsContainer) -> None:
+    """Add ``--quiet``."""
+    parser.add_argument("--quiet", action="store_true", help="print errors only")
+
+
+# ---- types of values ----
+
+
+def names(text: str) -> list[str]:
+    """Parse comma-separated names."""
+    return [name.strip() for name in text.split(",")]
+
+
+def numbers(text: str) -> list[int]:
+    """Parse comma-separated thread counts."""
+    return [number(name) for name in names(text)]
+
+
+def size(text: str) -> int:
+    """Parse a size in bytes, such as ``8mb``."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        raise argparse.ArgumentTypeError(f"need a size such as 8mb, found {text!r}") from None
+
+
+def number(text: str) -> int:
+    """Parse a number of threads or rounds."""
+    if not text.isdecimal() or not 1 <= int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"need a number from 1 to 4096, found {text!r}")
+    return int(text)

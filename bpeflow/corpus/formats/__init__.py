@@ -1,0 +1,1 @@
+"""Input formats: text, JSON Lines, Parquet, compression, streams, standard input, iterables."""

@@ -1,0 +1,1 @@
+"""Corpora to token files and back."""

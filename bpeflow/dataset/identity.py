@@ -1,0 +1,43 @@
+"""A tokenizer's hash: whether two tokenizers are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.regex import load_pretokenizer
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+
+def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
+    """A hash of all that decides which ids a text becomes and which text ids become, as 64 hexadecimal digits.
+
+    SHA-256 over the bytes of each id, the special tokens with their ids, the merges in order, the pattern's regular
+    expression (not its name) and `whole_tokens`; of each list its length and the lengths of its entries first, so that
+    no two tokenizers hash the same bytes. The same on every machine and in every version of bpeflow.
+    """
+    vocab = tokenizer.vocab
+    digest = sha256(b"bpeflow tokenizer 1\n")
+    specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
+    for entries in (
+        vocab.tokens,
+        [text.encode() for text, _ in specials],
+        [str(token_id).encode() for _, token_id in specials],
+        [left for left, _ in vocab.merges],
+        [right for _, right in vocab.merges],
+        [load_pretokenizer(tokenizer.pattern).regex.encode(), str(bool(tokenizer.whole_tokens)).encode()],
+    ):
+        _add_entries(digest, entries)
+    return digest.hexdigest()
+
+
+def _add_entries(digest: _Hash, entries: Sequence[bytes]) -> None:
+    lengths = np.array([len(entries), *map(len, entries)], "<u8")
+    digest.update(lengths.tobytes())
+    digest.update(b"".join(entries))

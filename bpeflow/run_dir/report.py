@@ -1,0 +1,256 @@
+"""`RunReport`: what ``run.json`` holds, as typed and frozen models, and reading and writing it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bpeflow._util.atomic import atomic_path
+from bpeflow._util.checksummed import checksummed, has_checksum, verified
+from bpeflow.backends.base import MergeStatistics
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.fingerprint import FingerprintSummary
+from bpeflow.counting.segments import SegmentStatistics
+from bpeflow.counting.shards import Spilled
+from bpeflow.errors import FormatError
+from bpeflow.run_dir.layout import REPORT_FILE
+
+#: The version of the models below; a report of another version is refused.
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Versions(_Frozen):
+    """Versions that a run depends on, and the machine it ran on."""
+
+    python: str
+    numpy: str
+    regex: str
+    platform: str
+    cores: int
+
+
+class SampleReport(_Frozen):
+    """The random sample taken of a source."""
+
+    max_bytes: int
+    seed: int
+
+
+class SourceReport(_Frozen):
+    """One source of a mixed corpus."""
+
+    name: str
+    weight: int
+    sample: SampleReport | None
+    files: int
+    bytes: int
+    documents: int
+    skipped_documents: int
+
+
+class CorpusReport(_Frozen):
+    """The corpus that was counted.
+
+    Attributes:
+        sources: the sources, if there are several or one has settings of its own.
+        pattern: the regular expression, not its name.
+        scanner: ``"native"`` or ``"regex"``.
+        instructions: the vector instructions of the native scanner.
+        unicode: the Unicode version that the pattern was matched with.
+    """
+
+    files: int
+    sources: tuple[SourceReport, ...] = ()
+    bytes: int
+    documents: int
+    skipped_documents: int
+    pattern: str
+    scanner: str
+    instructions: str | None
+    unicode: str
+    pretokens: int
+    pretoken_bytes: int
+    distinct_pretokens: int
+    distinct_pretoken_bytes: int
+
+
+class StageReport(_Frozen):
+    """The totals of a stage over its workers.
+
+    Attributes:
+        seconds: wall time from the stage's start to its end, waiting included.
+        cpu_seconds: processor time; None for the reducer, which runs in the main process.
+        bytes: text for the readers and the counters, packed counts for the mergers and the reducer.
+    """
+
+    workers: int
+    items_in: int | None = None
+    items_out: int | None = None
+    seconds: float
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    bytes: int
+    mb_per_second: float | None
+
+
+class CountingReport(_Frozen):
+    """How the corpus was counted; summed over all runs that took part if it was resumed.
+
+    Attributes:
+        in_process: whether the input was small enough to be counted in the calling process.
+        threads: counting threads of the calling process; 1 if there were worker processes.
+        stages: by name: ``chunk reader``, ``stream reader`` (if there are streams), ``counter``, ``merger``, ``reducer``.
+        fingerprint: everything that the counts depend on, to compare with when resuming.
+    """
+
+    seconds: float
+    memory_limit: int
+    spilled: Spilled
+    segments: SegmentStatistics | None
+    in_process: bool
+    threads: int
+    stages: dict[str, StageReport]
+    fingerprint: FingerprintSummary
+
+
+class BackendReport(_Frozen):
+    """The merge backend; see `MergeStatistics` for the figures."""
+
+    name: str
+    words: int
+    positions: int
+    pairs: int
+    occurrences_visited: int
+    occurrences_merged: int
+    stale_pops: int
+    setup_seconds: float
+    selection_seconds: float
+    update_seconds: float
+    memory_bytes: int
+    threads: int
+
+    @classmethod
+    def of(cls, name: str, statistics: MergeStatistics) -> BackendReport:
+        """Combine a backend's name with its statistics."""
+        return cls(name=name, **vars(statistics))
+
+
+class TokenReport(_Frozen):
+    """A token, as text and exactly."""
+
+    text: str
+    bytes: int
+    hex: str
+
+
+class LearningReport(_Frozen):
+    """How the merges were learned.
+
+    Attributes:
+        replayed: initial merges, taken from the tokenizer that was extended.
+        resumed: merges that an interrupted run had learned.
+        learned: merges after the initial ones, `resumed` included.
+        wanted: merges that would have filled the vocabulary, initial ones included.
+        lowest_count: the count of the last merge; None if none was learned.
+        fingerprint: the settings that decide which merges are learned.
+    """
+
+    replayed: int
+    resumed: int
+    learned: int
+    wanted: int
+    seconds: float
+    lowest_count: int | None
+    backend: BackendReport
+    vocab_size: int
+    longest_token: TokenReport
+    fingerprint: dict[str, Any]
+
+
+class RunReport(_Frozen):
+    """The report of a training run.
+
+    Attributes:
+        settings: the run's settings as JSON values.
+        corpus, counting: None where counts were given from elsewhere and nothing is known of their corpus.
+        counts: the counts that were given, if the run did not count itself.
+        resumed: the file of finished counts from which the run was resumed.
+        learning: None until merges are learned, and with `skip_merge`.
+        seconds: wall time of the run.
+        finished: when the report was written, in ISO 8601, UTC.
+        files: the run's files, relative to its folder.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    bpeflow: str
+    command: tuple[str, ...]
+    settings: dict[str, Any]
+    versions: Versions
+    corpus: CorpusReport | None = None
+    counting: CountingReport | None = None
+    counts: str | None = None
+    resumed: str | None = None
+    learning: LearningReport | None = None
+    seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    finished: str | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def learns_later(self) -> bool:
+        """Whether the run was to learn merges, but has not got there."""
+        return self.learning is None and not self.settings.get("skip_merge")
+
+    def write(self, path: Path) -> None:
+        """Write the report with its checksum; atomically. Raises `OSError`."""
+        text = json.dumps(checksummed(self.model_dump(mode="json")), indent=2, ensure_ascii=False) + "\n"
+        with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX in JSON
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
+    """Read the report of a run folder; None if there is none. Raises `FormatError` if it is damaged."""
+    path = folder / name
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FormatError(f"{path}: not JSON: {error}") from error
+    if has_checksum(values):
+        try:
+            values = verified(values)
+        except ValueError as error:
+            raise FormatError(f"{path}: changed or damaged after the run: {error}") from error
+    if not isinstance(values, dict) or not isinstance(values.get("settings"), dict):
+        raise FormatError(f"{path}: not the report of a run: it has no settings")
+    if values.get("schema_version") != SCHEMA_VERSION:
+        raise FormatError(
+            f"{path}: report of schema version {values.get('schema_version')}, this bpeflow reads {SCHEMA_VERSION}: "
+            "move it away, or train again in another folder"
+        )
+    try:
+        return RunReport.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise FormatError(f"{path}: not the report of a run: {key}: {first['msg']}") from None
+
+
+def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -> None:
+    """Raise `FormatError` if the report in the folder of these counts describes other counts."""
+    if report is None:
+        return
+    corpus = report.corpus
+    if corpus is None or (corpus.pretokens, corpus.distinct_pretokens) != (counts.total, len(counts)):
+        raise FormatError(
+            f"{path.parent / REPORT_FILE} describes other counts than {path}. Move the counts to a folder of their own, "
+            "and give special_tokens and every setting that differs from its default"
+        )

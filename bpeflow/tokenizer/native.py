@@ -1,0 +1,347 @@
+"""The native encoder: `libbpeflow_encode`, which ``ext/encode`` is the source of."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token
+from bpeflow.tokenizer.special_tokens import SpecialTokens
+from bpeflow.tokenizer.validate import not_utf8
+
+#: BPEFLOW_NO_PATTERN of the header: what is encoded are pre-tokens.
+_NO_PATTERN = 0xFFFF
+
+#: Two statuses of the header that are the caller's concern.
+_NOT_UTF8 = 7
+_UNKNOWN_ID = 9
+
+#: Bytes of text up to which the ids go to a buffer that is there already. It takes 4 bytes for each.
+_SHORT = 4096
+
+
+class _Vocabulary(Structure):
+    """`bpeflow_vocabulary` of the header."""
+
+    _fields_ = (
+        ("token_data", c_char_p),
+        ("token_offsets", c_void_p),
+        ("ordinary_data", c_char_p),
+        ("ordinary_offsets", c_void_p),
+        ("tokens", c_uint32),
+        ("byte_ids", c_void_p),
+        ("merges", c_void_p),
+        ("merge_count", c_uint64),
+        ("whole_tokens", c_uint32),
+    )
+
+
+class _Encoding(Structure):
+    """`bpeflow_encoding` of the header."""
+
+    _fields_ = (
+        ("pattern", c_uint32),
+        ("id_size", c_uint32),
+        ("specials", c_void_p),
+        ("ids", c_void_p),
+        ("capacity", c_uint64),
+        ("written", c_uint64),
+    )
+
+
+# What returns a status and is None here is called where time counts, or where a status has a meaning of its own.
+_SIGNATURES: dict[str, Signature] = {
+    "bpeflow_model_new": (c_int, [POINTER(_Vocabulary), POINTER(c_void_p)], check_status),
+    "bpeflow_model_free": (None, [c_void_p], None),
+    "bpeflow_specials_new": (c_int, [c_char_p, c_void_p, c_void_p, c_uint32, POINTER(c_void_p)], check_status),
+    "bpeflow_specials_free": (None, [c_void_p], None),
+    "bpeflow_encoder_new": (c_int, [c_void_p, c_char_p, c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_encoder_free": (None, [c_void_p], None),
+    "bpeflow_encoder_encode": (c_int, [c_void_p, c_void_p, c_void_p, c_uint64], None),
+    "bpeflow_encoder_encode_pieces": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p], None),
+    "bpeflow_model_decoded_size": (
+        c_int,
+        [c_void_p, c_void_p, c_uint32, c_uint64, POINTER(c_uint64), POINTER(c_uint64)],
+        None,
+    ),
+    "bpeflow_model_decode": (c_int, [c_void_p, c_void_p, c_uint32, c_uint64, c_void_p, c_uint64], check_status),
+}
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("encode", _SIGNATURES)
+
+
+# What C code calls to make a `bytes` object and fill it: with NULL the bytes are whatever the memory holds.
+_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.restype = ctypes.py_object
+_new_bytes.argtypes = [c_void_p, ctypes.c_ssize_t]
+
+
+class NativeEncoder:
+    """Fulfils `Encoder`, whose docstrings say what is meant.
+
+    A *session* is what one call encodes with: a native encoder with its cache, and buffers. Those that are free wait
+    in a list, so that there are as many as there were calls at once; they keep their caches. Nothing here has a thread
+    or a lock of its own, so that a forked child can go on with what it has inherited.
+    """
+
+    name = "native"
+
+    def __init__(
+        self, spec: TokenizerSpec, cache_bytes: int = DEFAULT_CACHE_BYTES, instructions: str | None = None
+    ) -> None:
+        """`instructions`: see `bpeflow.counting.table.NativeTable`.
+
+        Raises `NativeUnavailableError`, and `FormatError` where a byte, or a part or the result of a merge, has no id.
+        """
+        self._library = _library()
+        self._pretokenizer = load_pretokenizer(spec.pattern)
+        self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, _NO_PATTERN)
+        self._instructions = (instructions or chosen_instructions()).encode()
+        self._model = _Model(spec)
+        self._specials: weakref.WeakKeyDictionary[SpecialTokens, _Specials] = weakref.WeakKeyDictionary()
+        self._begin(cache_bytes)
+
+    def _begin(self, cache_bytes: int) -> None:
+        self._cache_bytes = cache_bytes
+        self._free: deque[_Session] = deque()
+
+    def with_cache(self, cache_bytes: int) -> NativeEncoder:
+        other = NativeEncoder.__new__(NativeEncoder)
+        other.__dict__ |= self.__dict__
+        other._begin(cache_bytes)
+        return other
+
+    def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
+        if len(text) > _SHORT or self._pattern == _NO_PATTERN:
+            ids: list[int] = self.encode_to_array(text, specials, np.dtype(np.uint32)).tolist()
+            return ids
+        session = self._take()
+        try:
+            return session.encode_short(text, self._native(specials))
+        finally:
+            self._free.append(session)
+
+    def encode_to_array(
+        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
+    ) -> NDArray[np.unsignedinteger[Any]]:
+        ids = np.empty(len(text), dtype)
+        if self._pattern == _NO_PATTERN:
+            self._encode_pieces(self._pretokens(bytes(text), specials), specials, ids)
+        else:
+            self._encode(text, specials, ids)
+        return ids
+
+    def encode_batch(
+        self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        ids = np.empty(sum(map(len, texts)), dtype)
+        if self._pattern != _NO_PATTERN:
+            return ids, self._encode_pieces(texts, specials, ids)
+        pretokens = [self._pretokens(text, specials) for text in texts]
+        ends = self._encode_pieces([piece for pieces in pretokens for piece in pieces], specials, ids)
+        of_texts = np.fromiter(accumulate(map(len, pretokens)), np.int64, len(texts))
+        return ids, np.concatenate([[0], ends])[of_texts]
+
+    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
+        if self._pattern == _NO_PATTERN:
+            return len(self.encode_to_array(text, specials, np.dtype(np.uint32)))
+        return self._encode(text, specials, None)
+
+    def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
+        given = (self._model.handle, ids.ctypes.data, ids.itemsize, len(ids))
+        size, bad = c_uint64(), c_uint64()
+        function = self._library.bpeflow_model_decoded_size
+        status = function(*given, byref(size), byref(bad))
+        if status == _UNKNOWN_ID:
+            raise unknown_token(int(ids[bad.value]), bad.value, self._model.tokens)
+        check_status(status, function, ())
+        text: bytes = _new_bytes(None, size.value)
+        if text:  # which nobody else has seen yet, except the empty one, which is everybody's
+            self._library.bpeflow_model_decode(*given, text, len(text))
+        return text
+
+    def _encode(self, text: Utf8, specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]] | None) -> int:
+        """Encode one text into `ids`, which is cut to size, or count its ids. Returns how many there are."""
+        session, native = self._take(), self._native(specials)
+        try:
+            encoding = session.encoding(self._pattern, native, ids)
+            function = self._library.bpeflow_encoder_encode
+            status = function(session.handle, byref(encoding), _address(text), len(text))
+        finally:
+            self._free.append(session)
+        return _finish(status, function, encoding, text, ids)
+
+    def _encode_pieces(
+        self, pieces: Sequence[bytes], specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]]
+    ) -> NDArray[np.int64]:
+        """Encode texts into `ids`, which is cut to size. Returns where the ids of each end."""
+        text = b"".join(pieces)
+        ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+        id_ends = np.empty(len(pieces), np.int64)
+        session, native = self._take(), self._native(specials)
+        try:
+            encoding = session.encoding(self._pattern, native, ids)
+            function = self._library.bpeflow_encoder_encode_pieces
+            status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
+        finally:
+            self._free.append(session)
+        _finish(status, function, encoding, text, ids)
+        return id_ends
+
+    def _pretokens(self, text: bytes, specials: SpecialTokens) -> list[bytes]:
+        """The pre-tokens of a custom pattern, and special tokens, which the native code knows again."""
+        pieces: list[bytes] = []
+        end = 0
+        try:
+            for match in specials.matches(text):
+                pieces += map(str.encode, self._pretokenizer.pretokens(text[end : match.start()].decode()))
+                pieces.append(match.group())
+                end = match.end()
+            pieces += map(str.encode, self._pretokenizer.pretokens(text[end:].decode()))
+        except UnicodeDecodeError:
+            raise not_utf8(text) from None
+        return pieces
+
+    def _take(self) -> _Session:
+        """A session for this call, which gives it back to `_free`."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            return _Session(self._model, self._pattern, self._instructions, self._cache_bytes)
+
+    def _native(self, specials: SpecialTokens) -> _Specials | None:
+        if not specials.ids:
+            return None
+        native = self._specials.get(specials)
+        if native is None:
+            native = self._specials[specials] = _Specials(specials)
+        return native
+
+
+class _Model:
+    """A vocabulary of so many ``tokens`` in native memory. ``handle`` is freed when the model is forgotten."""
+
+    def __init__(self, spec: TokenizerSpec) -> None:
+        library, vocab = _library(), spec.vocab
+        self.tokens = len(vocab)
+        token_data, token_offsets = _joined(vocab.decoded_tokens)
+        ordinary_data, ordinary_offsets = _joined(vocab.ordinary_tokens)
+        byte_ids = np.array(vocab.byte_ids, np.uint32)
+        merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
+        native = _Vocabulary(
+            token_data,
+            token_offsets.ctypes.data,
+            ordinary_data,
+            ordinary_offsets.ctypes.data,
+            len(vocab),
+            byte_ids.ctypes.data,
+            merges.ctypes.data,
+            len(merges),
+            spec.whole_tokens,
+        )
+        self.handle = c_void_p()
+        library.bpeflow_model_new(byref(native), byref(self.handle))
+        weakref.finalize(self, library.bpeflow_model_free, c_void_p(self.handle.value))
+
+
+class _Specials:
+    """Special tokens in native memory. ``handle`` is freed when they are forgotten."""
+
+    def __init__(self, specials: SpecialTokens) -> None:
+        library = _library()
+        lengths = np.array([len(token) for token in specials.ids], np.uint32)
+        ids = np.array([*specials.ids.values()], np.uint32)
+        self.handle = c_void_p()
+        library.bpeflow_specials_new(
+            b"".join(specials.ids), lengths.ctypes.data, ids.ctypes.data, len(ids), byref(self.handle)
+        )
+        weakref.finalize(self, library.bpeflow_specials_free, c_void_p(self.handle.value))
+
+
+class _Session:
+    """A native encoder and a buffer for short texts, for one call at a time."""
+
+    def __init__(self, model: _Model, pattern: int, instructions: bytes, cache_bytes: int) -> None:
+        library = _library()
+        self._model = model  # which must live as long
+        self.handle = c_void_p()
+        library.bpeflow_encoder_new(model.handle, instructions, cache_bytes, byref(self.handle))
+        weakref.finalize(self, library.bpeflow_encoder_free, c_void_p(self.handle.value))
+        # A short text takes about a microsecond, so what can be made beforehand is.
+        self._ids = np.empty(_SHORT, np.uint32)
+        self._short = self.encoding(pattern, None, self._ids)
+        self._short_reference = byref(self._short)
+        self._specials: _Specials | None = None
+        self._function = library.bpeflow_encoder_encode
+
+    def encode_short(self, text: bytes, specials: _Specials | None) -> list[int]:
+        """Encode a text of up to `_SHORT` bytes."""
+        short = self._short
+        if specials is not self._specials:
+            self._specials = specials
+            short.specials = None if specials is None else specials.handle
+        status = self._function(self.handle, self._short_reference, text, len(text))
+        if status:
+            _raise(status, self._function, text)
+        ids: list[int] = self._ids[: short.written].tolist()
+        return ids
+
+    def encoding(
+        self, pattern: int, specials: _Specials | None, ids: NDArray[np.unsignedinteger[Any]] | None
+    ) -> _Encoding:
+        """Say how to encode, and where to; None: only count."""
+        handle = None if specials is None else specials.handle
+        if ids is None:
+            return _Encoding(pattern, 4, handle, None, 0, 0)
+        return _Encoding(pattern, ids.itemsize, handle, ids.ctypes.data, len(ids), 0)
+
+
+def _finish(
+    status: int,
+    function: Any,
+    encoding: _Encoding,
+    text: Utf8,
+    ids: NDArray[np.unsignedinteger[Any]] | None,
+) -> int:
+    """Cut `ids`, which had room for as many as there are bytes, to size; the rest was never touched."""
+    if status:
+        _raise(status, function, bytes(text))
+    written: int = encoding.written
+    if ids is not None:
+        ids.resize(written, refcheck=False)
+    return written
+
+
+def _raise(status: int, function: Any, text: bytes) -> None:
+    if status == _NOT_UTF8:
+        raise not_utf8(text)
+    check_status(status, function, ())
+
+
+def _address(text: Utf8) -> bytes | int:
+    """What ctypes takes for the address of a text."""
+    if isinstance(text, bytes):
+        return text
+    return int(np.frombuffer(text, np.uint8).ctypes.data)
+
+
+def _joined(tokens: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
+    """Tokens one after another, and where each begins and the last one ends."""
+    return b"".join(tokens), np.fromiter(accumulate(map(len, tokens), initial=0), np.int64, len(tokens) + 1)

@@ -1,0 +1,112 @@
+"""The merge backends side by side on the same counts: that they learn the same, and what each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from bpeflow.backends.registry import choose_backend
+from bpeflow.config import MergeSettings
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import BackendsDifferError, ConfigError
+from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.vocab import Merge
+
+#: Those fields of the statistics that are times; the others are the same in every round.
+TIMES = ("setup_seconds", "selection_seconds", "update_seconds")
+
+
+@dataclass
+class Contender:
+    """A backend with a number of threads, and what was measured of it, a value for each round."""
+
+    backend: str
+    threads: int | None
+    seconds: list[float] = field(default_factory=list)
+    statistics: list[dict[str, Any]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return self.backend if self.threads is None else f"{self.backend} with {self.threads} thread(s)"
+
+    def take(self, learned: LearnedMerges, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self.statistics.append(asdict(learned.statistics))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known after the last round: all seconds, and the statistics with the median of each time."""
+        times = {name: median(s[name] for s in self.statistics) for name in TIMES}
+        return {
+            "backend": self.backend,
+            "seconds": self.seconds,
+            "median_seconds": median(self.seconds),
+            **self.statistics[-1],
+            **times,
+        }
+
+
+def contenders(backends: Sequence[str], threads: Sequence[int]) -> list[Contender]:
+    """List the backends, each with every number of threads if it uses several; those that do not, once.
+
+    Raises `BackendUnavailableError` for a backend that is not here, and `ConfigError` where there is nothing to compare.
+    """
+    found = [
+        Contender(name, count)
+        for name in dict.fromkeys(choose_backend(name).name for name in backends)
+        for count in (dict.fromkeys(threads) if choose_backend(name).several_threads else (None,))
+    ]
+    if not found:
+        raise ConfigError("there is nothing to compare: name backends and numbers of threads")
+    return found
+
+
+def compare(
+    counts: PretokenCounts,
+    settings: MergeSettings,
+    entrants: Sequence[Contender],
+    rounds: int,
+    initial_merges: Sequence[Merge] = (),
+    on_result: Callable[[Contender], object] = str,
+) -> LearnedMerges:
+    """Let every contender learn `rounds` times, in turn, and return what all of them have learned.
+
+    Each round begins with the next contender, so that none always runs on a machine that the same other one has
+    warmed up. `on_result` is called after each measurement. Raises `BackendsDifferError` at the first difference.
+    """
+    reference: tuple[Contender, LearnedMerges] | None = None
+    for contender in _turns(entrants, rounds):
+        own = settings.model_copy(update={"backend": contender.backend, "threads": contender.threads})
+        started = perf_counter()
+        learned = learn_with_settings(counts, own, initial_merges)
+        contender.take(learned, perf_counter() - started)
+        reference = reference or (contender, learned)
+        _check_equal(*reference, contender, learned)
+        on_result(contender)
+    if reference is None:
+        raise ConfigError("there is nothing to compare: at least one contender and one round")
+    return reference[1]
+
+
+def _turns(entrants: Sequence[Contender], rounds: int) -> Iterator[Contender]:
+    for turn in range(rounds):
+        first = turn % len(entrants)
+        yield from (*entrants[first:], *entrants[:first])
+
+
+def _check_equal(one: Contender, expected: LearnedMerges, other: Contender, found: LearnedMerges) -> None:
+    ours, theirs = (list(zip(merges.pairs, merges.counts, strict=True)) for merges in (expected, found))
+    if ours == theirs:
+        return
+    first = next((i for i, both in enumerate(zip(ours, theirs, strict=False)) if both[0] != both[1]), None)
+    if first is None:
+        raise BackendsDifferError(f"{one} learned {len(ours):,} merges and {other} {len(theirs):,}; please report this")
+    raise BackendsDifferError(
+        f"merge {first} differs: {one} learned {_describe(*ours[first])}, {other} {_describe(*theirs[first])}; please "
+        "report this"
+    )
+
+
+def _describe(pair: Merge, count: int) -> str:
+    return f"{pair[0]!r} {pair[1]!r} ({count:,} times)"

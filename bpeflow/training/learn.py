@@ -1,0 +1,255 @@
+"""From pre-token counts to merges: states the task for a backend, steps it to its end, and reads the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bpeflow._util.memory import explain_memory_error
+from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
+from bpeflow.backends.registry import choose_backend
+from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import ConfigError
+from bpeflow.progress import Observer
+from bpeflow.vocab import Merge, Vocab, mergeable_bytes
+
+#: How many merges to learn before the first look at the clock and at Ctrl-C: with the slowest search (`max_search:
+#: scan` in Python) they take seconds.
+FIRST_STEP = 64
+
+#: How long to learn, about, between two looks: shorter, and they take time of their own; longer, and people wait.
+STEP_SECONDS = 0.1
+
+#: What to do about a lack of memory.
+_LESS_MEMORY = (
+    "use backend: c, which takes least, or leave out rare pre-tokens; or add memory. Counts that are in a run folder "
+    "need not be made again (--resume, or python -m bpeflow merge)"
+)
+
+
+class Checkpoint(Protocol):
+    """Keeps what has been learned so far, for a run that goes on with it: `checkpoint` has the one in a file."""
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to save again."""
+        ...
+
+    def save(self, merges: Sequence[Merge]) -> None: ...
+
+    def load(self, initial_merges: Sequence[Merge]) -> tuple[Merge, ...]:
+        """The merges of an earlier run, which begin with these; or none."""
+        ...
+
+
+@dataclass(frozen=True)
+class LearnedMerges(Sequence[Merge]):
+    """The merges, in the order in which they were learned: a sequence of ``(left bytes, right bytes)``.
+
+    Attributes:
+        pairs: the merges.
+        counts: how often each pair occurred when it was chosen.
+        backend: the name of the backend that learned them.
+        statistics: what the backend tells of its work.
+        wanted: how many merges would have filled the vocabulary; fewer are there when no pair was left to merge.
+        reuse_tokens: whether a merge whose bytes were there already made no new token (`Vocab.build`).
+        replayed: how many of them, from the first on, were the initial merges, whose counts can be anything.
+        resumed: how many of the others an earlier run had learned, which this one goes on with.
+    """
+
+    pairs: tuple[Merge, ...]
+    counts: tuple[int, ...]
+    backend: str
+    statistics: MergeStatistics
+    wanted: int
+    reuse_tokens: bool
+    replayed: int = 0
+    resumed: int = 0
+
+    def __repr__(self) -> str:
+        return f"LearnedMerges({len(self):,} of {self.wanted:,} merges, by {self.backend})"
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.pairs[index]
+
+
+def learn_merges(
+    counts: PretokenCounts | Mapping[bytes, int] | Mapping[str, int],
+    vocab_size: int,
+    special_tokens: Sequence[str] = (),
+    *,
+    initial_merges: Iterable[Merge] = (),
+    backend: str = "auto",
+    observer: Observer | None = None,
+    **options: Any,
+) -> LearnedMerges:
+    """Learn the merges of a vocabulary of `vocab_size` entries: 256 bytes, the special tokens, and merges.
+
+    With `initial_merges`, those of another vocabulary, they are replayed in their order, whatever their pairs' counts
+    are here, and learning goes on from there. So a vocabulary is extended; and to go on from what was learned from the
+    same counts gives what learning at once would have given.
+
+    Args:
+        counts: what `bpeflow.count` returns, or a mapping from pre-token to count.
+        vocab_size: entries of the vocabulary. Fewer merges come back when no pair is left before it is full.
+        special_tokens: they take a place each; under ``tie_break="huggingface"`` their strings matter too.
+        initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks, and `vocab_size` counts them;
+            `min_frequency` and `max_token_length` concern the merges after them only.
+        backend: ``"auto"``, ``"omp"``, ``"c"`` or ``"python"``. All give the same merges.
+        observer: is told of the progress.
+        options: `tie_break`, `min_frequency`, `max_token_length`, `threads`, `max_search`.
+
+    Raises:
+        ConfigError: a setting that is unknown or out of range, or initial merges that no vocabulary of this size has.
+        BackendUnavailableError: a backend that was asked for by name and is not here.
+        CountOverflowError: the count of a pair does not fit 64 bits.
+
+    >>> learn_merges({"low": 5, "lower": 2}, vocab_size=259, backend="python").pairs
+    ((b'o', b'w'), (b'l', b'ow'), (b'low', b'e'))
+    >>> learn_merges({"low": 5, "lower": 2}, 259, initial_merges=[(b"l", b"o")], backend="python").pairs
+    ((b'l', b'o'), (b'lo', b'w'), (b'low', b'e'))
+    """
+    values = {"vocab_size": vocab_size, "special_tokens": special_tokens, "backend": backend, **options}
+    settings = make_settings(MergeSettings, values)
+    if settings.vocab_size is None:
+        raise ConfigError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
+    try:
+        check_vocab_sizes((settings.vocab_size,), len(settings.special_tokens))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if not isinstance(counts, PretokenCounts):
+        counts = PretokenCounts.from_mapping(counts)
+    return learn_with_settings(counts, settings, initial_merges, observer)
+
+
+def learn_with_settings(
+    counts: PretokenCounts,
+    settings: MergeSettings,
+    initial_merges: Iterable[Merge] = (),
+    observer: Observer | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> LearnedMerges:
+    """Do what `learn_merges` does by settings, with a `vocab_size`, that have been validated. Raises as it does.
+
+    With `checkpoint` it goes on from what an earlier run has left there, and leaves there what it has learned so far.
+    """
+    chosen = choose_backend(settings.backend)
+    initial_merges = tuple(initial_merges)
+    earlier = checkpoint.load(initial_merges) if checkpoint else ()
+    task = learning_task(counts, settings, earlier or initial_merges)
+    with explain_memory_error("learning the merges", _LESS_MEMORY), chosen.start(task) as session:
+        records = _step_to_the_end(session, task, observer, checkpoint)
+        statistics = session.statistics()
+    return LearnedMerges(
+        pairs=_pairs_of(records, task),
+        counts=tuple(records["count"].tolist()),
+        backend=chosen.name,
+        statistics=statistics,
+        wanted=task.max_tokens - len(task.tokens),
+        reuse_tokens=task.reuse_tokens,
+        replayed=len(initial_merges),
+        resumed=max(len(earlier) - len(initial_merges), 0),
+    )
+
+
+def _step_to_the_end(
+    session: MergeSession, task: MergeTask, observer: Observer | None, checkpoint: Checkpoint | None
+) -> npt.NDArray[np.void]:
+    """Learn all that the task asks for, in steps that take about `STEP_SECONDS` each."""
+    observer = observer or Observer()
+    wanted, made, step = task.max_tokens - len(task.tokens), 0, FIRST_STEP
+    observer.learning(0, wanted)
+    steps = []
+    finished = False
+    while not finished:
+        started = perf_counter()
+        records = session.step(step)
+        steps.append(records)
+        finished = len(records) < step
+        if perf_counter() - started < STEP_SECONDS / 2:
+            step *= 2
+        made = int(records["token"].max(initial=made + len(task.tokens) - 1)) + 1 - len(task.tokens)
+        observer.learning(made, made if finished else wanted)
+        if checkpoint is not None and checkpoint.due and not finished:
+            checkpoint.save(_pairs_of(np.concatenate(steps), task))
+    return np.concatenate(steps)
+
+
+def _pairs_of(records: npt.NDArray[np.void], task: MergeTask) -> tuple[Merge, ...]:
+    """Return the bytes of the pairs."""
+    tokens = list(task.tokens)
+    pairs = []
+    for left_id, right_id, token in zip(*(records[name].tolist() for name in ("left", "right", "token")), strict=True):
+        left, right = tokens[left_id], tokens[right_id]
+        pairs.append((left, right))
+        if token == len(tokens):
+            tokens.append(left + right)
+    return tuple(pairs)
+
+
+def learning_task(counts: PretokenCounts, settings: MergeSettings, initial_merges: Iterable[Merge] = ()) -> MergeTask:
+    """State what the settings, with a `vocab_size`, ask for in the terms that backends know: ids, an order, limits.
+
+    Raises `ConfigError` for initial merges that do not fit.
+    """
+    vocab_size, special_tokens = settings.vocab_size or 0, settings.special_tokens
+    huggingface = settings.tie_break == "huggingface"
+    if huggingface:
+        start = Vocab.build((), special_tokens, special_tokens_first=True, reuse_tokens=True)
+        specials = {token_id: mergeable_bytes(token) for token, token_id in start.special_tokens.items()}
+        tokens = tuple(specials.get(token_id, token) for token_id, token in enumerate(start.tokens))
+        byte_ids = tuple(tokens.index(bytes([byte])) for byte in range(256))
+        max_tokens = vocab_size
+    else:  # b has id b and merge k has 256 + k, whatever ids the vocabulary will give them
+        tokens = tuple(bytes([byte]) for byte in range(256))
+        byte_ids = tuple(range(256))
+        max_tokens = vocab_size - len(special_tokens)
+    task = MergeTask(
+        counts=counts,
+        tokens=tokens,
+        byte_ids=byte_ids,
+        max_tokens=max_tokens,
+        order="greatest_bytes" if settings.tie_break == "greatest_bytes" else "smallest_ids",
+        reuse_tokens=huggingface,
+        min_frequency=settings.min_frequency,
+        max_token_length=settings.max_token_length,
+        max_search=settings.max_search,
+        threads=settings.threads,
+    )
+    return replace(task, initial_merges=_number_merges(tuple(initial_merges), task))
+
+
+def _number_merges(merges: Sequence[Merge], task: MergeTask) -> tuple[tuple[int, int], ...]:
+    """Find the ids of initial merges.
+
+    A part must be a byte or what a merge before it made, and no two may make the same string: then every pair is
+    complete when it is merged, and its bytes name one token. No list that was learned is any other way.
+    """
+    made = {bytes([byte]): token_id for byte, token_id in enumerate(task.byte_ids)}
+    reusable = {token: i for i, token in reversed([*enumerate(task.tokens)]) if token} if task.reuse_tokens else {}
+    tokens = len(task.tokens)
+    pairs: list[tuple[int, int]] = []
+    for index, (left, right) in enumerate(merges):
+        where = f"initial merge {index}, {left!r} {right!r}"
+        if missing := [part for part in (left, right) if part not in made]:
+            raise ConfigError(f"{where}: {missing[0]!r} is no token yet: neither a byte nor made by a merge before it")
+        if left + right in made:
+            raise ConfigError(f"{where}: a merge before it makes {left + right!r} already")
+        if tokens >= task.max_tokens:
+            raise ConfigError(
+                f"{where}: the vocabulary is full before it, and {len(merges) - index:,} of {len(merges):,} initial "
+                "merges have no place; give a larger vocab_size, or fewer of them"
+            )
+        pairs.append((made[left], made[right]))
+        made[left + right] = reusable.get(left + right, tokens)
+        tokens += made[left + right] == tokens
+    return tuple(pairs)

@@ -1,0 +1,274 @@
+"""`train`: corpus to counts to merges to vocabulary; the one place that knows the whole sequence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from bpeflow.backends.registry import choose_backend
+from bpeflow.config import Settings, load_settings, make_settings
+from bpeflow.corpus.formats.iterable import DocumentIterable
+from bpeflow.counting.count import CorpusCounter, split_off_documents
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.errors import ConfigError, FormatError
+from bpeflow.formats import registry as formats
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.progress import Observer
+from bpeflow.run_dir.checkpoint import MergeCheckpoint
+from bpeflow.run_dir.layout import COUNTS_FILE, RUN_FILES, SEGMENTS, UNFINISHED, VOCAB_FILES, vocab_subfolder
+from bpeflow.run_dir.report import RunReport
+from bpeflow.run_dir.resume import FinishedCounts, find_counts, settle_interrupted
+from bpeflow.run_dir.run_dir import RunDir
+from bpeflow.training.describe import describe_corpus, describe_counting, describe_learning, start_report
+from bpeflow.training.initial import read_initial_merges
+from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.vocab import Merge, Vocab
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The result of a training run.
+
+    Attributes:
+        vocab: the vocabulary of the largest size asked for; None with `skip_merge`.
+        merges: its merges by rank; empty with `skip_merge`.
+        report: what ``run.json`` holds.
+        counts: the pre-token counts.
+        learned: the merges with their counts and the backend's statistics; None with `skip_merge`, and where `resume`
+            finds a finished run.
+    """
+
+    vocab: Vocab | None
+    merges: tuple[Merge, ...] = field(repr=False)
+    report: RunReport = field(repr=False)
+    counts: PretokenCounts = field(repr=False)
+    learned: LearnedMerges | None = field(default=None, repr=False)
+
+
+def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer | None = None) -> TrainResult:
+    """Train a tokenizer.
+
+    With `out_dir` everything is written to that folder; without it nothing is written. With `resume` an interrupted or
+    failed run in that folder is continued, and ends with the same bytes as an uninterrupted one.
+
+    Args:
+        config: settings, a mapping of them, or the path of a YAML config. In a mapping, `input` may be an iterable of
+            documents (`str` or `bytes`), as for `bpeflow.count`.
+        observer: progress callbacks.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range, or a folder cannot be written to.
+        ResumeError: the folder has an unfinished run of other settings or another corpus, or it is neither to be
+            resumed nor discarded.
+        FolderInUseError: another run is at work in the folder.
+        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
+        BackendUnavailableError: the backend named is not available; raised before counting.
+        CountOverflowError: a count does not fit 64 bits.
+        ScratchError: there was neither memory nor disk space for the counts.
+        WorkerDiedError: a worker process was killed.
+    """
+    documents: DocumentIterable | None = None
+    if isinstance(config, Mapping):
+        config, documents = split_off_documents(config)
+    settings = _as_settings(config)
+    observer = observer or Observer()
+    started = perf_counter()
+    choose_backend(settings.backend)  # fail now, not after hours of counting
+    segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS
+    corpus = CorpusCounter(settings, segments, documents, scratch_in=settings.out_dir)
+    _check_init_from(settings)
+    _check_formats(settings)
+    initial_merges = read_initial_merges(settings, corpus.pretokenizer.regex)
+    with RunDir(settings.out_dir, corpus.scratch) as folder:
+        if folder.path is not None:
+            settle_interrupted(folder.path, settings)
+        found = find_counts(settings, corpus.fingerprint)
+        if found is None:
+            folder.begin()
+            counts, report = _count(corpus, settings, folder, observer, started)
+        elif found.nothing_left(settings):
+            log.info("the run in %s is finished: nothing left to do", found.folder)
+            return _result_of(found, settings)
+        else:
+            folder.begin(VOCAB_FILES if found.in_progress else RUN_FILES)
+            counts = found.counts
+            resumed = {"corpus": found.report.corpus, "counting": found.report.counting, "resumed": COUNTS_FILE}
+            report = start_report(settings).model_copy(update=resumed)
+        return _learn_and_finish(counts, settings, initial_merges, report, folder, observer, started)
+
+
+def train_from_counts(
+    counts: PretokenCounts,
+    settings: Settings,
+    observer: Observer | None = None,
+    earlier: RunReport | None = None,
+    counted_in: Path | None = None,
+    counts_path: str | None = None,
+) -> TrainResult:
+    """Learn and write the vocabularies that `settings` ask for from existing counts.
+
+    Args:
+        counts: the counts.
+        settings: the settings of the run.
+        observer: progress callbacks.
+        earlier: the report of the run that counted, whose description of the corpus is carried over.
+        counted_in: the folder of the counts. Those of an unfinished run in `out_dir` are published with the results.
+        counts_path: the counts as the report names them.
+
+    Raises:
+        Exception: as `train` does.
+    """
+    started = perf_counter()
+    choose_backend(settings.backend)
+    _check_formats(settings)
+    corpus = earlier.corpus if earlier else None
+    counting = earlier.counting if earlier else None
+    initial_merges = read_initial_merges(settings, corpus.pattern if corpus else None)
+    with RunDir(settings.out_dir) as folder:
+        completes = bool(counted_in and folder.unfinished and counted_in.resolve() == folder.unfinished.resolve())
+        if folder.path is not None:
+            settle_interrupted(folder.path, settings, "interrupted" if completes else "elsewhere")
+        folder.begin(VOCAB_FILES if completes else RUN_FILES)
+        carried_over = {"corpus": corpus, "counting": counting, "counts": counts_path}
+        report = start_report(settings).model_copy(update=carried_over)
+        return _learn_and_finish(counts, settings, initial_merges, report, folder, observer or Observer(), started)
+
+
+def train_bpe(
+    input_path: str | Path | Sequence[str | Path] | Iterable[str | bytes],
+    vocab_size: int,
+    special_tokens: Sequence[str],
+    **options: Any,
+) -> tuple[dict[int, bytes], list[Merge]]:
+    """Train with the interface of Stanford CS336's assignment.
+
+    Args:
+        input_path: a UTF-8 text file; or several, a folder, a glob, or documents, as for `bpeflow.count`.
+        vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
+        special_tokens: strings that are never split or merged. The first one ends documents.
+        options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.
+            Nothing is written without `out_dir`.
+
+    Returns:
+        ``{id: bytes}``, and the merges by rank as pairs of bytes.
+
+    Raises:
+        Exception: as `train` does.
+
+    >>> vocab, merges = train_bpe(iter(["low low low", "lower"]), 258, ["<s>"])
+    >>> merges
+    [(b'o', b'w')]
+    >>> vocab[256], vocab[257]
+    (b'<s>', b'ow')
+    """
+    values = {"input": input_path, "vocab_size": vocab_size, "special_tokens": special_tokens, **options}
+    result = train(values)
+    vocab = result.vocab.to_dict() if result.vocab is not None else {}
+    return vocab, list(result.merges)
+
+
+def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
+    if isinstance(config, Settings):
+        return config
+    if isinstance(config, Mapping):
+        return make_settings(Settings, config)
+    return load_settings(Path(config))
+
+
+def _check_init_from(settings: Settings) -> None:
+    """Refuse to train into the folder of the tokenizer to extend, which would be replaced."""
+    if settings.init_from and settings.out_dir and settings.init_from.resolve() == settings.out_dir.resolve():
+        raise ConfigError(
+            f"init_from and out_dir are both {settings.out_dir}, whose files the run replaces: give another out_dir "
+            "(to learn more merges from its counts: python -m bpeflow merge)"
+        )
+
+
+def _check_formats(settings: Settings) -> None:
+    """Write a tokenizer without merges in each additional format, to refuse what a format cannot hold before the work."""
+    vocab = Vocab.build(
+        (),
+        settings.special_tokens,
+        special_tokens_first=settings.special_tokens_first,
+        reuse_tokens=settings.tie_break == "huggingface",
+    )
+    for name in settings.output.formats:
+        with TemporaryDirectory() as folder:
+            try:
+                formats.save(TokenizerSpec(vocab, settings.pattern), Path(folder), name)
+            except FormatError as error:
+                reason = str(error).partition(": ")[2]  # without the name of the temporary file
+                raise ConfigError(f"output.formats: {name}: {reason}") from None
+
+
+def _count(
+    corpus: CorpusCounter, settings: Settings, folder: RunDir, observer: Observer, started: float
+) -> tuple[PretokenCounts, RunReport]:
+    """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
+    with folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample:
+        counted = corpus.count(observer, on_sample, settings.monitor.interval)
+    if not len(counted.counts):
+        log.warning("no pre-tokens found: the corpus is empty, or the pattern matches nothing in it")
+    described = {"corpus": describe_corpus(corpus, counted), "counting": describe_counting(corpus, counted)}
+    report = start_report(settings).model_copy(update=described)
+    folder.write(COUNTS_FILE, counted.counts.dump)
+    report = folder.write_report(report, started)
+    if counted.segments is not None:
+        corpus.forget_segments()
+    return counted.counts, report
+
+
+def _result_of(found: FinishedCounts, settings: Settings) -> TrainResult:
+    """Read the result of a finished run."""
+    vocab = found.vocab(settings.special_tokens)
+    return TrainResult(vocab, vocab.merges if vocab else (), found.report, found.counts)
+
+
+def _learn_and_finish(
+    counts: PretokenCounts,
+    settings: Settings,
+    initial_merges: Sequence[Merge],
+    report: RunReport,
+    folder: RunDir,
+    observer: Observer,
+    started: float,
+) -> TrainResult:
+    vocab, learned = None, None
+    if not settings.skip_merge:
+        learning_started = perf_counter()
+        largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
+        checkpoint = MergeCheckpoint(folder.unfinished, counts, settings) if folder.unfinished is not None else None
+        learned = learn_with_settings(counts, largest, initial_merges, observer, checkpoint)
+        seconds = perf_counter() - learning_started
+        vocab = _write_vocabs(learned, settings, folder)
+        report = report.model_copy(update={"learning": describe_learning(learned, vocab, seconds, settings)})
+        if len(vocab) < settings.sizes[-1]:
+            log.warning(
+                "the vocabulary has %d entries, not %d: no more pairs could be merged", len(vocab), settings.sizes[-1]
+            )
+    report = folder.finish(report, started)
+    return TrainResult(vocab, vocab.merges if vocab else (), report, counts, learned)
+
+
+def _write_vocabs(learned: LearnedMerges, settings: Settings, folder: RunDir) -> Vocab:
+    """Write a vocabulary of each size, the largest into the run folder and the others into subfolders."""
+    for size in settings.sizes:
+        vocab = Vocab.build(
+            learned.pairs,
+            settings.special_tokens,
+            special_tokens_first=settings.special_tokens_first,
+            reuse_tokens=learned.reuse_tokens,
+            max_tokens=size,
+        )
+        spec = TokenizerSpec(vocab, settings.pattern)
+        folder.write_tokenizer(
+            spec, "" if size == settings.sizes[-1] else vocab_subfolder(size), settings.output.formats
+        )
+    return vocab
