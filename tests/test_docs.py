@@ -50,9 +50,9 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     "module",
     [
         "bpeflow.flow",
-        "bpeflow.merging",
+        "bpeflow.training.learn",
         "bpeflow.corpus.delimiters",
-        "bpeflow.pretokenize.pretokenizer",
+        "bpeflow.pretokenize.regex",
         *(f"bpeflow.tokenizer.{name}" for name in ("special", "stream", "tokenizer")),
     ],
 )

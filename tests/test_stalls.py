@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import bpeflow.counting.runner
-import bpeflow.tokenizer.corpus_encoder
 import psutil
 import pytest
 from rich.console import Console
 
 import bpeflow
+import bpeflow.counting.pipeline
+import bpeflow.dataset.encode
 from bpeflow.cli import progress as terminal
 from bpeflow.flow import Monitor, Pipeline, stall_watch
 
@@ -27,8 +27,8 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     def impatient(pipeline: Pipeline) -> Monitor:
         return stall_watch(pipeline, patience=1.0)
 
-    monkeypatch.setattr(bpeflow.counting.runner, "stall_watch", impatient)
-    monkeypatch.setattr(bpeflow.tokenizer.corpus_encoder, "stall_watch", impatient)
+    monkeypatch.setattr(bpeflow.counting.pipeline, "stall_watch", impatient)
+    monkeypatch.setattr(bpeflow.dataset.encode, "stall_watch", impatient)
 
 
 def slow_documents() -> Iterator[str]:

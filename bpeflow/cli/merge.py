@@ -34,13 +34,17 @@ def run(argv: Sequence[str]) -> int:
     add_run_flags(parser)
     add_learning_flags(parser)
     options = parser.parse_args(argv)
-    source: Path = options.counts
+    return merge(options.counts, options.config, overrides(options), options.quiet)
+
+
+def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
+    """Learn merges from the counts at `source` and write the run folder."""
     counts, path, earlier = read_counts(source)
-    settings = settings_for_learning(earlier, path, source, options.config, overrides(options))
+    settings = settings_for_learning(earlier, path, source, config, overrides)
     counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
     return run_training(
         settings,
-        options.quiet,
+        quiet,
         lambda observer: train_from_counts(counts, settings, observer, earlier, path.parent, counts_path),
     )
 

@@ -109,6 +109,6 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     def missing(module: str) -> None:
         raise ImportError(f"No module named {module!r}")
 
-    monkeypatch.setattr("bpeflow.corpus.extras.import_module", missing)
+    monkeypatch.setattr("bpeflow._util.extras.import_module", missing)
     with pytest.raises(CorpusError, match=r"need zstandard: pip install 'bpeflow\[zstd\]'"):
         list(decompress(iter([b"\x28\xb5\x2f\xfd"]), compression.COMPRESSIONS[3], "file.zst"))

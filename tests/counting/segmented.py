@@ -11,11 +11,12 @@ import pytest
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.segments import SegmentFolder
+from bpeflow.run_dir.layout import SEGMENTS
 
 
 def counter(corpus: Path, run_dir: Path | None, **options: object) -> CorpusCounter:
     values = {"input": str(corpus), **options}
-    return CorpusCounter(make_settings(CountSettings, values), run_dir and made(run_dir))
+    return CorpusCounter(make_settings(CountSettings, values), run_dir and made(run_dir) / SEGMENTS, scratch_in=run_dir)
 
 
 def made(folder: Path) -> Path:

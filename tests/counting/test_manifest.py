@@ -14,8 +14,8 @@ from segmented import counter, fail_after, made
 
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE
-from bpeflow.counting.segments import SEGMENTS
 from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
+from bpeflow.run_dir.layout import SEGMENTS
 
 # ---- refusals ----
 

@@ -93,7 +93,7 @@ def test_without_native_library_the_bytes_are_the_same(tmp_path: Path, monkeypat
             def unavailable(*_: object) -> None:
                 raise NativeUnavailableError("not here")
 
-            monkeypatch.setattr("bpeflow.counting.native_merge.NativeKWaySum", unavailable)
+            monkeypatch.setattr("bpeflow.counting.kway.NativeKWaySum", unavailable)
             assert isinstance(merging.kway_sum([], "bytes", 1), merging.PythonKWaySum)
         runs = [Shard.pack(0, sorted(table.items()), scratch.new_path("counter")) for table in tables]
         [merged] = CountMerger(MemoryBudget(4000, 4000), scratch, max_open=2)(runs)

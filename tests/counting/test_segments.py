@@ -19,9 +19,10 @@ import bpeflow
 from bpeflow.corpus.find import CorpusFile
 from bpeflow.counting import manifest as manifest_module
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Position
-from bpeflow.counting.segments import SEGMENTS, SegmentPlan, has_segments, remove_segments
+from bpeflow.counting.segments import SegmentPlan, has_segments, remove_segments
 from bpeflow.errors import ResumeError
 from bpeflow.pretokenize.native import Scanner
+from bpeflow.run_dir.layout import SEGMENTS
 
 # ---- the counts ----
 
@@ -52,7 +53,7 @@ def test_the_counts_do_not_depend_on_segments(
     assert parts.documents == whole.documents
     assert parts.spilled.runs == (parts.segments.segments > 128)  # more are not read at a time
     assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == total(corpus)
-    assert has_segments(tmp_path / "run")
+    assert has_segments(tmp_path / "run" / SEGMENTS)
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
 
@@ -98,7 +99,7 @@ def test_documents_at_hand_are_counted_at_once(tmp_path: Path) -> None:
     """And they are never taken for those of another run, of which nobody knows what they were."""
     settings = {"vocab_size": 258, "special_tokens": [], "out_dir": str(made(tmp_path / "run")), "segment_size": 1}
     bpeflow.train({**settings, "input": iter(["low lower"])})
-    assert not has_segments(tmp_path / "run")
+    assert not has_segments(tmp_path / "run" / SEGMENTS)
     with pytest.raises(ResumeError, match="counted something else"):
         bpeflow.train({**settings, "input": iter(["low lower"]), "resume": True})
 
@@ -252,11 +253,11 @@ def test_a_folder_without_a_manifest_is_no_beginning(corpus: Path, tmp_path: Pat
     folder = made(made(tmp_path / "run") / SEGMENTS)
     (folder / FINGERPRINT_FILE).write_text("{}")
     (folder / "000000.run").write_text("?")
-    assert not has_segments(tmp_path / "run")
+    assert not has_segments(tmp_path / "run" / SEGMENTS)
     parts = counter(corpus, tmp_path / "run", segment_size="8kb").count()
     assert parts.counts == counter(corpus, None).count().counts
-    remove_segments(tmp_path / "run")
-    remove_segments(tmp_path / "run")
+    remove_segments(tmp_path / "run" / SEGMENTS)
+    remove_segments(tmp_path / "run" / SEGMENTS)
     assert not folder.exists()
 
 

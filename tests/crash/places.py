@@ -24,8 +24,8 @@ class Place:
 
 
 WORKERS = {
-    "chunk reader": Place("bpeflow.counting.reader:ChunkReader._planned", 2, name="chunk reader"),
-    "stream reader": Place("bpeflow.corpus.stream_reader:StreamReader.read", 2, "streams", name="stream reader"),
+    "chunk reader": Place("bpeflow.corpus.reader:ChunkReader._planned", 2, name="chunk reader"),
+    "stream reader": Place("bpeflow.corpus.reader:StreamReader.read", 2, "streams", name="stream reader"),
     "counter": Place(
         "bpeflow.counting.counter:ChunkCounter._count",
         2,
@@ -39,6 +39,6 @@ MAIN = {
     "segment": Place("bpeflow.counting.segments:SegmentFolder._write", 2, segment_size="300kb"),
     "reducer": Place("bpeflow.counting.pipeline:reduce_shards"),
     "writing counts": Place("bpeflow.counting.counts:PretokenCounts.dump"),
-    "learning": Place("bpeflow.merging:_step_to_the_end", counted=True),
-    "writing": Place("bpeflow.formats.folder:save", counted=True),
+    "learning": Place("bpeflow.training.learn:_step_to_the_end", counted=True),
+    "writing": Place("bpeflow.formats.gpt2:save", counted=True),
 }

@@ -13,10 +13,10 @@ from test_cli_encode import save_tokenizer
 
 from bpeflow.dataset.facade import Tokenizer
 
-READER = "bpeflow.counting.reader:ChunkReader._planned"
-ENCODER = "bpeflow.tokenizer.chunk_encoder:ChunkEncoder.encode"
-WRITER = "bpeflow.tokenizer.token_writer:TokenWriter.write"
-SIDECAR = "bpeflow.tokenizer.token_writer:TokenWriter.sidecar"
+READER = "bpeflow.corpus.reader:ChunkReader._planned"
+ENCODER = "bpeflow.dataset.chunk_encoder:ChunkEncoder.encode"
+WRITER = "bpeflow.dataset.token_file:TokenWriter.write"
+SIDECAR = "bpeflow.dataset.token_file:TokenWriter.sidecar"
 
 DEFECT = r"RuntimeError: the injected defect \(a defect of bpeflow: please report it"
 MEMORY = "encoding: out of memory.*: use fewer threads .* or add memory"

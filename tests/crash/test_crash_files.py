@@ -16,8 +16,8 @@ from distinct_words import distinct_words
 from places import MAIN, Place
 
 COUNTER = "bpeflow.counting.counter:ChunkCounter._count"
-READER = "bpeflow.counting.reader:ChunkReader._planned"
-BLOCKS = "bpeflow.corpus.streams:Blocks._read"
+READER = "bpeflow.corpus.reader:ChunkReader._planned"
+BLOCKS = "bpeflow.corpus.formats.stream:Blocks._read"
 
 #: The form of the corpus; what is done to its last file, where and when; and what is said of it.
 CHANGES = {
@@ -28,8 +28,20 @@ CHANGES = {
     "gzip cut short": ("jsonl.gz", "truncate", BLOCKS, 1, r"(shrank from \d+ to \d+ bytes|was changed.*); run again"),
     "gzip replaced": ("jsonl.gz", "replace", BLOCKS, 2, "(was changed while it was read|not UTF-8|JSON|gzip)"),
     "gzip removed": ("jsonl.gz", "remove", BLOCKS, 1, "cannot read .*No such file"),
-    "Parquet cut short": ("parquet", "truncate", "bpeflow.corpus.parquet:read_rows", 1, "not Parquet, or damaged"),
-    "Parquet replaced": ("parquet", "replace", "bpeflow.corpus.parquet:read_rows", 1, "not Parquet, or damaged"),
+    "Parquet cut short": (
+        "parquet",
+        "truncate",
+        "bpeflow.corpus.formats.parquet:read_rows",
+        1,
+        "not Parquet, or damaged",
+    ),
+    "Parquet replaced": (
+        "parquet",
+        "replace",
+        "bpeflow.corpus.formats.parquet:read_rows",
+        1,
+        "not Parquet, or damaged",
+    ),
 }
 
 
@@ -89,11 +101,11 @@ FULL = {
     ),
     "writing counts": (MAIN["writing counts"], r".*/unfinished/counts.npz: {}; .*write elsewhere"),
     "writing the report": (
-        Place("bpeflow.run_dir:RunDir.write_report"),
+        Place("bpeflow.run_dir.run_dir:RunDir.write_report"),
         r".*/run.json: {}; .*write elsewhere",
     ),
     "writing the last report": (
-        Place("bpeflow.run_dir:RunDir.write_report", 2, counted=True),
+        Place("bpeflow.run_dir.run_dir:RunDir.write_report", 2, counted=True),
         r".*/done.json: {}; .*write elsewhere",
     ),
     "writing": (MAIN["writing"], r".*/(vocab.json|merges.txt|bpeflow.json): {}; .*write elsewhere"),

@@ -72,7 +72,7 @@ fails_until_there_is_enough(learn)
 """,
     "encoder": """
 import numpy as np
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS
 tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
 tokenizer.encode("low")

@@ -24,13 +24,13 @@ def vocab() -> Vocab:
 
 
 def test_files_bring_back_the_vocabulary(tmp_path: Path, vocab: Vocab) -> None:
-    paths = gpt2.save(vocab, tmp_path)
+    paths = gpt2.save_files(vocab, tmp_path)
     assert [path.name for path in paths] == ["vocab.json", "merges.txt"]
-    assert gpt2.load(*paths) == vocab
+    assert gpt2.load_files(*paths) == vocab
 
 
 def test_files_are_in_gpt2s_form(tmp_path: Path, vocab: Vocab) -> None:
-    gpt2.save(vocab, tmp_path)
+    gpt2.save_files(vocab, tmp_path)
     lines = (tmp_path / "merges.txt").read_text(encoding="utf-8").splitlines()
     assert lines[:4] == ["#version: 0.2", "h e", "t he", "Ġ the"]
     ids = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ def test_files_are_in_gpt2s_form(tmp_path: Path, vocab: Vocab) -> None:
 
 def test_huggingface_tokenizers_reads_them_and_merges_alike(tmp_path: Path, vocab: Vocab) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="HuggingFace tokenizers is not installed")
-    vocab_path, merges_path = gpt2.save(vocab, tmp_path)
+    vocab_path, merges_path = gpt2.save_files(vocab, tmp_path)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocab_path), str(merges_path)))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     ids = tokenizer.encode(" then the").ids
@@ -49,7 +49,7 @@ def test_huggingface_tokenizers_reads_them_and_merges_alike(tmp_path: Path, voca
 
 
 def test_published_gpt2_files_are_read() -> None:
-    vocab = gpt2.load(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
+    vocab = gpt2.load_files(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
     assert (len(vocab), len(vocab.merges)) == (50257, 50000)
     assert vocab.special_tokens == {"<|endoftext|>": 50256}
     assert vocab.tokens[262] == b" the"
@@ -58,10 +58,10 @@ def test_published_gpt2_files_are_read() -> None:
 def test_tokens_of_the_same_bytes_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     vocab = Vocab.build([(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"a", b"bc"), (b"t", b"o")], ["to"])
     with caplog.at_level(logging.WARNING):
-        paths = gpt2.save(vocab, tmp_path)
+        paths = gpt2.save_files(vocab, tmp_path)
     assert len(caplog.records) == 2
     assert "'abc' keeps id 258, and id 260" in caplog.text
-    again = gpt2.load(*paths, special_tokens=["to"])
+    again = gpt2.load_files(*paths, special_tokens=["to"])
     assert again.merges == vocab.merges
     assert again.special_tokens == {"to": 256}
     assert again.tokens[258:260] == (b"abc", b"bc")
@@ -73,7 +73,7 @@ def test_ids_that_stand_for_nothing_are_left_out_without_a_warning(
     """cl100k_base has a gap of sixteen before its last special token."""
     vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"", b"", b"<s>"), {"<s>": 258}, ())
     with caplog.at_level(logging.WARNING):
-        assert gpt2.load(*gpt2.save(vocab, tmp_path)) == vocab
+        assert gpt2.load_files(*gpt2.save_files(vocab, tmp_path)) == vocab
     assert not caplog.records
 
 
@@ -82,10 +82,10 @@ def test_a_special_token_in_the_form_of_another_token_is_warned_about(
 ) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e"), (b" ", b"the")], ["Ġthe"])
     with caplog.at_level(logging.WARNING):
-        paths = gpt2.save(vocab, tmp_path)
+        paths = gpt2.save_files(vocab, tmp_path)
     assert "'Ġthe' keeps id 256, and id 259, which has the same form" in caplog.text
     assert "bytes" not in caplog.text  # the special token has others
-    assert gpt2.load(*paths, special_tokens=["Ġthe"]).special_tokens == {"Ġthe": 256}
+    assert gpt2.load_files(*paths, special_tokens=["Ġthe"]).special_tokens == {"Ġthe": 256}
 
 
 @pytest.mark.parametrize("special_tokens_first", [True, False])
@@ -95,14 +95,14 @@ def test_a_special_token_in_the_form_of_a_byte_is_refused_before_anything_is_wri
 ) -> None:
     vocab = Vocab.build([], ["<s>", special], special_tokens_first=special_tokens_first)
     with pytest.raises(FormatError, match=rf"vocab\.json: special token '{special}' is the form .* byte {byte}"):
-        gpt2.save(vocab, tmp_path)
+        gpt2.save_files(vocab, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("special", ["Ġ", "a", "é"])
 def test_a_special_token_that_shares_an_id_with_a_byte_comes_back(tmp_path: Path, special: str) -> None:
     vocab = Vocab.build([(b" ", b"a")], ["<s>", special], special_tokens_first=True, reuse_tokens=True)
-    again = gpt2.load(*gpt2.save(vocab, tmp_path), special_tokens=[special])
+    again = gpt2.load_files(*gpt2.save_files(vocab, tmp_path), special_tokens=[special])
     assert again == vocab
     assert again.byte_ids == vocab.byte_ids
 
@@ -128,17 +128,17 @@ def test_a_special_token_that_shares_an_id_with_a_byte_comes_back(tmp_path: Path
 def test_broken_files_are_refused_with_their_place(
     tmp_path: Path, vocab_text: str, merges_text: str, complaint: str
 ) -> None:
-    paths = gpt2.save(Vocab.build([], []), tmp_path)
+    paths = gpt2.save_files(Vocab.build([], []), tmp_path)
     full = paths[0].read_text(encoding="utf-8")
     texts = {"FULL": full, "NO SPACE": full.replace('"Ġ": 32, ', ""), "GAP": full.rstrip("\n}") + ', "zz": 1000000000}'}
     paths[0].write_text(texts.get(vocab_text, vocab_text), encoding="utf-8")
     paths[1].write_text(merges_text, encoding="utf-8")
     with pytest.raises(FormatError, match=complaint):
-        gpt2.load(*paths)
+        gpt2.load_files(*paths)
 
 
 def test_files_that_are_not_utf8_are_refused(tmp_path: Path, vocab: Vocab) -> None:
-    vocab_path, merges_path = gpt2.save(vocab, tmp_path)
+    vocab_path, merges_path = gpt2.save_files(vocab, tmp_path)
     merges_path.write_bytes(b"\xff")
     with pytest.raises(FormatError, match=r"merges\.txt: not UTF-8"):
-        gpt2.load(vocab_path, merges_path)
+        gpt2.load_files(vocab_path, merges_path)

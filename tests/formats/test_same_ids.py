@@ -71,7 +71,7 @@ def published(name: str) -> tuple[Tokenizer, Any]:
         paths = (folder / "gpt2.encoder.json", folder / "gpt2.vocab.bpe")
         load = pytest.importorskip("tiktoken.load").data_gym_to_mergeable_bpe_ranks
         ranks = load(vocab_bpe_file=str(paths[1]), encoder_json_file=str(paths[0]))
-        saved = TokenizerSpec(gpt2.load(*paths))
+        saved = TokenizerSpec(gpt2.load_files(*paths))
     else:
         path = folder / f"{name}.tiktoken"
         ranks, saved = read_ranks(path), formats.load(path)

@@ -65,7 +65,7 @@ def test_published_files_come_back_to_the_byte(name: str, tmp_path: Path) -> Non
 
 
 def test_the_merges_of_gpt2_come_back_from_its_ranks() -> None:
-    theirs = gpt2.load(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
+    theirs = gpt2.load_files(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
     assert tiktoken.load(real_data("vocabs/r50k_base.tiktoken")).vocab.merges == theirs.merges
 
 

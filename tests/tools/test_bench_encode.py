@@ -26,7 +26,7 @@ PEERS = [name for name, package in (("gigatoken",) * 2, ("tiktoken",) * 2, ("hug
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer")
-    gpt2.save(Vocab.build(MERGES, [SEPARATOR]), path)
+    gpt2.save_files(Vocab.build(MERGES, [SEPARATOR]), path)
     (path / "corpus.txt").write_text(TEXT, encoding="utf-8", newline="")
     return path
 

@@ -23,7 +23,7 @@ def _bpeflow(name: str, note: str, counters: int | None = None, settings: Sequen
 
 
 def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
-    corpus = ours.read_run(out_dir)["corpus"]
+    corpus = ours.read_report(out_dir)["corpus"]
     return {"distinct": corpus["distinct_pretokens"], "total": corpus["pretokens"]}
 
 

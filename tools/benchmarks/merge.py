@@ -40,7 +40,7 @@ def _bpeflow(name: str, note: str, backend: str, threads: int | None = None, on_
 
 
 def _seconds_of_run(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
-    return float(ours.read_run(out_dir)["merging"]["seconds"])
+    return float(ours.read_report(out_dir)["learning"]["seconds"])
 
 
 def seconds_of_phases(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001

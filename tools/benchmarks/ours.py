@@ -36,7 +36,7 @@ def pattern_setting(pattern: str) -> str:
     return f"pattern={json.dumps(pattern)}"  # JSON is YAML, too
 
 
-def read_run(out_dir: Path) -> dict[str, Any]:
+def read_report(out_dir: Path) -> dict[str, Any]:
     run: dict[str, Any] = json.loads((out_dir / "run.json").read_text(encoding="utf-8"))
     return run
 
@@ -44,7 +44,7 @@ def read_run(out_dir: Path) -> dict[str, Any]:
 def outcome_of_merging(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
     """How many merges there are, and a checksum of them all, by which the backends are compared in each round."""
     checksum = zlib.crc32((out_dir / MERGES_FILE).read_bytes())
-    return {"merges": read_run(out_dir)["merging"]["learned"], "checksum": checksum}
+    return {"merges": read_report(out_dir)["learning"]["learned"], "checksum": checksum}
 
 
 def _from_text(job: Job, counters: int | None) -> list[str]:

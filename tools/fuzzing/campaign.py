@@ -90,7 +90,7 @@ def _run(target: str, libraries: Path, runtime: Path, options: Sequence[str], li
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "PYTHONMALLOC": "malloc",
-        "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in ("tools", "tests", ".")),
+        "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in ("tools", "tests/support", ".")),
         "BPEFLOW_LIBRARY_PATH": str(libraries),
     }
     environment.pop("BPEFLOW_INSTRUCTIONS", None)

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_TESTS = str(Path(__file__).parents[2] / "tests")
+_TESTS = str(Path(__file__).parents[2] / "tests" / "support")
 
 
 def from_tests(module: str) -> Any:

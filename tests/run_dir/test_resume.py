@@ -41,7 +41,7 @@ def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_bytes(
     }  # fmt: skip
     (tmp_path / "runs").mkdir()
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("killed_runs.py")), json.dumps(settings), str(seed)],
+        [sys.executable, str(Path(__file__).parents[1] / "support" / "killed_runs.py"), json.dumps(settings), str(seed)],
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
@@ -183,8 +183,8 @@ def test_counts_of_many_segments_are_not_made_again_unasked(
             bpeflow.train(settings)
     with pytest.raises(ResumeError, match=r"has an unfinished run \(counts\.npz\)"):
         bpeflow.train(settings)
-    assert bpeflow.train({**settings, "resume": True}).statistics["resumed"] == "counts.npz"
-    assert "resumed" not in bpeflow.train(settings).statistics  # it is finished now
+    assert bpeflow.train({**settings, "resume": True}).report.resumed == "counts.npz"
+    assert bpeflow.train(settings).report.resumed is None  # it is finished now
 
 
 def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
@@ -292,16 +292,16 @@ def test_the_merge_step_is_done_where_that_is_missing(
         (out / missing).unlink()
     else:
         os.truncate(out / missing, 100)
-    monkeypatch.setattr("bpeflow.counting.pipeline.CorpusCounter.count", None)
+    monkeypatch.setattr("bpeflow.counting.count.CorpusCounter.count", None)
     result = bpeflow.train({**settings, "resume": True})
-    assert result.statistics["resumed"] == "counts.npz"
-    assert result.statistics["corpus"]["files"] == 3
+    assert result.report.resumed == "counts.npz"
+    assert result.report.corpus.files == 3
     assert {path: path.read_bytes() for path in before} == before
 
 
 def test_without_anything_to_go_on_with_a_run_begins(corpus: Path, tmp_path: Path) -> None:
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
-    assert result.statistics["merging"]["learned"] == 73
+    assert result.report.learning.learned == 73
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_damaged_results_are_an_error_with_the_way_out(corpus: Path, tmp_path: P
     with pytest.raises(ResumeError, match=rf"{name}: .*--restart"):
         bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", restart=True))
-    assert result.statistics["merging"]["learned"] == 73
+    assert result.report.learning.learned == 73
 
 
 def test_restart_loses_what_is_there_and_says_so(
@@ -348,7 +348,7 @@ def test_restart_loses_what_is_there_and_says_so(
         bpeflow.train(settings_of(corpus, tmp_path / "run"))
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", restart=True))
     assert "what is there of an unfinished run is removed" in caplog.text
-    assert result.statistics["counting"]["segments"] is None
+    assert result.report.counting.segments is None
     assert not unfinished.exists()
 
 

@@ -153,7 +153,7 @@ def test_auto_falls_back_where_there_is_no_native_encoder(monkeypatch: pytest.Mo
     def missing(*_: object) -> None:
         raise NativeUnavailableError("not built")
 
-    monkeypatch.setattr("bpeflow.tokenizer.native_encoder.NativeEncoder", missing)
+    monkeypatch.setattr("bpeflow.tokenizer.native.NativeEncoder", missing)
     assert new_encoder(small_saved()).name == "python"
     with pytest.raises(NativeUnavailableError, match="not built"):
         new_encoder(small_saved(), "native")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow._util.checksummed import checksummed, has_checksum, verified
-from bpeflow.errors import FormatError
-from bpeflow.run_dir.report import read_run, write_run
 
 BODIES = st.dictionaries(
     st.text(), st.recursive(st.none() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=5)
@@ -33,13 +30,3 @@ def test_a_change_is_noticed() -> None:
         verified({**checksummed({"documents": 3}), "documents": 4})
     with pytest.raises(ValueError, match="checksum does not fit"):
         verified({"documents": 3})
-
-
-def test_a_report_that_was_changed_is_refused(tmp_path: Path) -> None:
-    report = {"settings": {"input": ["b\udcff"]}, "corpus": {"documents": 3}}
-    write_run(tmp_path / "run.json", report)
-    assert read_run(tmp_path) == report
-    text = (tmp_path / "run.json").read_text(encoding="utf-8")
-    (tmp_path / "run.json").write_text(text.replace("documents", "dokuments"), encoding="utf-8")
-    with pytest.raises(FormatError, match=r"run\.json: was changed or damaged after the run"):
-        read_run(tmp_path)

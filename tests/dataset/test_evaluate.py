@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_dataset import EOT, MERGES, PAD, VALID, make_tokenizer, write_files
+from test_encode_decode import EOT, MERGES, PAD, VALID, make_tokenizer, write_files
 
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.dataset import evaluate

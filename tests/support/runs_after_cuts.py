@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bpeflow.checkpoint
-import bpeflow.merging
 from killed_runs import DONE, KILLED, train
 from power_cuts import Moment, Recorder, Tree, put, read
 
@@ -28,8 +26,10 @@ from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import Manifest
 from bpeflow.counting.segments import SegmentFolder
 from bpeflow.errors import ResumeError
+from bpeflow.run_dir import checkpoint
 from bpeflow.run_dir.checkpoint import MergeCheckpoint
 from bpeflow.run_dir.layout import DONE_FILE
+from bpeflow.training import learn
 
 #: The run folder, beneath the disk; that above it is new, too.
 RUN = "new/run"
@@ -167,8 +167,8 @@ def of_run(tree: Tree) -> Tree:
 def main() -> None:
     settings, earlier, most = json.loads(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
     choose = random.Random(int(sys.argv[4]))
-    bpeflow.checkpoint.INTERVAL = 0.0
-    bpeflow.merging.FIRST_STEP = 32
+    checkpoint.INTERVAL = 0.0
+    learn.FIRST_STEP = 32
     MemoryBudget.share = classmethod(lambda cls, *_: cls(*SHARES))  # type: ignore[method-assign, assignment]
     disk = Path("disk").absolute()
     disk.mkdir()

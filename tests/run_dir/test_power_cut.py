@@ -74,7 +74,7 @@ def test_a_run_goes_on_after_a_power_cut_at_any_moment(
         "segment_size": "6kb", "chunk_size": "2kb", **options,
     }  # fmt: skip
     before = earlier and {"settings": earlier, "killed_at": killed_at}
-    script = str(Path(__file__).with_name("runs_after_cuts.py"))
+    script = str(Path(__file__).parents[1] / "support" / "runs_after_cuts.py")
     done = subprocess.run(
         [sys.executable, script, json.dumps(settings), json.dumps(before), cuts, str(seed)],
         cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from bpeflow.counting.manifest import MANIFEST_FILE
-from bpeflow.counting.segments import SEGMENTS
 from bpeflow.flow import MonitorSample
 from bpeflow.progress import Observer
-from bpeflow.run_dir.layout import MONITOR_FILE, UNFINISHED
+from bpeflow.run_dir.layout import MONITOR_FILE, SEGMENTS, UNFINISHED
 from bpeflow.run_dir.run_dir import RunDir
 
 

@@ -53,7 +53,7 @@ def merge(out: Path, *flags: str) -> int:
 def test_a_run_that_is_killed_at_any_step_leaves_the_earlier_results_or_its_own(
     corpus: Path, tmp_path: Path, merge: bool
 ) -> None:
-    script = str(Path(__file__).with_name("killed_over_earlier.py"))
+    script = str(Path(__file__).parents[1] / "support" / "killed_over_earlier.py")
     earlier = settings_of(corpus if merge else corpus / "a", tmp_path, num_counter=1, **EARLIER)
     settings = {"backend": "python", **NEW} if merge else settings_of(corpus, tmp_path, num_counter=1, **NEW)
     work = {"folder": str(tmp_path), "merge": merge}
@@ -84,7 +84,7 @@ def fail_in_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "while learning": lambda patch: patch.setattr("bpeflow.training.learn_with_settings", no_room),
+    "while learning": lambda patch: patch.setattr("bpeflow.training.train.learn_with_settings", no_room),
     "while vocabularies are written": fail_in_the_second,
     "while the report is written": lambda patch: patch.setattr(run_dir.RunDir, "finish", no_room),
 }
@@ -102,7 +102,7 @@ def test_a_training_that_fails_leaves_the_earlier_results_and_its_counts(
     after = contents(out)
     assert {name for name in after if name not in before} == {"unfinished/counts.npz", "unfinished/run.json"}
     assert {name: after[name] for name in before} == before
-    assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).statistics["resumed"] == "counts.npz"
+    assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).report.resumed == "counts.npz"
     bpeflow.train(settings_of(corpus, tmp_path / "unbroken", **NEW))
     expected = contents(tmp_path / "unbroken")
     assert {name: data for name, data in contents(out).items() if name != "run.json"} == {

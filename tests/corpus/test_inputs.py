@@ -303,7 +303,7 @@ def test_a_run_reports_its_sources(tmp_path: Path, documents: list[str]) -> None
     assert books["sample"] == {"max_bytes": 20_000, "seed": 7}
     assert 10_000 < books["bytes"] <= 20_000
     assert report["corpus"]["bytes"] == web["bytes"] + books["bytes"]
-    assert result.statistics["corpus"]["files"] == 2
+    assert result.report.corpus.files == 2
 
 
 @pytest.mark.parametrize("form", ["txt", "jsonl", "parquet", "txt.gz", "jsonl.xz"])

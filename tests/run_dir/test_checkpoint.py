@@ -58,9 +58,9 @@ def test_learning_goes_on_from_partial_merges(
     result = bpeflow.train({**settings, "resume": True})
     assert result.learned is not None and unbroken.learned is not None
     assert (result.learned.pairs, result.learned.counts) == (unbroken.learned.pairs, unbroken.learned.counts)
-    told = result.statistics["merging"]
-    assert (told["replayed"], told["learned"]) == (23, 50)
-    assert 10 < told["resumed"] < 73
+    told = result.report.learning
+    assert (told.replayed, told.learned) == (23, 50)
+    assert 10 < told.resumed < 73
     assert not (tmp_path / "run" / "unfinished").exists()
 
 
@@ -97,5 +97,5 @@ def test_partial_merges_of_something_else_are_refused_and_damaged_ones_passed_ov
     partial.write_text(partial.read_text().replace("77", "78", 1))
     result = bpeflow.train({**settings, "resume": True})
     assert "merges.partial is damaged" in caplog.text
-    assert result.statistics["merging"]["resumed"] == 0
+    assert result.report.learning.resumed == 0
     assert not partial.exists()

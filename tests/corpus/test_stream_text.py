@@ -42,8 +42,8 @@ def test_a_stream_has_the_chunks_of_the_file(
     size = path.stat().st_size
     delimiters, pretokenizer = Delimiters(separator, ["<|e|>"]), load_pretokenizer("gpt2")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bpeflow.corpus.boundaries.WINDOW_BYTES", window)
-        patch.setattr("bpeflow.corpus.streams._BLOCK", 7)
+        patch.setattr("bpeflow.corpus.split.WINDOW_BYTES", window)
+        patch.setattr("bpeflow.corpus.formats.stream._BLOCK", 7)
         planned = list(plan_chunks([CorpusFile(path, size)], chunk_size, delimiters, pretokenizer, not whole))
         cut = stream_chunks(path, chunk_size, delimiters, None if whole else pretokenizer, 1 << 20)
     assert [(c.path, c.offset, c.length, c.ends_file) for c in cut] == [
@@ -59,7 +59,7 @@ def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chun
     path = tmp_path / "file"
     path.write_text(text, newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bpeflow.corpus.streams._BLOCK", 5)
+        patch.setattr("bpeflow.corpus.formats.stream._BLOCK", 5)
         with open_blocks(StreamFile(str(path), None)) as blocks:
             chunks = list(cut_lines(blocks, chunk_size, 1000))
     assert b"".join(chunk.data for chunk in chunks).decode() == text

@@ -15,8 +15,8 @@ import bpeflow
 from bpeflow.backends.base import MergeBackend
 from bpeflow.errors import BackendUnavailableError, ConfigError, CorpusError
 from bpeflow.formats import gpt2
-from bpeflow.run_dir.report import read_run
-from bpeflow.training import Observer
+from bpeflow.progress import Observer
+from bpeflow.run_dir.report import read_report
 from bpeflow.vocab import from_printable
 
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
@@ -85,31 +85,36 @@ def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
         "run.json",
         "vocab.json",
     ]
-    assert gpt2.load(out / "vocab.json", out / "merges.txt") == result.vocab
+    assert gpt2.load_files(out / "vocab.json", out / "merges.txt") == result.vocab
     assert bpeflow.PretokenCounts.load(out / "counts.npz") == result.counts
-    report = read_run(out)
-    assert report == result.statistics
-    assert report["settings"]["vocab_size"] == 280
-    assert report["corpus"]["unicode"]
-    assert (report["corpus"]["instructions"] is not None) == (report["corpus"]["scanner"] == "native")
-    assert report["corpus"]["bytes"] == len(TEXT)
-    assert report["corpus"]["documents"] == 40
-    assert report["corpus"]["pretokens"] == result.counts.total
-    stages = report["counting"]["stages"]
-    assert list(stages) == ["in_process", "chunk reader", "counter", "merger", "reducer"]
-    assert stages["counter"]["bytes"] == len(TEXT)
-    assert all(stages[stage]["mb_per_second"] > 0 for stage in ("chunk reader", "counter", "merger", "reducer"))
-    assert report["merging"]["learned"] == 23
-    assert report["merging"]["backend"]["positions"] > 0
-    assert report["merging"]["longest_token"]["bytes"] == len(result.vocab.longest_token)
-    assert report["peak_memory_bytes"] > 1e6
-    assert report["files"] == ["counts.npz", "vocab.json", "merges.txt", "bpeflow.json"]
+    report = read_report(out)
+    assert report == result.report
+    assert report is not None
+    assert report.settings["vocab_size"] == 280
+    assert (corpus_report := report.corpus) is not None
+    assert corpus_report.unicode
+    assert (corpus_report.instructions is not None) == (corpus_report.scanner == "native")
+    assert corpus_report.bytes == len(TEXT)
+    assert corpus_report.documents == 40
+    assert corpus_report.pretokens == result.counts.total
+    assert report.counting is not None
+    assert report.counting.in_process
+    stages = report.counting.stages
+    assert list(stages) == ["chunk reader", "counter", "merger", "reducer"]
+    assert stages["counter"].bytes == len(TEXT)
+    assert all((stages[stage].mb_per_second or 0) > 0 for stage in ("chunk reader", "counter", "merger", "reducer"))
+    assert report.learning is not None
+    assert report.learning.learned == 23
+    assert report.learning.backend.positions > 0
+    assert report.learning.longest_token.bytes == len(result.vocab.longest_token)
+    assert (report.peak_memory_bytes or 0) > 1e6
+    assert report.files == ("counts.npz", "vocab.json", "merges.txt", "bpeflow.json")
 
 
 def test_several_sizes_come_from_one_run(corpus: Path, tmp_path: Path) -> None:
     bpeflow.train({"input": str(corpus), "vocab_sizes": [285, 260, 275], "out_dir": tmp_path / "run"})
     for size, folder in ((260, "run/vocab_260"), (275, "run/vocab_275"), (285, "run")):
-        loaded = gpt2.load(tmp_path / folder / "vocab.json", tmp_path / folder / "merges.txt")
+        loaded = gpt2.load_files(tmp_path / folder / "vocab.json", tmp_path / folder / "merges.txt")
         assert len(loaded) == size
         assert loaded.to_dict() == bpeflow.train_bpe(corpus, size, ["<|endoftext|>"])[0]
 
@@ -147,7 +152,7 @@ def test_fewer_merges_than_asked_are_reported_not_an_error(corpus: Path, caplog:
         result = bpeflow.train({"input": str(corpus), "vocab_size": 100_000})
     assert len(result.vocab) < 100_000
     assert "not 100000: no more pairs could be merged" in caplog.text
-    assert result.statistics["merging"]["wanted"] == 100_000 - 257
+    assert result.report.learning.wanted == 100_000 - 257
 
 
 def test_min_frequency_and_max_token_length_are_kept(corpus: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from available import skip_missing
-from test_dataset import CUSTOM, EOT, make_tokenizer, write_files
+from test_encode_decode import CUSTOM, EOT, make_tokenizer, write_files
 
 from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.delimiters import Delimiters
@@ -101,7 +101,7 @@ def test_a_process_that_takes_long_holds_the_others_back(tmp_path: Path, monkeyp
 _MEASURE = """
 import sys
 from bpeflow.flow import peak_memory
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.tokenizer.dataset import decode_file, encode_file
 small, large, out, text = sys.argv[1:]
 tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])

@@ -45,7 +45,7 @@ def test_a_signal_in_a_callback_of_pythons_ends_the_run(number: signal.Signals) 
     """What is raised in a weak reference's callback is ignored; here in two of them, one after the other."""
     script = f"""
 import os, signal, sys, time, weakref
-from bpeflow import cli
+from bpeflow.cli import train
 signal.signal({number.value}, signal.SIG_DFL)  # another test may have left it ignored
 class Thing: pass
 def interrupted(_):
@@ -61,7 +61,7 @@ def command(_):
         things = things[1:]
     time.sleep(5)
     print("not reached")
-cli._train_command = command
+train.run = command
 sys.argv = ["bpeflow", "--config", "none"]
 from bpeflow.__main__ import run
 run()
@@ -110,7 +110,7 @@ def test_a_panic_that_a_signal_became_is_that_signal(
             raise PanicException from error
         return 0
 
-    monkeypatch.setattr("bpeflow.cli._train_command", panic)
+    monkeypatch.setattr("bpeflow.cli.train.run", panic)
     assert main(["--config", "none"]) == 130
     assert capsys.readouterr().err == "bpeflow: interrupted\n"
 

@@ -98,9 +98,9 @@ def test_the_run_folder_is_the_default_place(corpus: Path, tmp_path: Path) -> No
     seen: set[str] = set()
     with watching(tmp_path / "run", seen.update):
         result = bpeflow.train({**values, "small_input": 0, "num_counter": 2})
-    counting = result.statistics["counting"]
-    assert counting["memory_limit"] == 16_000_000
-    assert counting["spilled"]["runs"] > 2
+    counting = result.report.counting
+    assert counting.memory_limit == 16_000_000
+    assert counting.spilled.shards > 2
     assert any(name.startswith(".scratch-") for name in seen)
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"counts.npz", "run.json"}
 

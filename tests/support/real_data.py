@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 _VARIABLE = "BPEFLOW_TEST_DATA"
-_FOLDER = Path(os.environ.get(_VARIABLE, Path(__file__).parents[2] / "shared" / "data"))
+_FOLDER = Path(os.environ.get(_VARIABLE, Path(__file__).parents[3] / "shared" / "data"))
 
 
 def real_data(name: str) -> Path:

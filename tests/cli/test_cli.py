@@ -252,7 +252,7 @@ def test_a_backend_that_is_not_there_says_why_and_what_to_do(
     )
     assert not (tmp_path / "run").exists()
     assert main(["--config", str(config), "--quiet"]) == 0
-    assert json.loads((tmp_path / "run/run.json").read_text("utf-8"))["merging"]["backend"]["name"] == "python"
+    assert json.loads((tmp_path / "run/run.json").read_text("utf-8"))["learning"]["backend"]["name"] == "python"
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_a_signal_ends_everything_at_once(
 def test_a_terminal_gets_progress_bars(config: Path) -> None:
     screen = screen_of("--config", str(config))
     assert b"counting" in screen
-    assert b"merging" in screen
+    assert b"learning" in screen
     assert b"\x1b[" in screen
 
 
@@ -339,7 +339,7 @@ def test_an_interrupted_second_run_leaves_the_first_as_it_was_and_its_own_counts
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bpeflow.training.learn_with_settings", interrupt)
+        patch.setattr("bpeflow.training.train.learn_with_settings", interrupt)
         assert main(interrupted) == 130
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert names(out / "unfinished") == ["counts.npz", "run.json"]
@@ -361,7 +361,7 @@ def test_merge_keeps_what_is_known_of_the_counts(config: Path, tmp_path: Path, c
     assert after["settings"]["input"] == [str(corpus)]
     assert after["counts"] == str(out / "counts.npz")
     assert after["files"] == ["counts.npz", "vocab.json", "merges.txt", "bpeflow.json"]
-    assert after["merging"]["vocab_size"] == 270
+    assert after["learning"]["vocab_size"] == 270
 
 
 def test_merge_refuses_what_it_cannot_change(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def train(corpus: Path, vocab_size: int, **settings: Any) -> bpeflow.TrainResult
 
 
 def merges_of(folder: Path) -> tuple[tuple[bytes, bytes], ...]:
-    return gpt2.load(folder / "vocab.json", folder / "merges.txt").merges
+    return gpt2.load_files(folder / "vocab.json", folder / "merges.txt").merges
 
 
 def test_a_tokenizer_is_extended(corpus: Path, first: Path, tmp_path: Path, backend: MergeBackend) -> None:
@@ -54,8 +54,8 @@ def test_a_tokenizer_is_extended(corpus: Path, first: Path, tmp_path: Path, back
     assert result.merges == expected.pairs
     report = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
     assert report["settings"]["init_from"] == str(first)
-    assert (report["merging"]["replayed"], report["merging"]["learned"], report["merging"]["wanted"]) == (13, 15, 28)
-    assert report["merging"]["lowest_count"] == expected.counts[-1]
+    assert (report["learning"]["replayed"], report["learning"]["learned"], report["learning"]["wanted"]) == (13, 15, 28)
+    assert report["learning"]["lowest_count"] == expected.counts[-1]
 
 
 def test_a_folder_of_gpt2s_form_will_do(corpus: Path, first: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_longer_run_goes_on_from_a_shorter_one(
     train(corpus, 270, **settings, out_dir=run)
     assert main(["merge", "--counts", str(run), "--init_from", str(run), "--vocab_size", "290"]) == 0
     assert merges_of(run) == at_once.merges
-    replayed = json.loads((run / "run.json").read_text(encoding="utf-8"))["merging"]["replayed"]
+    replayed = json.loads((run / "run.json").read_text(encoding="utf-8"))["learning"]["replayed"]
     assert f"{len(at_once.merges) - replayed} merges after {replayed} replayed" in capsys.readouterr().out
     assert main(["merge", "--counts", str(run), "--vocab_size", "280"]) == 2
     assert "larger vocab_size" in capsys.readouterr().err

@@ -209,7 +209,7 @@ def test_memory_of_python_objects_is_bounded(encoder: str, tmp_path: Path) -> No
 _LIMITED = """
 import resource, sys
 from pathlib import Path
-from bpeflow.tokenizer import Tokenizer
+from bpeflow.dataset.facade import Tokenizer
 
 vocab, merges, text, encoder, ways = sys.argv[1:]
 tokenizer = Tokenizer.from_files(vocab, merges, encoder=encoder)

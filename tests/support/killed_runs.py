@@ -14,12 +14,11 @@ import signal
 import sys
 from pathlib import Path
 
-import bpeflow.checkpoint
-import bpeflow.commands
-import bpeflow.merging
-
 import bpeflow
+from bpeflow.cli.merge import merge as merge_command
 from bpeflow.errors import ResumeError
+from bpeflow.run_dir import checkpoint
+from bpeflow.training import learn
 
 KILLED, DONE, REFUSED = "killed", "done", "refused"
 _STEPS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
@@ -50,7 +49,7 @@ def train(settings: dict[str, object], last_step: int | None) -> str:
 
 
 def merge(counts: str, **settings: object) -> None:
-    bpeflow.commands.merge(Path(counts), None, settings, quiet=True)
+    merge_command(Path(counts), None, settings, quiet=True)
 
 
 def kill_at(last_step: int, folder: str) -> None:
@@ -84,8 +83,8 @@ def resume(settings: dict[str, object], choose: random.Random) -> None:
 
 def main() -> None:
     settings, choose = json.loads(sys.argv[1]), random.Random(int(sys.argv[2]))
-    bpeflow.checkpoint.INTERVAL = 0.0
-    bpeflow.merging.FIRST_STEP = 8
+    checkpoint.INTERVAL = 0.0
+    learn.FIRST_STEP = 8
     folder = Path(settings["out_dir"])
     assert train({**settings, "out_dir": str(folder / "unbroken"), "segment_size": "1gb"}, None) == DONE
     expected = files(folder / "unbroken")
