@@ -16,7 +16,7 @@ quickstart: $(VENV)/installed
 	$(BIN)/python -m bpeflow --config configs/quickstart.yaml
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --dist worksteal
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
