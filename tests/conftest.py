@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from available import skip_missing
+from available import chosen, fail_if_required, skip_missing
 from hypothesis import HealthCheck, settings
 
 from bpeflow.backends.base import MergeBackend
@@ -39,7 +39,7 @@ def logging_level() -> Iterator[None]:
     logging.getLogger().setLevel(before)
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+@pytest.fixture(params=chosen(BACKENDS), ids=lambda backend: backend.name)
 def backend(request: pytest.FixtureRequest) -> MergeBackend:
     """Every backend in turn; one that was not built here is skipped with its reason."""
     candidate: MergeBackend = request.param
@@ -47,7 +47,16 @@ def backend(request: pytest.FixtureRequest) -> MergeBackend:
     return candidate
 
 
-@pytest.fixture(params=["regex", "native"])
+@pytest.fixture(scope="session")
+def backends() -> list[MergeBackend]:
+    """Every backend at once, to be held against one answer; those that were not built here are left out."""
+    for candidate in chosen(BACKENDS):
+        if (reason := candidate.unavailable()) is not None:
+            fail_if_required(candidate.name, reason)
+    return [candidate for candidate in chosen(BACKENDS) if candidate.unavailable() is None]
+
+
+@pytest.fixture(params=chosen(["regex", "native"]))
 def scanner(request: pytest.FixtureRequest) -> str:
     """Each way to find pre-tokens in turn."""
     if request.param == "native":

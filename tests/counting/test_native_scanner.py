@@ -62,11 +62,13 @@ def native(pattern: str) -> str:
 
 def assert_equal(pattern: str, text: str) -> None:
     reference = RegexTable(load_pretokenizer(pattern))
-    reference.count(text.encode())
+    data = text.encode()
+    reference.count(data)
+    expected = reference.run()
     for instructions in native_instructions():
         table = NativeTable(pattern, instructions)
-        table.count(text.encode())
-        assert table.run() == reference.run(), f"{instructions}: {text!r}"
+        table.count(data)
+        assert table.run() == expected, f"{instructions}: {text!r}"
 
 
 @settings(max_examples=400)
