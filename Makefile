@@ -10,6 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 
+# Tests start many processes, each of which would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: quickstart test check format clean
 
 quickstart: $(VENV)/installed
