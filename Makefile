@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 
-# Tests start many processes, each of which would compile all modules again.
+# The tests are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart test check format clean

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import compileall
 import logging
+import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from available import chosen, fail_if_required, skip_missing
 from hypothesis import HealthCheck, settings
 
+import bpeflow
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.counting.table import why_regex
@@ -29,6 +33,18 @@ settings.load_profile("bpeflow")
 for number, handler in {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}.items():
     if hasattr(signal, number) and signal.getsignal(getattr(signal, number)) is signal.SIG_IGN:
         signal.signal(getattr(signal, number), handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_modules() -> None:
+    """Compile all modules once, and let none of the processes that tests start do it.
+
+    It would take most of their time. And where a process may write small files only, Python takes a compiled module
+    that was cut short for a whole one, which no later process can read.
+    """
+    for folder in (*bpeflow.__path__, Path(__file__).parent, Path(__file__).parents[1] / "tools"):
+        compileall.compile_dir(folder, quiet=2)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 @pytest.fixture(autouse=True)
