@@ -10,13 +10,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 
+# The tests are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: quickstart test check format clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m bpeflow --config configs/quickstart.yaml
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --dist worksteal
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

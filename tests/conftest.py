@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import compileall
 import logging
+import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from available import skip_missing
+from available import chosen, fail_if_required, skip_missing
 from hypothesis import HealthCheck, settings
 
+import bpeflow
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.pretokenize.native import why_regex
@@ -31,6 +35,18 @@ for number, handler in {"SIGINT": signal.default_int_handler, "SIGHUP": signal.S
         signal.signal(getattr(signal, number), handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_modules() -> None:
+    """Compile all modules once, and let none of the processes that tests start do it.
+
+    It would take most of their time. And where a process may write small files only, Python takes a compiled module
+    that was cut short for a whole one, which no later process can read.
+    """
+    for folder in (*bpeflow.__path__, Path(__file__).parent, Path(__file__).parents[1] / "tools"):
+        compileall.compile_dir(folder, quiet=2)
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
 @pytest.fixture(autouse=True)
 def logging_level() -> Iterator[None]:
     """The command line, which tests call, sets the level of the whole process."""
@@ -39,7 +55,7 @@ def logging_level() -> Iterator[None]:
     logging.getLogger().setLevel(before)
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+@pytest.fixture(params=chosen(BACKENDS), ids=lambda backend: backend.name)
 def backend(request: pytest.FixtureRequest) -> MergeBackend:
     """Every backend in turn; one that was not built here is skipped with its reason."""
     candidate: MergeBackend = request.param
@@ -47,7 +63,16 @@ def backend(request: pytest.FixtureRequest) -> MergeBackend:
     return candidate
 
 
-@pytest.fixture(params=["regex", "native"])
+@pytest.fixture(scope="session")
+def backends() -> list[MergeBackend]:
+    """Every backend at once, to be held against one answer; those that were not built here are left out."""
+    for candidate in chosen(BACKENDS):
+        if (reason := candidate.unavailable()) is not None:
+            fail_if_required(candidate.name, reason)
+    return [candidate for candidate in chosen(BACKENDS) if candidate.unavailable() is None]
+
+
+@pytest.fixture(params=chosen(["regex", "native"]))
 def scanner(request: pytest.FixtureRequest) -> str:
     """Each way to find pre-tokens in turn."""
     if request.param == "native":

@@ -82,7 +82,7 @@ def test_settings_are_frozen() -> None:
         ({"special_tokens": [""]}, "special_tokens"),
         ({"separator": ""}, "separator"),
         ({"special_tokens": ["Ġ"]}, "special token 'Ġ' is the form in which vocab.json writes byte 0x20"),
-        ({"special_tokens": {"a", "b"}}, "a set has no order"),
+        ({"special_tokens": {"a"}}, "a set has no order"),
         ({"vocab_size": 2**32}, "vocab_size"),
     ],
     ids=str,

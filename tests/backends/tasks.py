@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from oracle import Merge
+from oracle import Merge, naive_merges
 
 from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.counting.counts import PretokenCounts
@@ -39,6 +40,13 @@ def learn(backend: MergeBackend, task: MergeTask, step: int = 1000) -> list[Merg
             learned.extend(records)
             if len(records) < step:
                 return learned
+
+
+def assert_equal_to_the_naive_recount(backends: Iterable[MergeBackend], task: MergeTask, step: int = 1000) -> None:
+    """Count naively once, which takes longest, and hold every backend against that."""
+    expected = naive_merges(task)
+    for backend in backends:
+        assert learn(backend, task, step) == expected, backend.name
 
 
 # Small alphabets, periodic words and equal counts: where runs overlap and everything ties.

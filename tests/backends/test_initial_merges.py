@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from oracle import naive_merges
 from tasks import (
     BYTES,
+    assert_equal_to_the_naive_recount,
     colliding,
     learn,
     limits,
@@ -61,7 +62,7 @@ def test_to_go_on_from_any_merge_is_to_learn_at_once(
     threads=st.sampled_from([1, 2, 3]), step=st.sampled_from([1, 3, 1000]),
 )  # fmt: skip
 def test_merges_of_other_counts_equal_the_naive_recount(
-    backend: MergeBackend,
+    backends: list[MergeBackend],
     words: dict[bytes, int],
     others: dict[bytes, int],
     options: dict[str, int | None],
@@ -79,13 +80,13 @@ def test_merges_of_other_counts_equal_the_naive_recount(
     wanted = {"vocab_size": size + more, "special_tokens": specials, "tie_break": tie_break, "threads": threads}
     settings = MergeSettings(**wanted, **options, max_search=search)
     task = learning_task(PretokenCounts.from_mapping(words), settings, initial)
-    assert learn(backend, task, step) == naive_merges(task)
+    assert_equal_to_the_naive_recount(backends, task, step)
 
 
 @settings(max_examples=300)
 @given(words=words(), options=options, specials=colliding, data=st.data(), merges=st.integers(0, 30))
 def test_any_list_of_merges_equals_the_naive_recount(
-    backend: MergeBackend,
+    backends: list[MergeBackend],
     words: dict[bytes, int],
     options: dict[str, object],
     specials: tuple[bytes, ...],
@@ -97,7 +98,7 @@ def test_any_list_of_merges_equals_the_naive_recount(
     if not data.draw(st.booleans(), label="reuse_tokens"):
         task = make_task(words, merges, **options)
     task = replace(task, initial_merges=draw_initial_merges(data.draw, task, merges))
-    assert learn(backend, task) == naive_merges(task)
+    assert_equal_to_the_naive_recount(backends, task)
 
 
 def draw_initial_merges(

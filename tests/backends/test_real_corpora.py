@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from available import chosen
 from real_data import real_text
 
 import bpeflow
@@ -16,7 +17,7 @@ from bpeflow.backends.registry import BACKENDS
 SMALL = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB"]
 LARGE = ["code_20MB", "docs_30MB", "multilingual_20MB", "wiki_150MB"]
 SIZES = (32_000, 100_000)
-HERE = [backend.name for backend in BACKENDS if backend.unavailable() is None]
+HERE = [backend.name for backend in chosen(BACKENDS) if backend.unavailable() is None]
 NATIVE = [name for name in HERE if name != "python"]
 
 

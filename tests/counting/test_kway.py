@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from available import skip_missing
+from available import chosen, skip_missing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ Items = list[tuple[bytes, int]]
 Merge = Callable[[Sequence[Shard], Order, int], KWaySum]
 
 
-@pytest.fixture(params=["python", "native"])
+@pytest.fixture(params=chosen(["python", "native"]))
 def merge(request: pytest.FixtureRequest) -> Merge:
     """Each implementation in turn."""
     if request.param == "python":

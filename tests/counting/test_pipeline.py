@@ -109,6 +109,7 @@ def test_specials_are_removed_longest_first(tmp_path: Path) -> None:
     assert dict(counts) == {b"one": 1, b"two": 1, b"three": 1}
 
 
+@pytest.mark.threads
 def test_small_input_is_counted_in_threads_as_far_as_there_are_chunks(corpus: Path, scanner: Scanner) -> None:
     values = {"input": str(corpus), "scanner": scanner, "num_counter": 3}
     whole = CorpusCounter(make_settings(CountSettings, values)).count()
@@ -119,6 +120,7 @@ def test_small_input_is_counted_in_threads_as_far_as_there_are_chunks(corpus: Pa
     assert pieces.documents == whole.documents
 
 
+@pytest.mark.threads
 def test_a_failure_in_one_thread_ends_the_others(tmp_path: Path) -> None:
     """And is what the caller hears of, wherever in the text it is."""
     for bad in (0, 500, 999):

@@ -65,7 +65,8 @@ class Run:
         environment = {**os.environ, "TMPDIR": str(self.temporary), "CRASH_RUN": self.mark}
         if self.fault is not None:
             told = {**vars(self.fault), "file": self.fault.file and str(self.fault.file), "mark": str(self._done)}
-            environment |= {"PYTHONPATH": str(INJECTED), "CRASH": json.dumps(told)}
+            path = os.pathsep.join(filter(None, [str(INJECTED), os.environ.get("PYTHONPATH")]))
+            environment |= {"PYTHONPATH": path, "CRASH": json.dumps(told)}
         self.process = subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "bpeflow", *map(str, self.arguments)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

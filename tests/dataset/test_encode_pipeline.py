@@ -21,6 +21,7 @@ from bpeflow.dataset.chunk_encoder import CHUNKS_AHEAD, ChunkEncoder, EncodedChu
 from bpeflow.dataset.encode import encode_file
 
 
+@pytest.mark.threads
 def test_threads_take_no_more_chunks_than_they_should(tmp_path: Path) -> None:
     [path] = write_files(tmp_path, [b"hello"])
     taken = 0
@@ -38,6 +39,7 @@ def test_threads_take_no_more_chunks_than_they_should(tmp_path: Path) -> None:
     assert taken == 50
 
 
+@pytest.mark.threads
 def test_what_fails_in_a_thread_ends_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [path] = write_files(tmp_path, [b"hello"])
     encode = ChunkEncoder.encode
@@ -59,6 +61,7 @@ def test_what_fails_in_a_thread_ends_all_of_them(tmp_path: Path, monkeypatch: py
     assert next(chunks).chunk  # not all were taken
 
 
+@pytest.mark.threads
 def test_threads_begin_no_chunk_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [path] = write_files(tmp_path, [b"hello"])
     encode = ChunkEncoder.encode

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, product
 from unittest.mock import patch
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import regex
 from adversarial import adversarial_text
@@ -141,11 +142,19 @@ def _with_a_cut(name: str, before: str, after: str, skipped: int) -> set[str]:
 
     Between two of those texts there is NUL, which allows no cut at either side.
     """
+    data, starts = _lined_up(before, after)
+    allowed = np.zeros(len(data) + 1, dtype=bool)
+    allowed[_cuts(name, data)] = True
+    positions = starts + len(before.encode()) + skipped * SIZES
+    return {CHARACTERS[index] for index in np.flatnonzero(allowed[positions])}
+
+
+@lru_cache(maxsize=1)
+def _lined_up(before: str, after: str) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Those texts, and where each of them starts; every pattern is asked about the same ones in turn."""
     data = "".join(f"{before}{character}{after}\0" for character in CHARACTERS).encode()
-    margin = len(before.encode())
-    starts = np.cumsum(SIZES + margin + len(after.encode()) + 1) - (SIZES + margin + len(after.encode()) + 1)
-    positions = starts + margin + skipped * SIZES
-    return {CHARACTERS[index] for index in np.flatnonzero(np.isin(positions, _cuts(name, data)))}
+    sizes = SIZES + len(before.encode()) + len(after.encode()) + 1
+    return data, np.cumsum(sizes) - sizes
 
 
 def _cut_before(name: str, w: str) -> set[str]:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from available import skip_missing
+from available import chosen, skip_missing
 from real_data import real_data
 
 from bpeflow.dataset.facade import Tokenizer
@@ -29,7 +29,7 @@ def _unavailable(encoder: str) -> str | None:
     return None
 
 
-@pytest.fixture(params=ENCODERS)
+@pytest.fixture(params=chosen(ENCODERS))
 def encoder(request: pytest.FixtureRequest) -> str:
     """Every encoder in turn; one that was not built here is skipped with its reason."""
     skip_missing("encode", _unavailable(request.param))

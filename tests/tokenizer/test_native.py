@@ -350,6 +350,7 @@ def test_a_broken_vocabulary_gives_a_status(broken: dict[str, Any], monkeypatch:
 # ---- sessions ----
 
 
+@pytest.mark.threads
 def test_threads_have_sessions_of_their_own_and_leave_them_to_others() -> None:
     saved = simple([(b"a", b"b"), (b" ", b"ab")])
     text = " ab abc ab" * 2000

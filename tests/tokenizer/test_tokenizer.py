@@ -57,6 +57,7 @@ def test_any_bytes_can_be_decoded(encoder: str, data: bytes) -> None:
     assert tokenizer.decode(list(data), errors="ignore") == data.decode(errors="ignore")
 
 
+@pytest.mark.threads
 @given(texts=st.lists(special_text, max_size=5), threads=st.sampled_from([None, 1, 3]))
 def test_all_ways_to_encode_agree(encoder: str, texts: list[str], threads: int | None) -> None:
     tokenizer = small(encoder)
@@ -72,6 +73,7 @@ def test_all_ways_to_encode_agree(encoder: str, texts: list[str], threads: int |
     assert tokenizer.decode_batch(lists) == texts
 
 
+@pytest.mark.threads
 def test_threads_share_a_tokenizer(encoder: str) -> None:
     tokenizer = small(encoder)
     texts = [f"word {number} <|endoftext|>{'ab' * number}" for number in range(200)]
@@ -82,6 +84,7 @@ def test_threads_share_a_tokenizer(encoder: str) -> None:
             assert list(pool.map(lambda text: list(tokenizer.encode_iterable(text)), texts)) == expected
 
 
+@pytest.mark.threads
 def test_texts_are_grouped_for_threads() -> None:
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", 4):
         assert list(group_texts([b"ab", b"cd", b"", b"efghi", b"j"])) == [[b"ab", b"cd"], [b"", b"efghi"], [b"j"]]
