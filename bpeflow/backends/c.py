@@ -1,4 +1,4 @@
-"""The C backend: one thread, C11, in `ext/merge/merge.c`."""
+"""The C backend: one thread, C11, in `ext/learn/learn.c`."""
 
 from __future__ import annotations
 

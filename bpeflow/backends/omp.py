@@ -1,4 +1,4 @@
-"""The OpenMP backend: C++17, several threads, in `ext/merge/merge_omp.cpp`."""
+"""The OpenMP backend: C++17, several threads, in `ext/learn/learn_omp.cpp`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 // Pre-tokens as keys of the counting table: how their bytes are held and compared.
 #pragma once
 
-#include "words.hpp"
+#include "hash.hpp"
 
 #include <cstddef>
 #include <cstdint>

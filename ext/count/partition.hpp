@@ -3,7 +3,7 @@
 
 #include "bpeflow.h"
 #include "key.hpp"
-#include "run.hpp"
+#include "shard.hpp"
 #include "table.hpp"
 
 #include <algorithm>
@@ -70,10 +70,10 @@ inline void sort_by_bytes(Entry *begin, Entry *end, int shift = 56) {
     const auto digit = [shift](const Entry &entry) { return entry.prefix >> shift & 0xFF; };
     std::size_t sizes[256] = {};
     for (const Entry *entry = begin; entry != end; entry++) sizes[digit(*entry)]++;
-    Entry *next[256], *ends[256], *place = begin;
+    Entry *next[256], *ends[256], *start = begin;
     for (int i = 0; i < 256; i++) {
-        next[i] = place;
-        ends[i] = place += sizes[i];
+        next[i] = start;
+        ends[i] = start += sizes[i];
     }
     for (int i = 0; i < 256; i++) // each swap brings an entry to where it belongs
         while (next[i] != ends[i]) {
@@ -98,12 +98,12 @@ inline std::vector<Entry> sorted(const Table &table, const Partition &partition)
 }
 
 // Writes them as records of a run; place(size) tells where the next one goes.
-template <typename Place> void write_records(const std::vector<Entry> &entries, const Place &place) {
+template <typename Reserve> void write_records(const std::vector<Entry> &entries, const Reserve &reserve) {
     static constexpr std::size_t ahead = 16; // slots lie all over the table: they are asked for in time
     for (std::size_t i = 0; i < entries.size(); i++) {
         if (i + ahead < entries.size()) __builtin_prefetch(entries[i + ahead].slot);
         const Slot &slot = *entries[i].slot;
-        put_record(place(BPEFLOW_RECORD_SIZE + std::size_t{slot.length}), slot.bytes(), slot.length, slot.count);
+        put_record(reserve(BPEFLOW_RECORD_SIZE + std::size_t{slot.length}), slot.bytes(), slot.length, slot.count);
     }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bpeflow.h"
-#include "run.hpp"
+#include "shard.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -20,7 +20,7 @@ class Columns {
             std::int64_t *ends, std::int64_t *counts)
         : max_tokens_(max_tokens), max_bytes_(max_bytes), begin_(begin), data_(data), ends_(ends), counts_(counts) {}
 
-    std::uint8_t *place(std::size_t length) {
+    std::uint8_t *reserve(std::size_t length) {
         if (tokens == max_tokens_ || length > max_bytes_ - bytes) return nullptr;
         std::uint8_t *const here = data_ + bytes;
         bytes += length;
@@ -48,12 +48,12 @@ inline void put_header(std::uint8_t *record, std::uint32_t length, std::int64_t 
 }
 
 // A run file.
-class RunFile {
+class ShardFile {
   public:
-    explicit RunFile(RunWriter &writer) : writer_(writer) {}
+    explicit ShardFile(ShardWriter &writer) : writer_(writer) {}
 
-    std::uint8_t *place(std::size_t length) {
-        record_ = writer_.place(BPEFLOW_RECORD_SIZE + length);
+    std::uint8_t *reserve(std::size_t length) {
+        record_ = writer_.reserve(BPEFLOW_RECORD_SIZE + length);
         length_ = static_cast<std::uint32_t>(length);
         return record_ + BPEFLOW_RECORD_SIZE;
     }
@@ -66,7 +66,7 @@ class RunFile {
     std::uint64_t tokens = 0;
 
   private:
-    RunWriter &writer_;
+    ShardWriter &writer_;
     std::uint8_t *record_ = nullptr;
     std::uint32_t length_ = 0;
 };
@@ -81,7 +81,7 @@ class Gathered {
         : memory_(memory), capacity_(static_cast<std::size_t>(std::min(memory, most))),
           data_(new std::uint8_t[capacity_]) {}
 
-    std::uint8_t *place(std::size_t length) {
+    std::uint8_t *reserve(std::size_t length) {
         const std::size_t size = BPEFLOW_RECORD_SIZE + length;
         const bool fits = size <= capacity_ - used_ && used_ + size + (tokens_ + 1) * sizeof(std::size_t) <= memory_;
         if (!fits) {
@@ -106,12 +106,12 @@ class Gathered {
         const auto part = [this](std::size_t record) { // 0 for the great counts, great - 1 for the count 1
             return great - std::min(static_cast<std::uint64_t>(count_of(record)), great);
         };
-        std::vector<std::size_t> places(great + 1);
-        for (std::size_t record = 0; record < used_; record += size_of(record)) places[part(record) + 1]++;
-        const std::size_t great_ones = places[1];
-        for (std::size_t i = 1; i <= great; i++) places[i] += places[i - 1];
+        std::vector<std::size_t> starts(great + 1);
+        for (std::size_t record = 0; record < used_; record += size_of(record)) starts[part(record) + 1]++;
+        const std::size_t great_ones = starts[1];
+        for (std::size_t i = 1; i <= great; i++) starts[i] += starts[i - 1];
         order_.resize(tokens_);
-        for (std::size_t record = 0; record < used_; record += size_of(record)) order_[places[part(record)]++] = record;
+        for (std::size_t record = 0; record < used_; record += size_of(record)) order_[starts[part(record)]++] = record;
         std::sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(great_ones),
                   [this](std::size_t a, std::size_t b) {
                       const std::int64_t x = count_of(a), y = count_of(b);
@@ -120,10 +120,10 @@ class Gathered {
     }
 
     // Writes them; place(size) tells where the next one goes.
-    template <typename Place> void write(const Place &place) const {
+    template <typename Reserve> void write(const Reserve &reserve) const {
         for (const std::size_t record : order_) {
             const std::size_t size = size_of(record);
-            std::memcpy(place(size), data_.get() + record, size);
+            std::memcpy(reserve(size), data_.get() + record, size);
         }
     }
 

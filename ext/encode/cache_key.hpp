@@ -1,7 +1,7 @@
 // Pre-tokens as keys of the tables that encoding looks them up in.
 #pragma once
 
-#include "words.hpp"
+#include "hash.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,9 +26,6 @@ struct CacheKey {
         if (size <= longest) {
             std::uint64_t loaded[2];
             load_short(text, size, readable, loaded);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-            loaded[1] >>= 8; // the byte that is free, the last one, is to be the highest
-#endif
             words[0] = loaded[0];
             words[1] = loaded[1] | std::uint64_t{size} << length_shift;
             hash = hash_words();

@@ -10,20 +10,22 @@
 #include <algorithm>
 #include <cstdint>
 
-struct bpeflow_model {
+namespace bpeflow {
+
+struct Model {
     // Throws Failure{BPEFLOW_BAD_ARGUMENT} for a vocabulary that breaks the rules of the header.
-    explicit bpeflow_model(const bpeflow_vocabulary &given)
+    explicit Model(const bpeflow_vocabulary &given)
         : tokens(checked(given).token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
           pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary),
           whole_tokens(ordinary, given.whole_tokens != 0, pairs) {}
 
-    bpeflow_model(const bpeflow_model &) = delete; // its members refer to each other
-    bpeflow_model &operator=(const bpeflow_model &) = delete;
+    Model(const Model &) = delete; // its members refer to each other
+    Model &operator=(const Model &) = delete;
 
-    const bpeflow::Tokens tokens, ordinary; // what ids stand for; what pre-tokens they may be
-    const bpeflow::Pairs pairs;
-    const bpeflow::WholeTokens whole_tokens;
+    const Tokens tokens, ordinary; // what ids stand for; what pre-tokens they may be
+    const Pairs pairs;
+    const WholeTokens whole_tokens;
 
   private:
     static const bpeflow_vocabulary &checked(const bpeflow_vocabulary &given) {
@@ -37,7 +39,9 @@ struct bpeflow_model {
                            given.merge_count < UINT32_MAX &&
                            (given.merge_count == 0 ||
                             (given.merges && std::all_of(given.merges, given.merges + 3 * given.merge_count, known)));
-        if (!sound) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
+        if (!sound) throw Failure{BPEFLOW_BAD_ARGUMENT};
         return given;
     }
 };
+
+} // namespace bpeflow

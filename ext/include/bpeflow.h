@@ -14,18 +14,14 @@
 
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define BPEFLOW_API __declspec(dllexport)
-#else
 #define BPEFLOW_API __attribute__((visibility("default")))
-#endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Counted up whenever anything below changes; Python refuses a library that says another number. */
-#define BPEFLOW_ABI 4
+#define BPEFLOW_ABI 5
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -120,46 +116,45 @@ typedef struct {
     const char *path;    /* of the file */
     uint64_t tokens;     /* records */
     uint64_t size;       /* bytes of all records */
-} bpeflow_run;
+} bpeflow_shard;
 
-enum bpeflow_run_order {
+enum bpeflow_shard_order {
     BPEFLOW_BY_BYTES = 0, /* ascending; a pre-token may be in several runs, whose counts are added up */
     BPEFLOW_BY_COUNT = 1, /* the canonical order: count descending, then bytes ascending; no pre-token is in two runs */
 };
 
 /* Merges runs that are in the same order: gives their records one after another, in that order. */
-typedef struct bpeflow_run_merge bpeflow_run_merge;
+typedef struct bpeflow_kway bpeflow_kway;
 
 /* On success *merge is a handle; otherwise it is NULL. Runs in memory must stay there until it is freed. Files are read
  * in pieces of `buffer_size` bytes each; they are opened at the first use. */
-BPEFLOW_API int bpeflow_run_merge_new(const bpeflow_run *runs, uint64_t count, uint32_t order, uint64_t buffer_size,
-                                      bpeflow_run_merge **merge);
+BPEFLOW_API int bpeflow_kway_new(const bpeflow_shard *runs, uint64_t count, uint32_t order, uint64_t buffer_size,
+                                 bpeflow_kway **merge);
 
 /* The number of the run that BPEFLOW_IO or BPEFLOW_DAMAGED was about; UINT64_MAX if it was the file written to. */
-BPEFLOW_API uint64_t bpeflow_run_merge_failed(const bpeflow_run_merge *merge);
+BPEFLOW_API uint64_t bpeflow_kway_failed(const bpeflow_kway *merge);
 
 /* Gives up to max_tokens records as columns: their bytes, one after another, in data[max_bytes]; where each ends, plus
  * `begin`, in ends[max_tokens]; the counts in counts[max_tokens]. *tokens and *bytes tell how many there were: fewer at
  * the end of the runs, and where the next one does not fit. */
-BPEFLOW_API int bpeflow_run_merge_read(bpeflow_run_merge *merge, uint64_t max_tokens, uint64_t max_bytes, int64_t begin,
-                                       uint8_t *data, int64_t *ends, int64_t *counts, uint64_t *tokens,
-                                       uint64_t *bytes);
+BPEFLOW_API int bpeflow_kway_read(bpeflow_kway *merge, uint64_t max_tokens, uint64_t max_bytes, int64_t begin,
+                                  uint8_t *data, int64_t *ends, int64_t *counts, uint64_t *tokens, uint64_t *bytes);
 
 /* Writes all records that are left to a new file. */
-BPEFLOW_API int bpeflow_run_merge_write(bpeflow_run_merge *merge, const char *path, uint64_t *tokens, uint64_t *size);
+BPEFLOW_API int bpeflow_kway_write(bpeflow_kway *merge, const char *path, uint64_t *tokens, uint64_t *size);
 
 /* Gathers records of a merge in ascending order of bytes, up to the end or as many as `memory` bytes hold (but one at
  * least), and puts them in canonical order. *tokens and *size tell of them, 0 at the end of the runs. Replaces those
  * that were gathered before. */
-BPEFLOW_API int bpeflow_run_merge_gather(bpeflow_run_merge *merge, uint64_t memory, uint64_t *tokens, uint64_t *size);
+BPEFLOW_API int bpeflow_kway_gather(bpeflow_kway *merge, uint64_t memory, uint64_t *tokens, uint64_t *size);
 
 /* Whether all records have been given. */
-BPEFLOW_API int bpeflow_run_merge_ended(bpeflow_run_merge *merge, uint32_t *ended);
+BPEFLOW_API int bpeflow_kway_ended(bpeflow_kway *merge, uint32_t *ended);
 
 /* Writes what was gathered, as a run: to data[size] or, where that is NULL, to a new file. */
-BPEFLOW_API int bpeflow_run_merge_save(bpeflow_run_merge *merge, uint8_t *data, const char *path);
+BPEFLOW_API int bpeflow_kway_save(bpeflow_kway *merge, uint8_t *data, const char *path);
 
-BPEFLOW_API void bpeflow_run_merge_free(bpeflow_run_merge *merge);
+BPEFLOW_API void bpeflow_kway_free(bpeflow_kway *merge);
 
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 

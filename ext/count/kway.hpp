@@ -3,7 +3,7 @@
 
 #include "bpeflow.h"
 #include "failure.hpp"
-#include "run.hpp"
+#include "shard.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -47,16 +47,16 @@ struct ByCount {
 // binary heap takes two.) 9.8 M records of 3 runs take 0.25 s, 26.9 M of 57 runs 1.4 s.
 //
 // Tried, at 57 runs: matches without jumps, no gain; the second 8 bytes compared as numbers, too, instead of memcmp, 4 %.
-template <typename Order> class RunMerge {
+template <typename Order> class KwaySum {
   public:
-    explicit RunMerge(std::vector<RunReader> &readers) : readers_(readers) {}
+    explicit KwaySum(std::vector<ShardReader> &readers) : readers_(readers) {}
 
     // Number of the run that is being read.
     std::size_t reading() const { return reading_; }
 
     bool ended() {
         if (!started_) start();
-        return live_.empty() || !live_[winner_.run];
+        return live_.empty() || !live_[winner_.shard];
     }
 
     // Gives the next record to `sink`, added up over all runs: writes its bytes to where sink.place(length) says, and
@@ -64,15 +64,15 @@ template <typename Order> class RunMerge {
     template <typename Sink> bool pass(Sink &sink) {
         if (ended()) return false;
         const Record &first = top();
-        std::uint8_t *const place = sink.place(first.length);
-        if (!place) return false;
-        std::memcpy(place, first.bytes, first.length);
-        const Record given = {place, first.length, first.count, first.prefix};
+        std::uint8_t *const room = sink.reserve(first.length);
+        if (!room) return false;
+        std::memcpy(room, first.bytes, first.length);
+        const Record given = {room, first.length, first.count, first.prefix};
         const std::uint64_t number = winner_.number;
         std::int64_t count = given.count;
         for (;;) {
             advance();
-            if (winner_.number > number || !live_[winner_.run]) break;
+            if (winner_.number > number || !live_[winner_.shard]) break;
             const int order = winner_.number < number ? -1 : Order::rest(top(), given);
             if (order > 0) break;
             if (order < 0 || !Order::adds_up) throw Failure{BPEFLOW_DAMAGED};
@@ -88,51 +88,51 @@ template <typename Order> class RunMerge {
     // side.
     struct Player {
         std::uint64_t number;
-        std::size_t run;
+        std::size_t shard;
     };
 
     static constexpr std::uint64_t no_record = ~std::uint64_t{0};
 
-    const Record &top() const { return readers_[winner_.run].record(); }
+    const Record &top() const { return readers_[winner_.shard].record(); }
 
-    Player read(std::size_t run) {
-        reading_ = run;
-        live_[run] = readers_[run].next();
-        return {live_[run] ? Order::number(readers_[run].record()) : no_record, run};
+    Player read(std::size_t shard) {
+        reading_ = shard;
+        live_[shard] = readers_[shard].next();
+        return {live_[shard] ? Order::number(readers_[shard].record()) : no_record, shard};
     }
 
     bool before(const Player &a, const Player &b) const {
         if (a.number != b.number) return a.number < b.number;
-        if (a.number == no_record && !(live_[a.run] && live_[b.run])) return live_[a.run];
-        return Order::rest(readers_[a.run].record(), readers_[b.run].record()) < 0;
+        if (a.number == no_record && !(live_[a.shard] && live_[b.shard])) return live_[a.shard];
+        return Order::rest(readers_[a.shard].record(), readers_[b.shard].record()) < 0;
     }
 
     void start() {
-        const std::size_t runs = readers_.size();
+        const std::size_t shards = readers_.size();
         // Node n has the children 2n and 2n + 1; the leaves are nodes `runs` and on.
-        std::vector<Player> winners(2 * runs);
-        losers_.resize(runs);
-        live_.resize(runs);
-        for (std::size_t run = 0; run < runs; run++) winners[runs + run] = read(run);
-        for (std::size_t node = runs; node-- > 1;) {
+        std::vector<Player> winners(2 * shards);
+        losers_.resize(shards);
+        live_.resize(shards);
+        for (std::size_t shard = 0; shard < shards; shard++) winners[shards + shard] = read(shard);
+        for (std::size_t node = shards; node-- > 1;) {
             Player a = winners[2 * node], b = winners[2 * node + 1];
             if (before(b, a)) std::swap(a, b);
             winners[node] = a;
             losers_[node] = b;
         }
-        if (runs > 0) winner_ = winners[1];
+        if (shards > 0) winner_ = winners[1];
         started_ = true;
     }
 
     // Takes the winner's record away and finds the next winner.
     void advance() {
-        Player winner = read(winner_.run);
-        for (std::size_t node = (readers_.size() + winner.run) / 2; node > 0; node /= 2)
+        Player winner = read(winner_.shard);
+        for (std::size_t node = (readers_.size() + winner.shard) / 2; node > 0; node /= 2)
             if (before(losers_[node], winner)) std::swap(losers_[node], winner);
         winner_ = winner;
     }
 
-    std::vector<RunReader> &readers_;
+    std::vector<ShardReader> &readers_;
     std::vector<std::uint8_t> live_; // boolean: whether the run has a record
     std::vector<Player> losers_;
     Player winner_ = {no_record, 0};

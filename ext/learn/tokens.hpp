@@ -61,7 +61,7 @@ class Tokens {
     std::vector<std::uint8_t> bytes_;         // of all tokens, one after another
     std::vector<std::uint64_t> starts_ = {0}; // token t is bytes_[starts_[t]] up to bytes_[starts_[t + 1]]
     // The tokens that can be reused: those of the task and those of initial merges. Tokens that were learned never are:
-    // see "No string becomes a token twice" in merge.c.
+    // see "No string becomes a token twice" in learn.c.
     std::unordered_map<std::string, std::uint32_t> by_bytes_;
 };
 

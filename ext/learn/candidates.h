@@ -1,6 +1,6 @@
 /* The candidates: which pair is merged next. */
-#ifndef BPEFLOW_MERGE_CANDIDATES_H
-#define BPEFLOW_MERGE_CANDIDATES_H
+#ifndef BPEFLOW_LEARN_CANDIDATES_H
+#define BPEFLOW_LEARN_CANDIDATES_H
 
 #include "array.h"
 #include "bpeflow.h"

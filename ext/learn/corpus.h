@@ -9,8 +9,8 @@
  * position i ends at i - 1, the one after a token of n bytes at i starts at i + n. A merge writes two entries and moves
  * nothing.
  */
-#ifndef BPEFLOW_MERGE_CORPUS_H
-#define BPEFLOW_MERGE_CORPUS_H
+#ifndef BPEFLOW_LEARN_CORPUS_H
+#define BPEFLOW_LEARN_CORPUS_H
 
 #include "task.h"
 

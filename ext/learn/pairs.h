@@ -1,6 +1,6 @@
 /* The pairs: a hash table from (left, right) to the pair's count and the list of its occurrences. */
-#ifndef BPEFLOW_MERGE_PAIRS_H
-#define BPEFLOW_MERGE_PAIRS_H
+#ifndef BPEFLOW_LEARN_PAIRS_H
+#define BPEFLOW_LEARN_PAIRS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The neighbours of the occurrences that are being merged: what a merge changes, added up for each neighbour, so that
  * the table of pairs is looked up once per distinct neighbour and not once per occurrence. */
-#ifndef BPEFLOW_MERGE_NEIGHBOURS_H
-#define BPEFLOW_MERGE_NEIGHBOURS_H
+#ifndef BPEFLOW_LEARN_NEIGHBOURS_H
+#define BPEFLOW_LEARN_NEIGHBOURS_H
 
 #include "array.h"
 #include "corpus.h"

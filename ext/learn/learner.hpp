@@ -5,7 +5,7 @@
 // afterwards; occurrences that go away stay in it. Position i of the list is still an occurrence if and only if L is
 // what ends just before i + length(L) and R is what starts there (`ids` has both side by side): tokens only grow, so
 // whatever else was written to one of these two places is a longer token than L, or than R; and the one merge that
-// would leave both as they are is that of (L, R), which uses up the whole list. merge.c has the proof in full, and that
+// would leave both as they are is that of (L, R), which uses up the whole list. learn.c has the proof in full, and that
 // the token that a merge makes was nowhere in the corpus before, even if it is a reused one: so its pairs are new. It
 // also says what initial merges change, which is next to nothing.
 //
@@ -23,6 +23,7 @@
 #include "byte_pairs.hpp"
 #include "candidates.hpp"
 #include "corpus.hpp"
+#include "failure.hpp"
 #include "neighbours.hpp"
 #include "pace.hpp"
 #include "pairs.hpp"
@@ -35,7 +36,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -81,14 +81,14 @@ struct Limits {
 };
 
 // The pair that a token is in with a neighbour.
-auto with_left(std::uint32_t left) {
+inline auto with_left(std::uint32_t left) {
     return [left](std::uint32_t id) { return std::pair{left, id}; };
 }
-auto with_right(std::uint32_t right) {
+inline auto with_right(std::uint32_t right) {
     return [right](std::uint32_t id) { return std::pair{id, right}; };
 }
 
-unsigned threads_for(const bpeflow_merge_task &task) {
+inline unsigned threads_for(const bpeflow_merge_task &task) {
     const std::uint32_t wanted = task.threads ? task.threads : static_cast<std::uint32_t>(omp_get_max_threads());
     return std::clamp(wanted, 1u, 256u); // each takes 1.5 MB while setting up
 }
@@ -157,7 +157,7 @@ class Learner {
         const Stopwatch stopwatch(statistics_.update_seconds);
         const auto [left, right] = initial_merges_[replayed_];
         const std::uint32_t known = tokens_.count();
-        if (left >= known || right >= known) throw std::invalid_argument("an initial merge of unknown tokens");
+        if (left >= known || right >= known) throw Failure{BPEFLOW_BAD_ARGUMENT};
         record = {left, right, tokens_.join(left, right), pairs_.at(left, right).count};
         if (record.token == known) tokens_.enter(known);
         if (record.count > 0) merge(left, right, record.token);

@@ -1,6 +1,6 @@
 /* Tasks, as both native backends see them: whether they keep the rules, and where their pre-tokens go. C11 and C++. */
-#ifndef BPEFLOW_MERGE_TASK_H
-#define BPEFLOW_MERGE_TASK_H
+#ifndef BPEFLOW_LEARN_TASK_H
+#define BPEFLOW_LEARN_TASK_H
 
 #include "bpeflow.h"
 

@@ -7,6 +7,9 @@
 
 namespace bpeflow {
 
+// Supported platforms are x86-64 and arm64. CacheKey, for one, relies on the byte order.
+static_assert(sizeof(std::size_t) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+
 inline std::uint64_t load_word(const std::uint8_t *bytes) {
     std::uint64_t word;
     std::memcpy(&word, bytes, sizeof word);

@@ -1,6 +1,6 @@
 /* Arrays that grow. */
-#ifndef BPEFLOW_MERGE_ARRAY_H
-#define BPEFLOW_MERGE_ARRAY_H
+#ifndef BPEFLOW_LEARN_ARRAY_H
+#define BPEFLOW_LEARN_ARRAY_H
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -103,13 +103,13 @@ static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
     return true;
 }
 
-static inline bool short_enough(const struct bpeflow_learner *l, uint32_t left, uint32_t right) {
+static bool short_enough(const struct bpeflow_learner *l, uint32_t left, uint32_t right) {
     return token_length(&l->tokens, left) + token_length(&l->tokens, right) <= l->limits.max_token_length;
 }
 
 /* Takes from the count of a pair. Pairs that can never be merged are not in the table, nor is one of the new
  * token yet. */
-static inline void pair_lose(struct bpeflow_learner *l, uint64_t key, int64_t weight) {
+static void pair_lose(struct bpeflow_learner *l, uint64_t key, int64_t weight) {
     struct pair *pair = pairs_slot(&l->pairs, key);
     if (pair->key != 0) pair->count -= weight;
 }
@@ -158,7 +158,7 @@ static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list,
 }
 
 /* The pair that `token` is in with a neighbour on the given side of it. */
-static inline uint64_t key_with(const struct bpeflow_learner *l, const struct side *side, uint32_t id, uint32_t token) {
+static uint64_t key_with(const struct bpeflow_learner *l, const struct side *side, uint32_t id, uint32_t token) {
     return side == &l->before ? pair_key(id, token) : pair_key(token, id);
 }
 

@@ -64,12 +64,12 @@ template <typename OnFailure> File open_file(const std::string &path, const char
 
 // Reads the records of a run, and sees that it is one: its size, its number of records and each length must fit. (Who
 // merges sees that it is in order.)
-class RunReader {
+class ShardReader {
   public:
     // The path is copied, the data borrowed.
-    explicit RunReader(const bpeflow_run &run, std::size_t buffer_size)
-        : next_(run.data), end_(run.data ? run.data + run.size : nullptr), path_(run.data ? "" : run.path),
-          buffer_size_(buffer_size), unread_(run.data ? 0 : run.size), tokens_left_(run.tokens) {}
+    explicit ShardReader(const bpeflow_shard &shard, std::size_t buffer_size)
+        : next_(shard.data), end_(shard.data ? shard.data + shard.size : nullptr), path_(shard.data ? "" : shard.path),
+          buffer_size_(buffer_size), unread_(shard.data ? 0 : shard.size), tokens_left_(shard.tokens) {}
 
     // Goes on to the next record; false at the end. What record() told before is gone.
     bool next() {
@@ -141,16 +141,16 @@ class RunReader {
 };
 
 // Writes a new file through a buffer. It is complete after close() only.
-class RunWriter {
+class ShardWriter {
   public:
     // Larger ones gain nothing, smaller ones cost calls.
     static constexpr std::size_t usual_buffer = std::size_t{1} << 18;
 
-    RunWriter(const char *path, std::size_t buffer_size)
+    ShardWriter(const char *path, std::size_t buffer_size)
         : file_(open_file<OutputFailure>(path, "wbx")), buffer_(buffer_size) {}
 
     // Where the next `size` bytes go. They may be written up to the next call.
-    std::uint8_t *place(std::size_t size) {
+    std::uint8_t *reserve(std::size_t size) {
         if (size > buffer_.size() - used_) {
             flush();
             if (size > buffer_.size()) buffer_.resize(size);

@@ -1,6 +1,6 @@
 /* The tokens: their bytes, how they compare, and which of them has given bytes. */
-#ifndef BPEFLOW_MERGE_TOKENS_H
-#define BPEFLOW_MERGE_TOKENS_H
+#ifndef BPEFLOW_LEARN_TOKENS_H
+#define BPEFLOW_LEARN_TOKENS_H
 
 #include "array.h"
 #include "bpeflow.h"
@@ -17,7 +17,7 @@ struct tokens {
     uint64_t capacity, bytes_capacity;
     /* If tokens are reused: those of the task and those of initial merges, by their bytes. Open addressing; 0 is an
      * empty slot, t + 1 is token t. Tokens that were learned need not be in it: see "No string becomes a token twice" in
-     * merge.c. */
+     * learn.c. */
     uint32_t *index;
     uint64_t index_size; /* a power of two, at least twice as many as these are */
 };

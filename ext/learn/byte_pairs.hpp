@@ -3,12 +3,12 @@
 
 #include "bpeflow.h"
 #include "corpus.hpp"
+#include "failure.hpp"
 #include "parallel.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <vector>
 
 namespace bpeflow {
@@ -18,7 +18,7 @@ class BytePairs {
   public:
     static constexpr std::size_t size = 65536; // pair p is of bytes p / 256 and p % 256
 
-    // Throws std::overflow_error if a count does not fit 64 bits.
+    // Throws Failure{BPEFLOW_OVERFLOW} if a count does not fit 64 bits.
     BytePairs(const bpeflow_merge_task &task, unsigned threads)
         : task_(task), threads_(threads), shares_(threads, std::vector<Share>(size)) {
         std::atomic<bool> overflow = false;
@@ -36,7 +36,7 @@ class BytePairs {
             for (const auto &share : shares_)
                 if (__builtin_add_overflow(sum, share[pair].count, &sum)) overflow = true;
         }
-        if (overflow) throw std::overflow_error("a pair's count does not fit 64 bits");
+        if (overflow) throw Failure{BPEFLOW_OVERFLOW};
     }
 
     std::int64_t count(std::size_t pair) const {
