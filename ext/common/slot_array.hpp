@@ -29,7 +29,7 @@ template <typename Slot> class SlotArray {
     SlotArray(const SlotArray &) = delete;
     SlotArray &operator=(const SlotArray &) = delete;
 
-    void swap(SlotArray &other) {
+    void swap(SlotArray &other) noexcept {
         std::swap(slots_, other.slots_);
         std::swap(size_, other.size_);
     }

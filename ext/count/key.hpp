@@ -28,6 +28,7 @@ struct alignas(32) Slot {
 
     const std::uint8_t *bytes() const {
         if (length <= inline_size) return reinterpret_cast<const std::uint8_t *>(words);
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): made by set_address; a union would make the slot no smaller
         return reinterpret_cast<const std::uint8_t *>(static_cast<std::uintptr_t>(words[0]));
     }
 

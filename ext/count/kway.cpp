@@ -64,6 +64,20 @@ class ShardSum {
         });
     }
 
+    // Writes the remaining records to a new file. Returns its size.
+    std::uint64_t write(const char *path, std::uint64_t &tokens) {
+        std::uint64_t size = 0;
+        with_sum([&](auto &sum) {
+            size = write_file(path, [&](ShardWriter &writer) {
+                ShardFile file(writer);
+                while (sum.pass(file)) {
+                }
+                tokens = file.tokens;
+            });
+        });
+        return size;
+    }
+
     void gather(std::uint64_t memory, std::uint64_t &tokens, std::uint64_t &size) {
         gathered_ = Gathered(); // frees the earlier records first
         Gathered gathered(memory, size_);
@@ -76,12 +90,12 @@ class ShardSum {
 
     // Writes the gathered records to a new file, or to `data` if there is no path.
     void save(std::uint8_t *data, const char *path) const {
-        if (!path) {
-            gathered_.write([&](std::size_t size) { return std::exchange(data, data + size); });
-        } else {
+        if (path) {
             write_file(path, [&](ShardWriter &writer) {
                 gathered_.write([&](std::size_t size) { return writer.reserve(size); });
             });
+        } else if (data) {
+            gathered_.write([&](std::size_t size) { return std::exchange(data, data + size); });
         }
     }
 
@@ -151,13 +165,7 @@ int bpeflow_kway_read(bpeflow_kway *kway, std::uint64_t max_tokens, std::uint64_
 
 int bpeflow_kway_write(bpeflow_kway *kway, const char *path, std::uint64_t *tokens, std::uint64_t *size) {
     if (!kway || !path || !tokens || !size) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] {
-        *size = bpeflow::write_file(path, [&](bpeflow::ShardWriter &writer) {
-            bpeflow::ShardFile file(writer);
-            kway->sum.pass_all(file);
-            *tokens = file.tokens;
-        });
-    });
+    return bpeflow::status_of([&] { *size = kway->sum.write(path, *tokens); });
 }
 
 int bpeflow_kway_gather(bpeflow_kway *kway, std::uint64_t memory, std::uint64_t *tokens, std::uint64_t *size) {

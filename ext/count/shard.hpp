@@ -124,10 +124,11 @@ class ShardReader {
 
     void open() {
         file_ = open_file<FileFailure>(path_, "rb");
-        long size = -1;
-        if (std::fseek(file_.get(), 0, SEEK_END) != 0 || (size = std::ftell(file_.get())) < 0) throw FileFailure(errno);
+        if (std::fseek(file_.get(), 0, SEEK_END) != 0) throw FileFailure(errno);
+        const long size = std::ftell(file_.get());
+        if (size < 0) throw FileFailure(errno);
         if (static_cast<std::uint64_t>(size) != unread_) throw Failure{BPEFLOW_DAMAGED};
-        std::rewind(file_.get());
+        if (std::fseek(file_.get(), 0, SEEK_SET) != 0) throw FileFailure(errno);
     }
 
     const std::uint8_t *next_, *end_; // what has been read and not yet been given

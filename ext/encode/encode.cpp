@@ -43,7 +43,7 @@ std::uint32_t bpeflow_abi() {
 int bpeflow_model_new(const bpeflow_vocabulary *vocabulary, bpeflow_model **model) {
     if (!model) return BPEFLOW_BAD_ARGUMENT;
     *model = nullptr;
-    if (!vocabulary) return BPEFLOW_BAD_ARGUMENT;
+    if (!vocabulary || !bpeflow::Model::is_valid(*vocabulary)) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] { *model = new bpeflow_model{bpeflow::Model(*vocabulary)}; });
 }
 

@@ -67,7 +67,10 @@ class Encoder {
 
     void encode_piece(Bytes start, Bytes end) {
         if (encoding_->pattern != BPEFLOW_NO_PATTERN && !is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
-        if (!specials_) return encode_ordinary(start, end);
+        if (!specials_) {
+            encode_ordinary(start, end);
+            return;
+        }
         while (start < end) {
             const Delimiters::Match match = specials_->find(start, end);
             encode_ordinary(start, match.start);
@@ -82,7 +85,10 @@ class Encoder {
     void encode_ordinary(Bytes start, Bytes end) {
         if (start == end) return;
         const auto length = static_cast<std::size_t>(end - start);
-        if (encoding_->pattern == BPEFLOW_NO_PATTERN) return add(start, length);
+        if (encoding_->pattern == BPEFLOW_NO_PATTERN) {
+            add(start, length);
+            return;
+        }
         const bool known = scan(encoding_->pattern, classify_, start, length,
                                 [this](Bytes token, std::size_t size) { add(token, size); });
         if (!known) throw Failure{BPEFLOW_BAD_ARGUMENT};
@@ -126,7 +132,7 @@ class Encoder {
         if (count - 1 < Cache::MOST)
             ids.put_few(slot.ids, count);
         else if (count == Cache::OUTSIDE)
-            ids.put(cache_.outside_ids(slot), cache_.outside_count(slot));
+            ids.put(cache_.outside_ids(slot), Cache::outside_count(slot));
         else
             put_new(key, ids);
     }

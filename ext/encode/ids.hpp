@@ -19,7 +19,10 @@ template <typename Id> class IdWriter {
     // The first `count` of four. All are written where there is room, which takes no branch and no loop; what is too
     // much is written over by the next.
     void put_few(const std::uint32_t (&ids)[4], std::size_t count) {
-        if (end_ - next_ < 4) return put(ids, count);
+        if (end_ - next_ < 4) {
+            put(ids, count);
+            return;
+        }
         for (std::size_t i = 0; i < 4; i++) next_[i] = static_cast<Id>(ids[i]);
         next_ += count;
     }

@@ -43,7 +43,7 @@ class Tokens {
                 std::memcpy(data, token, stride); // a copy of fixed size; what is too much is written over by the next
             } else {
                 if (more > room) return false;
-                std::memcpy(data, token, more);
+                std::copy_n(token, more, data);
             }
             data += more;
         }

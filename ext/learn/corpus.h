@@ -42,7 +42,7 @@ static inline bool corpus_lay_out(struct corpus *corpus, const bpeflow_merge_tas
     corpus->size = task_position(task, task->words);
     for (uint64_t word = 0; word < task->words; word++) corpus->run_count += task_count_changes(task, word) ? 1 : 0;
     corpus->ids = malloc(corpus->size * sizeof *corpus->ids);
-    corpus->runs = malloc(((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs);
+    corpus->runs = calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
     corpus->run_of = malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
     if (!corpus->ids || !corpus->runs || !corpus->run_of) return false;
 

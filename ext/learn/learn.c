@@ -31,8 +31,6 @@
  * Counts. A pair's count is exact after every merge: what a recount would give. It only falls once the pair exists. An
  * entry that is gone does no harm, so nothing is ever searched for or removed.
  */
-#define _POSIX_C_SOURCE 199309L /* clock_gettime */
-
 #include "array.h"
 #include "bpeflow.h"
 #include "candidates.h"
@@ -310,7 +308,8 @@ int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learne
     if (!copy_initial_merges(l, task)) goto fail;
     if (!tokens_copy(&l->tokens, task)) goto fail;
     if (!corpus_lay_out(&l->corpus, task)) goto fail;
-    if ((status = make_pairs(l, task)) != BPEFLOW_OK) goto fail;
+    status = make_pairs(l, task);
+    if (status != BPEFLOW_OK) goto fail;
 
     l->statistics.words = task->words;
     l->statistics.positions = l->corpus.size - task->words - 1;

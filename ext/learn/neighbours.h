@@ -27,7 +27,7 @@ struct side {
 
 /* END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0. */
 static inline struct neighbour *neighbour_of(const struct side *side, uint32_t id) {
-    return &side->neighbours[(uint32_t)(id + 1)];
+    return &side->neighbours[id + 1];
 }
 
 /* Makes room for that many tokens and occurrences, between merges; false if there is no memory. */
@@ -36,7 +36,7 @@ static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occ
     if (!ids) return false;
     side->ids = ids;
     if (tokens < side->capacity) return true;
-    side->capacity = (uint64_t)tokens * 2;
+    side->capacity = ((uint64_t)tokens + 1) * 2;
     free(side->neighbours);
     free(side->met);
     side->neighbours = calloc(side->capacity, sizeof *side->neighbours);

@@ -35,7 +35,7 @@ class Neighbours {
     }
 
     // END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0.
-    Neighbour &operator[](std::uint32_t id) { return by_id_[static_cast<std::uint32_t>(id + 1)]; }
+    Neighbour &operator[](std::uint32_t id) { return by_id_[id + 1]; }
 
     // Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair.
     void note(std::uint32_t id, std::size_t occurrence, std::int64_t weight) {
@@ -45,9 +45,7 @@ class Neighbours {
 
     // Adds what another thread has noted, but not of which occurrences.
     void add(const Neighbours &other) {
-        for (const std::uint32_t id : other)
-            add(id, other.by_id_[static_cast<std::uint32_t>(id + 1)].weight,
-                other.by_id_[static_cast<std::uint32_t>(id + 1)].entries);
+        for (const std::uint32_t id : other) add(id, other.by_id_[id + 1].weight, other.by_id_[id + 1].entries);
     }
 
     // The ids noted, each once, END among them.
