@@ -8,7 +8,7 @@
 
 namespace bpeflow {
 
-// Calls `work` and returns BPEFLOW_OK, or the status of the exception that it threw.
+// Call `work`. Return BPEFLOW_OK, or the status of the exception that it threw.
 template <typename Work> int status_of(const Work &work) noexcept {
     try {
         work();

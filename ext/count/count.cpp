@@ -1,4 +1,4 @@
-// The functions of libbpeflow_count that count pre-tokens. counter.hpp goes from text to pre-tokens, table.hpp counts
+// The functions of libbpeflow_count that count pre-tokens. counter.hpp cuts texts into pre-tokens and table.hpp counts
 // them.
 
 #include "bpeflow.h"

@@ -24,7 +24,7 @@ struct Document {
     Bytes end = nullptr, next = nullptr;         // end of its text; start of the next document
     bool closed = false;                         // by a separator
 
-    // Finds the document that starts at `start` in a text that ends at `text_end`.
+    // Find the document that starts at `start` in a text that ends at `text_end`.
     void find(const Delimiters &delimiters, Bytes start, Bytes text_end) {
         pieces.clear();
         for (Delimiters::Match match{start, start, false, 0};;) {
@@ -45,13 +45,14 @@ class Counter {
   public:
     explicit Counter(Classify classify) : classify_(classify) {}
 
-    // Counts the pre-tokens of a text, which must be valid UTF-8.
+    // Count the pre-tokens of a text, which must be valid UTF-8.
     void count(std::uint32_t pattern, const std::uint8_t *text, std::size_t length) {
         count_piece(pattern, text, text + length, text + length);
         table_.flush();
     }
 
-    // Counts the documents of a text, up to the first that is not valid UTF-8. Keeps `counted` up to date.
+    // Count the pre-tokens of the documents in a text, up to the first document that is not valid UTF-8. Keep `counted`
+    // up to date, so that it is right if this throws.
     void count_documents(std::uint32_t pattern, const Delimiters &delimiters, const std::uint8_t *text,
                          std::size_t length, bpeflow_documents &counted) {
         const std::uint8_t *const end = text + length, *start = text;
@@ -68,7 +69,7 @@ class Counter {
         table_.flush();
     }
 
-    // Adds given pre-tokens; see bpeflow_table_add.
+    // Add pre-tokens with their counts, as bpeflow_table_add does.
     void add(const std::uint8_t *data, const std::uint32_t *lengths, const std::int64_t *counts, std::uint64_t tokens) {
         std::size_t left = 0;
         for (std::uint64_t i = 0; i < tokens; i++) {
@@ -86,7 +87,7 @@ class Counter {
     const Table &table() const { return table_; }
 
   private:
-    // Counts the pre-tokens from `start` to `end`. Bytes up to `readable_end` may be read.
+    // Count the pre-tokens between `start` and `end`. Bytes up to `readable_end` may be read.
     void count_piece(std::uint32_t pattern, const std::uint8_t *start, const std::uint8_t *end,
                      const std::uint8_t *readable_end) {
         const bool known = scan(pattern, classify_, start, static_cast<std::size_t>(end - start),

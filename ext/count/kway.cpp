@@ -1,4 +1,4 @@
-// The functions of libbpeflow_count that add shards up. The algorithm is in kway.hpp.
+// The functions of libbpeflow_count for k-way sums. The algorithm is in kway.hpp.
 
 #include "kway.hpp"
 #include "bpeflow.h"
@@ -20,7 +20,7 @@
 namespace bpeflow {
 namespace {
 
-// Opens a new file, calls write(writer) and closes the file. Returns the bytes written.
+// Create a file, call write(writer) and close the file. Return the bytes written.
 template <typename Write> std::uint64_t write_file(const char *path, const Write &write) {
     ShardWriter writer(path, ShardWriter::usual_buffer);
     write(writer);
@@ -47,7 +47,7 @@ class ShardSum {
     bool is_by_bytes() const { return sum_.index() == BPEFLOW_BY_BYTES; }
     std::uint64_t gathered_size() const { return gathered_.size(); }
 
-    // Index of the shard that the last call failed on, UINT64_MAX if it did not fail on one.
+    // Index of the shard that the last call failed on. UINT64_MAX if it did not fail on a shard.
     std::uint64_t failed() const { return failed_; }
 
     bool ended() {
@@ -56,7 +56,7 @@ class ShardSum {
         return ended;
     }
 
-    // Passes records to `sink` until it is full or the shards end.
+    // Pass records to `sink` until it is full or all shards have ended.
     template <typename Sink> void pass_all(Sink &sink) {
         with_sum([&](auto &sum) {
             while (sum.pass(sink)) {
@@ -64,7 +64,7 @@ class ShardSum {
         });
     }
 
-    // Writes the remaining records to a new file. Returns its size.
+    // Write the remaining records to a new file. Return its size.
     std::uint64_t write(const char *path, std::uint64_t &tokens) {
         std::uint64_t size = 0;
         with_sum([&](auto &sum) {
@@ -88,7 +88,7 @@ class ShardSum {
         gathered_ = std::move(gathered);
     }
 
-    // Writes the gathered records to a new file, or to `data` if there is no path.
+    // Write the gathered records to a new file, or to `data` if there is no path.
     void save(std::uint8_t *data, const char *path) const {
         if (path) {
             write_file(path, [&](ShardWriter &writer) {
@@ -100,7 +100,7 @@ class ShardSum {
     }
 
   private:
-    // Calls work(sum) with the KwaySum of the right order. Notes the shard if it fails on one.
+    // Call work(sum) with the KwaySum of the right order. If it fails on a shard, remember which.
     template <typename Work> void with_sum(const Work &work) {
         failed_ = UINT64_MAX;
         std::visit(

@@ -1,4 +1,4 @@
-// Merging runs: the records of many as one sequence in the order of all.
+// The k-way sum of shards: the records of many as one sorted sequence, with the counts of equal pre-tokens added up.
 #pragma once
 
 #include "bpeflow.h"
@@ -14,14 +14,15 @@
 
 namespace bpeflow {
 
-// An order of records: by a number, which settles most comparisons, and where numbers are the same by the rest.
+// The order of records by bytes: first by a number, which settles most comparisons, then by the rest.
 struct ByBytes {
-    static constexpr bool adds_up = true; // a pre-token may be in several runs
+    static constexpr bool adds_up = true; // a pre-token may be in several shards
 
     static std::uint64_t number(const Record &record) { return record.prefix; }
 
-    // Words of up to 8 bytes, most of them, are the same if their prefixes and lengths are, and if not, the shorter one
-    // is smaller: it has ended where the longer one has zeros.
+    // If the numbers are equal and one pre-token has up to 8 bytes, compare lengths. Most have no more. Equal lengths
+    // mean equal bytes. Otherwise the shorter pre-token is the smaller one: it has ended where the longer one has
+    // zeros.
     static int rest(const Record &a, const Record &b) {
         if (a.length <= 8 || b.length <= 8) return (a.length > b.length) - (a.length < b.length);
         return order_of_bytes(a.bytes + 8, a.length - 8, b.bytes + 8, b.length - 8);
@@ -42,16 +43,17 @@ struct ByCount {
     }
 };
 
-// A tree of losers (Knuth, The Art of Computer Programming 3, 5.4.1): each inner node keeps the run that lost the match
-// there, so that the next record is found with one comparison a level, all on the way from one leaf to the root. (A
-// binary heap takes two.) 9.8 M records of 3 runs take 0.25 s, 26.9 M of 57 runs 1.4 s.
+// A tree of losers (Knuth, The Art of Computer Programming 3, 5.4.1). Each inner node keeps the shard that lost the
+// match there, so the next record takes one comparison per level, on the way from one leaf to the root. A binary heap
+// takes two. 9.8 M records of 3 shards take 0.25 s, 26.9 M of 57 shards take 1.4 s.
 //
-// Tried, at 57 runs: matches without jumps, no gain; the second 8 bytes compared as numbers, too, instead of memcmp, 4 %.
+// Tried with 57 shards: matches without branches (no gain), and comparing the second 8 bytes as a number instead of
+// with memcmp (4 %).
 template <typename Order> class KwaySum {
   public:
     explicit KwaySum(std::vector<ShardReader> &readers) : readers_(readers) {}
 
-    // Number of the run that is being read.
+    // Index of the shard that was read last.
     std::size_t reading() const { return reading_; }
 
     bool ended() {
@@ -59,8 +61,8 @@ template <typename Order> class KwaySum {
         return live_.empty() || !live_[winner_.shard];
     }
 
-    // Gives the next record to `sink`, added up over all runs: writes its bytes to where sink.place(length) says, and
-    // calls sink.finish(count). False, and nothing is taken, at the end, or if there is no place.
+    // Pass the next record, its count summed over all shards, to `sink`: copy its bytes to sink.reserve(length), then
+    // call sink.finish(count). Return false, and consume nothing, at the end or if reserve() returns null.
     template <typename Sink> bool pass(Sink &sink) {
         if (ended()) return false;
         const Record &first = top();
@@ -84,8 +86,8 @@ template <typename Order> class KwaySum {
     }
 
   private:
-    // A run that plays, and the number of its record; the greatest one if it has ended. What most matches need, side by
-    // side.
+    // A shard in the tree and the number of its current record, `no_record` once the shard has ended. Most matches need
+    // no more than this.
     struct Player {
         std::uint64_t number;
         std::size_t shard;
@@ -109,7 +111,7 @@ template <typename Order> class KwaySum {
 
     void start() {
         const std::size_t shards = readers_.size();
-        // Node n has the children 2n and 2n + 1; the leaves are nodes `runs` and on.
+        // Node n has the children 2n and 2n + 1. The leaves are the nodes from `shards` on.
         std::vector<Player> winners(2 * shards);
         losers_.resize(shards);
         live_.resize(shards);
@@ -124,7 +126,7 @@ template <typename Order> class KwaySum {
         started_ = true;
     }
 
-    // Takes the winner's record away and finds the next winner.
+    // Advance the winner's shard and find the next winner.
     void advance() {
         Player winner = read(winner_.shard);
         for (std::size_t node = (readers_.size() + winner.shard) / 2; node > 0; node /= 2)
@@ -133,7 +135,7 @@ template <typename Order> class KwaySum {
     }
 
     std::vector<ShardReader> &readers_;
-    std::vector<std::uint8_t> live_; // boolean: whether the run has a record
+    std::vector<std::uint8_t> live_; // boolean: the shard has a current record
     std::vector<Player> losers_;
     Player winner_ = {no_record, 0};
     std::size_t reading_ = 0;

@@ -1,4 +1,4 @@
-// Encoding and decoding: the functions of libbpeflow_encode. encoder.hpp tells how it works; scan/scan.hpp cuts texts.
+// The functions of libbpeflow_encode. encoder.hpp encodes, tokens.hpp decodes.
 
 #include "bpeflow.h"
 #include "encoder.hpp"
@@ -13,7 +13,7 @@
 namespace bpeflow {
 namespace {
 
-// Calls `work` with ids of their own type.
+// Call work(ids) with the ids as an array of their type.
 template <typename Work> int with_ids(const void *ids, std::uint32_t id_size, std::uint64_t count, const Work &work) {
     if (!ids && count > 0) return BPEFLOW_BAD_ARGUMENT;
     if (id_size == 2) return work(static_cast<const std::uint16_t *>(ids));

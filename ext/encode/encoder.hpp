@@ -1,7 +1,7 @@
-// Encoding: text → special tokens and what is between them → pre-tokens → ids.
+// Encoding: text → special tokens and the text between them → pre-tokens → ids.
 //
-// Pre-tokens are gathered in a batch, as those that are counted are (count/table.hpp tells why): the cache's slots of the
-// whole batch are asked for at once and looked at only then, in the order of the text.
+// Pre-tokens are collected in a batch, as in counting (count/table.hpp gives the reason): the cache's slots of the
+// whole batch are prefetched first and inspected later, in the order of the text.
 #pragma once
 
 #include "bpeflow.h"
@@ -27,7 +27,7 @@ class Encoder {
     Encoder(const Model &model, Classify classify, std::uint64_t cache_bytes)
         : model_(model), classify_(classify), merging_(model.pairs), cache_(cache_bytes) {}
 
-    // Encodes `pieces` texts, of which piece i ends at data + ends[i]. Ids are written behind each other.
+    // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
     void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
                 std::uint64_t pieces, std::uint64_t *id_ends) {
         check(encoding, specials, data, ends, pieces);
@@ -51,8 +51,8 @@ class Encoder {
     }
 
   private:
-    // Few waits overlap in a smaller batch; in a larger one the first slots may leave the L1 cache before they are
-    // looked at.
+    // In a smaller batch few waits overlap. In a larger one the first slots may leave the L1 cache before they are
+    // used.
     static constexpr std::size_t batch_size = 64;
 
     void check(const bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
@@ -112,7 +112,7 @@ class Encoder {
         to_ids([id](auto &ids) { ids.put(&id, 1); });
     }
 
-    // Calls `work` with what takes the ids.
+    // Call `work` with the writer or counter of the ids.
     template <typename Work> void to_ids(const Work &work) {
         const auto with = [&](auto ids) {
             work(ids);
@@ -151,9 +151,10 @@ class Encoder {
     const Classify classify_;
     Merging merging_;
     Cache cache_;
-    bpeflow_encoding *encoding_ = nullptr; // of the call at hand
-    const Specials *specials_ = nullptr;   // … of the call
-    Bytes text_end_ = nullptr;             // what is before may be read
+    // Of the current call:
+    bpeflow_encoding *encoding_ = nullptr;
+    const Specials *specials_ = nullptr;
+    Bytes text_end_ = nullptr; // bytes before this may be read
     CacheKey batch_[batch_size];
     std::size_t waiting_ = 0;
 };

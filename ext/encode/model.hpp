@@ -1,4 +1,4 @@
-// A vocabulary as encoders and decoders use it. It never changes.
+// A vocabulary, prepared for encoders and decoders. Immutable.
 #pragma once
 
 #include "bpeflow.h"
@@ -12,7 +12,7 @@
 namespace bpeflow {
 
 struct Model {
-    // The vocabulary must be valid.
+    // Prepare a vocabulary, which must be valid.
     explicit Model(const bpeflow_vocabulary &given)
         : tokens(given.token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
@@ -22,7 +22,7 @@ struct Model {
     Model(const Model &) = delete; // its members refer to each other
     Model &operator=(const Model &) = delete;
 
-    // Returns whether a vocabulary keeps the rules of the header.
+    // Return whether a vocabulary keeps the rules of bpeflow.h.
     static bool is_valid(const bpeflow_vocabulary &given) {
         const auto known = [&given](std::uint32_t id) { return id < given.tokens; };
         const auto ascending = [&given](const std::int64_t *offsets) {

@@ -1,4 +1,4 @@
-// The special tokens that a text may have, with their ids.
+// Special tokens, with their ids.
 #pragma once
 
 #include "bpeflow.h"
@@ -24,8 +24,8 @@ class Specials {
     Specials(const Specials &) = delete; // its members refer to each other
     Specials &operator=(const Specials &) = delete;
 
-    Delimiters::Match find(const std::uint8_t *place, const std::uint8_t *end) const {
-        return delimiters_.find(place, end);
+    Delimiters::Match find(const std::uint8_t *position, const std::uint8_t *end) const {
+        return delimiters_.find(position, end);
     }
 
     std::uint32_t id(const Delimiters::Match &match) const { return ids_[match.index]; }

@@ -1,5 +1,5 @@
-// Learning merges: the OpenMP backend. C++17; several threads for setting up and for the merges with many occurrences.
-// learner.hpp has all of it; here is what crosses the border.
+// Learning merges: the OpenMP backend, in C++17. Set-up and merges with many occurrences use several threads.
+// learner.hpp has the algorithm, this file the C interface.
 
 #include "bpeflow.h"
 #include "learner.hpp"
