@@ -21,11 +21,15 @@ quickstart: $(VENV)/installed
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal
 
+# Clang-Tidy has headers of its own, all but the compiler's omp.h.
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $$(find ext -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
+	cmake -S . -B build/tidy -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
+	find ext -name '*.c' -o -name '*.cpp' | xargs -n 1 -P 2 $(BIN)/clang-tidy -p build/tidy --quiet \
+	    --extra-arg=-idirafter$$($(CC) -print-file-name=include)
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

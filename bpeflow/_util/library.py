@@ -26,7 +26,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this package was written for.
-ABI = 4
+ABI = 5
 
 #: A folder to look for the libraries in before the package's own: how sanitizer builds are tested.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"

@@ -158,13 +158,13 @@ def _checked(run: Shard, key: Callable[[tuple[bytes, int]], Any]) -> Iterator[tu
 #: Records that the calling process takes between two looks at whether it was interrupted: some 50 ms of them.
 _STEP = 1_000_000
 
-#: The numbers of the orders: enum bpeflow_run_order of the header.
+#: The numbers of the orders: enum bpeflow_shard_order of the header.
 _ORDERS: dict[Order, int] = {"bytes": 0, "count": 1}
 _NO_RUN = 2**64 - 1
 
 
 class _Run(ctypes.Structure):
-    """bpeflow_run of the header."""
+    """bpeflow_shard of the header."""
 
     _fields_ = (("data", c_void_p), ("path", c_char_p), ("tokens", c_uint64), ("size", c_uint64))
 
@@ -172,18 +172,18 @@ class _Run(ctypes.Structure):
 _COUNT = POINTER(c_uint64)
 
 _SIGNATURES: dict[str, Signature] = {
-    "bpeflow_run_merge_new": (c_int, [POINTER(_Run), c_uint64, c_uint32, c_uint64, POINTER(c_void_p)], check_status),
-    "bpeflow_run_merge_failed": (c_uint64, [c_void_p], None),
-    "bpeflow_run_merge_ended": (c_int, [c_void_p, POINTER(c_uint32)], check_status),
-    "bpeflow_run_merge_read": (
+    "bpeflow_kway_new": (c_int, [POINTER(_Run), c_uint64, c_uint32, c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_kway_failed": (c_uint64, [c_void_p], None),
+    "bpeflow_kway_ended": (c_int, [c_void_p, POINTER(c_uint32)], check_status),
+    "bpeflow_kway_read": (
         c_int,
         [c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_void_p, c_void_p, _COUNT, _COUNT],
         check_status,
     ),
-    "bpeflow_run_merge_write": (c_int, [c_void_p, c_char_p, _COUNT, _COUNT], check_status),
-    "bpeflow_run_merge_gather": (c_int, [c_void_p, c_uint64, _COUNT, _COUNT], check_status),
-    "bpeflow_run_merge_save": (c_int, [c_void_p, c_void_p, c_char_p], check_status),
-    "bpeflow_run_merge_free": (None, [c_void_p], None),
+    "bpeflow_kway_write": (c_int, [c_void_p, c_char_p, _COUNT, _COUNT], check_status),
+    "bpeflow_kway_gather": (c_int, [c_void_p, c_uint64, _COUNT, _COUNT], check_status),
+    "bpeflow_kway_save": (c_int, [c_void_p, c_void_p, c_char_p], check_status),
+    "bpeflow_kway_free": (None, [c_void_p], None),
 }
 
 
@@ -203,9 +203,9 @@ class NativeKWaySum:
         self._gathered = c_uint64(), c_uint64()
         self._handle = c_void_p()
         given = (_Run * len(self._runs))(*map(_as_native, self._runs))
-        self._library.bpeflow_run_merge_new(given, len(given), _ORDERS[order], buffer_size, byref(self._handle))
+        self._library.bpeflow_kway_new(given, len(given), _ORDERS[order], buffer_size, byref(self._handle))
         handle = c_void_p(self._handle.value)
-        self._free = weakref.finalize(self, self._library.bpeflow_run_merge_free, handle)
+        self._free = weakref.finalize(self, self._library.bpeflow_kway_free, handle)
 
     def __enter__(self) -> NativeKWaySum:
         return self
@@ -218,19 +218,19 @@ class NativeKWaySum:
     def ended(self) -> bool:
         ended = c_uint32()
         with self._files():
-            self._library.bpeflow_run_merge_ended(self._handle, byref(ended))
+            self._library.bpeflow_kway_ended(self._handle, byref(ended))
         return bool(ended.value)
 
     def write(self, path: Path) -> Shard:
         tokens, size = c_uint64(), c_uint64()
         with self._files(path):
-            self._library.bpeflow_run_merge_write(self._handle, os.fsencode(path), byref(tokens), byref(size))
+            self._library.bpeflow_kway_write(self._handle, os.fsencode(path), byref(tokens), byref(size))
         return Shard.in_file(self._partition, tokens.value, size.value, path)
 
     def gather(self, memory: int) -> int:
         tokens, size = self._gathered
         with self._files():
-            self._library.bpeflow_run_merge_gather(self._handle, memory, byref(tokens), byref(size))
+            self._library.bpeflow_kway_gather(self._handle, memory, byref(tokens), byref(size))
         return size.value
 
     def gathered(self, path: Path | None = None) -> Shard:
@@ -239,10 +239,10 @@ class NativeKWaySum:
             return Shard.in_memory(self._partition, 0, b"")
         if path is None:
             data = bytearray(size)
-            self._library.bpeflow_run_merge_save(self._handle, address(data), None)
+            self._library.bpeflow_kway_save(self._handle, address(data), None)
             return Shard.in_memory(self._partition, tokens, data)
         with writing(path):
-            self._library.bpeflow_run_merge_save(self._handle, None, os.fsencode(path))
+            self._library.bpeflow_kway_save(self._handle, None, os.fsencode(path))
         return Shard.in_file(self._partition, tokens, size, path)
 
     def counts(self) -> PretokenCounts:
@@ -261,7 +261,7 @@ class NativeKWaySum:
         tokens, size = c_uint64(), c_uint64()
         with self._files():
             while done < wanted:
-                self._library.bpeflow_run_merge_read(
+                self._library.bpeflow_kway_read(
                     self._handle,
                     min(_STEP, wanted - done),
                     len(data) - end,
@@ -283,7 +283,7 @@ class NativeKWaySum:
         try:
             yield
         except (OSError, FormatError) as error:
-            number = self._library.bpeflow_run_merge_failed(self._handle)
+            number = self._library.bpeflow_kway_failed(self._handle)
             path = output if number == _NO_RUN else self._runs[number].path
             if path is None:
                 raise

@@ -1,23 +1,23 @@
-// What the C++ libraries throw; the border makes statuses of it.
+// Exceptions of the C++ libraries. `status_of` turns them into statuses.
 #pragma once
 
 #include "bpeflow.h"
 
 namespace bpeflow {
 
-// Thrown where there is no way to go on.
+// An error with its status.
 struct Failure {
     int status;
 };
 
-// … because of a file.
+// An error in opening, reading or writing a file.
 struct FileFailure : Failure {
     explicit FileFailure(int error) : Failure{BPEFLOW_IO}, error(error) {}
 
     int error; // errno
 };
 
-// … because of the file that is written, not one that is read.
+// An error in the file being written, as opposed to one being read.
 struct OutputFailure : FileFailure {
     using FileFailure::FileFailure;
 };

@@ -1,7 +1,7 @@
-// Pre-tokens as keys of the counting table: how their bytes are held and compared.
+// Keys of the counting table: how a pre-token's bytes are stored and compared.
 #pragma once
 
-#include "words.hpp"
+#include "hash.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace bpeflow {
 
-// A pre-token and its count: what a table's slot holds. With 32 bytes two slots share a cache line, and a probe costs
-// one cache miss.
+// A slot of the table: a pre-token and its count. At 32 bytes, two slots share a cache line and a probe costs one cache
+// miss.
 //
-// Up to `inline_size` bytes stand in `words` itself, followed by zeros: 99 % of the pre-tokens of English text and of
-// code are so short, 93 % of multilingual text. They are equal if both words and the length are; the length tells "a"
-// from "a\0". Of a longer one the first word is the address of its bytes and the second its hash, so that bytes are
-// compared only where they are all but certain to be equal.
+// A key of up to `inline_size` bytes is stored in `words`, padded with zeros. These are 99 % of the pre-tokens of
+// English text and of code, and 93 % of multilingual text. Two such keys are equal if both words and the length are:
+// the length distinguishes "a" from "a\0". For a longer key the first word is the address of its bytes and the second
+// is its hash, so that bytes are compared only if they are almost certainly equal.
 struct alignas(32) Slot {
     std::uint64_t words[2];
     std::int64_t count;
-    std::uint32_t length; // in bytes; 0 is an empty slot, for no pre-token is empty
-    std::uint32_t high;   // the upper half of the hash, which partitions go by
+    std::uint32_t length; // in bytes; 0 for an empty slot, as no pre-token is empty
+    std::uint32_t high;   // the upper half of the hash, which selects the partition
 
     static constexpr std::size_t inline_size = SHORT;
 
@@ -28,6 +28,7 @@ struct alignas(32) Slot {
 
     const std::uint8_t *bytes() const {
         if (length <= inline_size) return reinterpret_cast<const std::uint8_t *>(words);
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): made by set_address; a union would make the slot no smaller
         return reinterpret_cast<const std::uint8_t *>(static_cast<std::uintptr_t>(words[0]));
     }
 

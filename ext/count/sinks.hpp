@@ -1,8 +1,8 @@
-// Where the records of a merge go: to columns, to a file, or to memory, where they are put in canonical order.
+// Destinations of a k-way sum: columns, a file, or memory, where records are put in canonical order.
 #pragma once
 
 #include "bpeflow.h"
-#include "run.hpp"
+#include "shard.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace bpeflow {
 
-// The caller's arrays.
+// Writes records to the caller's arrays.
 class Columns {
   public:
     Columns(std::uint64_t max_tokens, std::uint64_t max_bytes, std::int64_t begin, std::uint8_t *data,
             std::int64_t *ends, std::int64_t *counts)
         : max_tokens_(max_tokens), max_bytes_(max_bytes), begin_(begin), data_(data), ends_(ends), counts_(counts) {}
 
-    std::uint8_t *place(std::size_t length) {
+    std::uint8_t *reserve(std::size_t length) {
         if (tokens == max_tokens_ || length > max_bytes_ - bytes) return nullptr;
         std::uint8_t *const here = data_ + bytes;
         bytes += length;
@@ -41,19 +41,19 @@ class Columns {
     std::int64_t *ends_, *counts_;
 };
 
-// Writes the rest of a record whose pre-token is in place.
+// Write the length and the count of a record whose bytes are already written.
 inline void put_header(std::uint8_t *record, std::uint32_t length, std::int64_t count) {
     std::memcpy(record, &length, sizeof length);
     std::memcpy(record + sizeof length, &count, sizeof count);
 }
 
-// A run file.
-class RunFile {
+// Writes records to a shard file.
+class ShardFile {
   public:
-    explicit RunFile(RunWriter &writer) : writer_(writer) {}
+    explicit ShardFile(ShardWriter &writer) : writer_(writer) {}
 
-    std::uint8_t *place(std::size_t length) {
-        record_ = writer_.place(BPEFLOW_RECORD_SIZE + length);
+    std::uint8_t *reserve(std::size_t length) {
+        record_ = writer_.reserve(BPEFLOW_RECORD_SIZE + length);
         length_ = static_cast<std::uint32_t>(length);
         return record_ + BPEFLOW_RECORD_SIZE;
     }
@@ -66,22 +66,22 @@ class RunFile {
     std::uint64_t tokens = 0;
 
   private:
-    RunWriter &writer_;
+    ShardWriter &writer_;
     std::uint8_t *record_ = nullptr;
     std::uint32_t length_ = 0;
 };
 
-// Records in memory that come in ascending order of bytes and go in canonical order.
+// Collects records that arrive in ascending order of bytes, and sorts them into canonical order.
 class Gathered {
   public:
     Gathered() = default;
 
-    // With room for records in `memory` bytes, with what it takes to sort them, but no more than `most` bytes of them.
+    // Hold up to `memory` bytes of records, including the memory to sort them. `most` bounds the size of the records.
     Gathered(std::uint64_t memory, std::uint64_t most)
         : memory_(memory), capacity_(static_cast<std::size_t>(std::min(memory, most))),
           data_(new std::uint8_t[capacity_]) {}
 
-    std::uint8_t *place(std::size_t length) {
+    std::uint8_t *reserve(std::size_t length) {
         const std::size_t size = BPEFLOW_RECORD_SIZE + length;
         const bool fits = size <= capacity_ - used_ && used_ + size + (tokens_ + 1) * sizeof(std::size_t) <= memory_;
         if (!fits) {
@@ -99,19 +99,19 @@ class Gathered {
         tokens_++;
     }
 
-    // Nearly all counts are small, so records are parted by count in one pass, which keeps them in their order. The few
-    // with great counts are sorted.
+    // Sort into canonical order. Nearly all counts are small, so one stable counting sort by count does most of the
+    // work. The few records with great counts are then sorted by comparison.
     void sort() {
         static constexpr std::uint64_t great = 1 << 12;
-        const auto part = [this](std::size_t record) { // 0 for the great counts, great - 1 for the count 1
+        const auto part = [this](std::size_t record) { // 0 for great counts, great - 1 for count 1
             return great - std::min(static_cast<std::uint64_t>(count_of(record)), great);
         };
-        std::vector<std::size_t> places(great + 1);
-        for (std::size_t record = 0; record < used_; record += size_of(record)) places[part(record) + 1]++;
-        const std::size_t great_ones = places[1];
-        for (std::size_t i = 1; i <= great; i++) places[i] += places[i - 1];
+        std::vector<std::size_t> starts(great + 1);
+        for (std::size_t record = 0; record < used_; record += size_of(record)) starts[part(record) + 1]++;
+        const std::size_t great_ones = starts[1];
+        for (std::size_t i = 1; i <= great; i++) starts[i] += starts[i - 1];
         order_.resize(tokens_);
-        for (std::size_t record = 0; record < used_; record += size_of(record)) order_[places[part(record)]++] = record;
+        for (std::size_t record = 0; record < used_; record += size_of(record)) order_[starts[part(record)]++] = record;
         std::sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(great_ones),
                   [this](std::size_t a, std::size_t b) {
                       const std::int64_t x = count_of(a), y = count_of(b);
@@ -119,11 +119,11 @@ class Gathered {
                   });
     }
 
-    // Writes them; place(size) tells where the next one goes.
-    template <typename Place> void write(const Place &place) const {
+    // Write the sorted records. reserve(size) returns the memory for the next record.
+    template <typename Reserve> void write(const Reserve &reserve) const {
         for (const std::size_t record : order_) {
             const std::size_t size = size_of(record);
-            std::memcpy(place(size), data_.get() + record, size);
+            std::memcpy(reserve(size), data_.get() + record, size);
         }
     }
 
@@ -145,7 +145,7 @@ class Gathered {
 
     std::uint64_t memory_ = 0;
     std::size_t capacity_ = 0, used_ = 0;
-    std::unique_ptr<std::uint8_t[]> data_; // not cleared: pages that are never reached cost nothing
+    std::unique_ptr<std::uint8_t[]> data_; // not cleared: untouched pages cost nothing
     std::uint64_t tokens_ = 0;
     std::uint32_t length_ = 0;
     std::vector<std::size_t> order_;

@@ -1,14 +1,14 @@
 // The table of pre-tokens and their counts.
 //
-// The table of a large corpus is far larger than the caches, so a look-up waits for memory. Pre-tokens are therefore
-// gathered in a batch: all slots of the batch are asked for at once (prefetched) and looked at only then, so that the
-// waits overlap. The batch holds keys of up to 16 bytes itself (key.hpp); the text of longer ones must stay until it
-// is flushed.
+// The table of a large corpus is far larger than the caches, so each look-up waits for memory. Pre-tokens are therefore
+// collected in a batch. The slots of the whole batch are prefetched first and inspected later, so that the waits
+// overlap. The batch stores keys of up to 16 bytes itself (key.hpp). The text of longer keys must stay in place until
+// the batch is flushed.
 //
-// Tried: to count the most frequent pre-tokens in a small direct-mapped table, which stays in the L2 cache, and to pass
-// on to the batch only what another one pushes out of there. With 2^11 to 2^14 places 0.26-0.35 s for 150 MB of English
-// (0.6 M distinct), 0.23-0.25 s without, scanner included: the processor's caches keep the frequent slots anyway, and
-// whether a pre-token is found in the small table is hard to predict.
+// Tried: a small direct-mapped front table for the most frequent pre-tokens, which stays in the L2 cache and passes
+// only evicted entries on to the batch. With 2^11 to 2^14 entries, 150 MB of English (0.6 M distinct) took 0.26-0.35 s,
+// and 0.23-0.25 s without it, scanner included. The caches keep the frequent slots anyway, and hits in the front table
+// are hard to predict.
 #pragma once
 
 #include "bpeflow.h"
@@ -27,7 +27,7 @@
 
 namespace bpeflow {
 
-// The bytes of the long pre-tokens, which stay where they are.
+// The bytes of long pre-tokens. They never move.
 class ByteArena {
   public:
     const std::uint8_t *copy(const std::uint8_t *bytes, std::size_t length) {
@@ -46,7 +46,7 @@ class ByteArena {
     std::uint64_t memory() const { return memory_; }
 
   private:
-    // Smaller chunks are asked for often, larger ones are a waste in tables that hardly have a long pre-token.
+    // Smaller chunks mean many allocations. Larger chunks waste memory in tables with few long pre-tokens.
     static constexpr std::size_t chunk_size = std::size_t{1} << 16;
 
     std::vector<std::unique_ptr<std::uint8_t[]>> chunks_;
@@ -59,11 +59,11 @@ class Table {
   public:
     Table() : slots_(std::size_t{1} << 12), mask_(slots_.size() - 1) {}
 
-    // Adds to the count of a pre-token, at least one byte long. From its start on `readable` bytes may be read. It must
-    // stay where it is until `flush`.
+    // Add to the count of a pre-token, which is at least one byte long. `readable` bytes may be read from `token` on.
+    // The bytes must stay in place until the next flush().
     void add(const std::uint8_t *token, std::size_t length, std::size_t readable, std::int64_t count) {
-        // Each member is written where it stays, and read again, much later, in `flush`: a key that is put together
-        // elsewhere in 8-byte words and copied by 16 waits for its own stores (that alone took half of the time).
+        // Build the key in its final place, member by member. A key assembled elsewhere in 8-byte words and then copied
+        // in 16-byte words stalls on store forwarding, which took half of the time.
         Slot &key = batch_[waiting_];
         std::uint64_t hash;
         if (length <= Slot::inline_size) {
@@ -87,9 +87,9 @@ class Table {
         if (++waiting_ == batch_size) flush();
     }
 
-    // Enters the batch into the table. What is read from the table is complete after this only.
+    // Move the batch into the table. Reads of the table are complete only after this.
     void flush() {
-        // Makes room for all first: then no slot moves while the batch is entered, and one check does for all.
+        // Make room for the whole batch first. Then no slot moves while the batch is inserted, and one check is enough.
         while ((used_ + waiting_) * 5 > slots_.size() * 3) grow();
         for (std::size_t i = 0; i < waiting_; i++) {
             const Slot &key = batch_[i];
@@ -104,13 +104,13 @@ class Table {
         waiting_ = 0;
     }
 
-    const SlotArray<Slot> &slots() const { return slots_; } // the empty ones too
+    const SlotArray<Slot> &slots() const { return slots_; } // including empty ones
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
 
-    // The most memory that it takes while `more` pre-tokens come in and while it is read, which takes `each` bytes for
-    // every one: with the old slots while they move to the new ones, which is when it grows. As many of those that come
-    // are long as of those that are there.
+    // Upper bound in bytes on the memory while `more` pre-tokens are added and the table is then read, which takes
+    // `each` bytes per pre-token. While the table grows, it holds the old and the new slots at once. The new pre-tokens
+    // are assumed to be as long as the present ones on average.
     std::uint64_t memory(std::uint64_t more, std::size_t each) const {
         const std::uint64_t used = used_ + more;
         std::uint64_t slots = slots_.size();
@@ -121,11 +121,11 @@ class Table {
     }
 
   private:
-    // With few the waits hardly overlap; many push each other out of the L1 cache before they are looked at (32 bytes
-    // each here and a line of 64 there). 32, 64 and 128 differ by less than the noise.
+    // In a smaller batch the waits hardly overlap. In a larger one, entries (32 bytes here, a 64-byte line in the
+    // table) evict each other from the L1 cache before they are used. 32, 64 and 128 differ by less than the noise.
     static constexpr std::size_t batch_size = 64;
 
-    // The pre-token's slot, or the empty one where it belongs.
+    // Return the pre-token's slot, or the empty slot where it belongs.
     Slot &find(const Slot &key, std::size_t home) {
         while (!slots_[home].empty() && !same_key(slots_[home], key)) home = (home + 1) & mask_;
         return slots_[home];
@@ -147,13 +147,13 @@ class Table {
         for (std::size_t i = 0; i < waiting_; i++) homes_[i] = hash_of(batch_[i]) & mask_;
     }
 
-    SlotArray<Slot> slots_; // a power of two of them, probed one after another; at most 60 % are used
+    SlotArray<Slot> slots_; // a power of two, linear probing, at most 60 % used
     std::size_t mask_;
     std::size_t used_ = 0;
     std::uint64_t bytes_ = 0; // of the keys
     ByteArena arena_;
     Slot batch_[batch_size];
-    std::size_t homes_[batch_size]; // where the search for each begins
+    std::size_t homes_[batch_size]; // home slot of each key in the batch
     std::size_t waiting_ = 0;
 };
 

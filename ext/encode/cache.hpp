@@ -1,8 +1,8 @@
-// The cache of an encoder: pre-tokens and the ids that they have.
+// The cache of an encoder: pre-tokens and their ids.
 //
-// Text repeats itself: of a hundred pre-tokens of English some two are new. So what decides is how fast a known one is
-// found and its ids are written. A slot has 32 bytes, half a cache line, and holds a pre-token of up to 15 bytes and up
-// to four ids itself: one look-up is one cache miss. What is longer is held outside of the slots.
+// Text repeats itself: of a hundred English pre-tokens about two are new. So the speed of encoding is that of finding a
+// known pre-token and writing its ids. A slot has 32 bytes, half a cache line, and stores a pre-token of up to 15 bytes
+// and up to four ids inline, so that a look-up costs one cache miss. Longer data is stored outside the slots.
 #pragma once
 
 #include "cache_key.hpp"
@@ -19,35 +19,35 @@ namespace bpeflow {
 class Cache {
   public:
     struct alignas(32) Slot {
-        std::uint64_t words[2]; // of the key, with the number of ids above: 0 in an empty slot
-        std::uint32_t ids[4];   // or, of OUTSIDE ones: where they begin, and how many there are
+        std::uint64_t words[2]; // the key, and the number of ids in the top bits: 0 in an empty slot
+        std::uint32_t ids[4];   // or, if the count is OUTSIDE: index of the ids outside, and their number
 
         unsigned count() const { return static_cast<unsigned>(words[1] >> CacheKey::count_shift); }
     };
     static_assert(sizeof(Slot) == 32);
     static constexpr unsigned MOST = 4, OUTSIDE = 15;
 
-    // Takes up to `limit` bytes: three quarters of it for slots and one for what is outside, both with what is held
-    // twice while it grows.
+    // Use up to `limit` bytes: three quarters for the slots and one for the data outside, both including the copy
+    // during growth.
     explicit Cache(std::uint64_t limit)
         : slot_limit_(limit / 4 * 3), outside_limit_(limit / 4), slots_(first_size(limit / 4 * 3)),
           mask_(slots_.size() - 1) {}
 
     void prefetch(const CacheKey &key) const { __builtin_prefetch(&slots_[key.hash & mask_]); }
 
-    // The pre-token's slot, or an empty one.
-    const Slot &find(const CacheKey &key) const { return slots_[place(key)]; }
+    // Return the pre-token's slot, or an empty one.
+    const Slot &find(const CacheKey &key) const { return slots_[find_slot(key)]; }
 
-    // The ids that a slot has OUTSIDE.
+    // The ids of a slot whose count is OUTSIDE.
     const std::uint32_t *outside_ids(const Slot &slot) const { return outside_.data() + slot.ids[0]; }
     static std::size_t outside_count(const Slot &slot) { return slot.ids[1]; }
 
-    // Enters a pre-token that is not there. Not if it is very long, or the cache too small for any.
+    // Insert a pre-token that is not in the cache. Skip it if it is very long, or the cache is too small.
     void insert(const CacheKey &key, const std::uint32_t *ids, std::size_t count) {
         const bool inside = key.is_short() && count <= MOST;
         const std::size_t more = inside ? 0 : count + (key.is_short() ? 0 : (key.length() + 3) / 4);
         if (more > outside_most || !make_room(more)) return;
-        Slot &slot = slots_[place(key)];
+        Slot &slot = slots_[find_slot(key)];
         slot.words[0] = key.words[0];
         slot.words[1] = key.words[1] | std::uint64_t{inside ? count : OUTSIDE} << CacheKey::count_shift;
         used_++;
@@ -63,17 +63,17 @@ class Cache {
     }
 
   private:
-    static constexpr std::size_t usual_size = std::size_t{1} << 12; // of the slots, to begin with
-    // Words, for one pre-token. Long ones are rare, hardly come again, and would push all others out.
+    static constexpr std::size_t usual_size = std::size_t{1} << 12; // initial number of slots
+    // Limit for one pre-token, in 32-bit words. Long pre-tokens are rare, hardly recur, and would evict all others.
     static constexpr std::size_t outside_most = 4096;
 
     static std::size_t first_size(std::uint64_t limit) {
-        std::size_t size = 1; // never used, but there to be found empty
+        std::size_t size = 1; // stays empty, so that look-ups end
         while (size < usual_size && size * 2 * sizeof(Slot) <= limit) size *= 2;
         return size;
     }
 
-    std::size_t place(const CacheKey &key) const {
+    std::size_t find_slot(const CacheKey &key) const {
         std::size_t at = key.hash & mask_;
         while (slots_[at].words[1] != 0 && !holds(slots_[at], key)) at = (at + 1) & mask_;
         return at;
@@ -85,8 +85,8 @@ class Cache {
         return key.is_short() || std::memcmp(outside_ids(slot) + slot.ids[1], key.bytes, key.length()) == 0;
     }
 
-    // Makes room for one more slot and so many words outside. Where the limit is reached the cache begins anew: the
-    // frequent pre-tokens are soon there again, and nothing has to keep account of which they are.
+    // Make room for one more slot and `words` words outside. At the limit, empty the cache: frequent pre-tokens soon
+    // return, and no bookkeeping of their frequency is needed.
     bool make_room(std::size_t words) {
         if (used_ == room() && !grow()) clear();
         if (outside_.capacity() - outside_.size() < words && !grow_outside(words)) {
@@ -104,14 +104,14 @@ class Cache {
         old.swap(slots_);
         mask_ = slots_.size() - 1;
         for (const Slot &slot : old)
-            if (slot.words[1] != 0) slots_[place_of_moved(slot)] = slot;
+            if (slot.words[1] != 0) slots_[find_slot_of_moved(slot)] = slot;
         return true;
     }
 
-    std::size_t place_of_moved(const Slot &slot) const {
+    std::size_t find_slot_of_moved(const Slot &slot) const {
         CacheKey key;
         key.words[0] = slot.words[0];
-        key.words[1] = slot.words[1] << 4 >> 4; // without the count
+        key.words[1] = slot.words[1] << 4 >> 4; // clear the count
         std::size_t at = (key.is_short() ? key.hash_words() : key.words[0]) & mask_;
         while (slots_[at].words[1] != 0) at = (at + 1) & mask_;
         return at;
@@ -132,10 +132,10 @@ class Cache {
     }
 
     std::uint64_t slot_limit_, outside_limit_;
-    SlotArray<Slot> slots_; // a power of two of them, probed one after another; at most 60 % are used
+    SlotArray<Slot> slots_; // a power of two, linear probing, at most 60 % used
     std::size_t mask_;
     std::size_t used_ = 0;
-    std::vector<std::uint32_t> outside_; // for each: the ids, then the bytes of a long pre-token
+    std::vector<std::uint32_t> outside_; // for each slot: the ids, then the bytes of a long pre-token
 };
 
 } // namespace bpeflow

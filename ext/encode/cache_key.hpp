@@ -1,34 +1,31 @@
-// Pre-tokens as keys of the tables that encoding looks them up in.
+// Keys of the tables in which encoding looks pre-tokens up.
 #pragma once
 
-#include "words.hpp"
+#include "hash.hpp"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace bpeflow {
 
-// A pre-token to be looked up. Its bytes stay where they are in the text.
+// A pre-token to look up. Its bytes stay in the text.
 //
-// One of up to `longest` bytes stands in `words` itself, and its length in the byte that it leaves free. Of a longer one
-// the first word is the hash and the second the length.
+// A key of up to `longest` bytes is stored in `words`, with its length in the remaining byte. For a longer key the
+// first word is the hash and the second is the length.
 struct CacheKey {
     std::uint64_t words[2], hash;
     const std::uint8_t *bytes;
 
     static constexpr std::size_t longest = SHORT - 1;
-    static constexpr unsigned length_shift = 56; // the length of a short one, in four bits
-    static constexpr unsigned count_shift = 60;  // how many ids there are, which is a slot's and 0 in a key
+    static constexpr unsigned length_shift = 56; // position of a short key's length, in four bits
+    static constexpr unsigned count_shift = 60;  // position of a slot's number of ids; 0 in a key
 
-    // From `text` on `readable` bytes may be read.
+    // Set the key. `readable` bytes may be read from `text` on.
     void set(const std::uint8_t *text, std::size_t size, std::size_t readable) {
         bytes = text;
         if (size <= longest) {
             std::uint64_t loaded[2];
             load_short(text, size, readable, loaded);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-            loaded[1] >>= 8; // the byte that is free, the last one, is to be the highest
-#endif
             words[0] = loaded[0];
             words[1] = loaded[1] | std::uint64_t{size} << length_shift;
             hash = hash_words();

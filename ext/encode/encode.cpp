@@ -1,11 +1,11 @@
-// Encoding and decoding: the functions of libbpeflow_encode. encoder.hpp tells how it works; scan/scan.hpp cuts texts.
+// The functions of libbpeflow_encode. encoder.hpp encodes, tokens.hpp decodes.
 
-#include "border.hpp"
 #include "bpeflow.h"
 #include "encoder.hpp"
 #include "instructions.hpp"
 #include "model.hpp"
 #include "specials.hpp"
+#include "status.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace bpeflow {
 namespace {
 
-// Calls `work` with ids of their own type.
+// Call work(ids) with the ids as an array of their type.
 template <typename Work> int with_ids(const void *ids, std::uint32_t id_size, std::uint64_t count, const Work &work) {
     if (!ids && count > 0) return BPEFLOW_BAD_ARGUMENT;
     if (id_size == 2) return work(static_cast<const std::uint16_t *>(ids));
@@ -24,6 +24,18 @@ template <typename Work> int with_ids(const void *ids, std::uint32_t id_size, st
 } // namespace
 } // namespace bpeflow
 
+struct bpeflow_model {
+    bpeflow::Model model;
+};
+
+struct bpeflow_specials {
+    bpeflow::Specials specials;
+};
+
+struct bpeflow_encoder {
+    bpeflow::Encoder encoder;
+};
+
 std::uint32_t bpeflow_abi() {
     return BPEFLOW_ABI;
 }
@@ -31,8 +43,8 @@ std::uint32_t bpeflow_abi() {
 int bpeflow_model_new(const bpeflow_vocabulary *vocabulary, bpeflow_model **model) {
     if (!model) return BPEFLOW_BAD_ARGUMENT;
     *model = nullptr;
-    if (!vocabulary) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *model = new bpeflow_model(*vocabulary); });
+    if (!vocabulary || !bpeflow::Model::is_valid(*vocabulary)) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *model = new bpeflow_model{bpeflow::Model(*vocabulary)}; });
 }
 
 void bpeflow_model_free(bpeflow_model *model) {
@@ -46,7 +58,7 @@ int bpeflow_specials_new(const std::uint8_t *data, const std::uint32_t *lengths,
     if (count > 0 && (!data || !lengths || !ids)) return BPEFLOW_BAD_ARGUMENT;
     if (std::any_of(lengths, lengths + count, [](std::uint32_t length) { return length == 0; }))
         return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *specials = new bpeflow_specials(data, lengths, ids, count); });
+    return bpeflow::status_of([&] { *specials = new bpeflow_specials{{data, lengths, ids, count}}; });
 }
 
 void bpeflow_specials_free(bpeflow_specials *specials) {
@@ -59,7 +71,7 @@ int bpeflow_encoder_new(const bpeflow_model *model, const char *instructions, st
     *encoder = nullptr;
     const bpeflow::Classify classify = bpeflow::find_classify(instructions);
     if (!model || !classify) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *encoder = new bpeflow_encoder(*model, classify, cache_bytes); });
+    return bpeflow::status_of([&] { *encoder = new bpeflow_encoder{{model->model, classify, cache_bytes}}; });
 }
 
 int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *text,
@@ -70,7 +82,8 @@ int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding,
 int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *data,
                                   const std::uint64_t *ends, std::uint64_t pieces, std::uint64_t *id_ends) {
     if (!encoder || !encoding || (!ends && pieces > 0)) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { encoder->encode(*encoding, data, ends, pieces, id_ends); });
+    const bpeflow::Specials *specials = encoding->specials ? &encoding->specials->specials : nullptr;
+    return bpeflow::status_of([&] { encoder->encoder.encode(*encoding, specials, data, ends, pieces, id_ends); });
 }
 
 void bpeflow_encoder_free(bpeflow_encoder *encoder) {
@@ -82,7 +95,7 @@ int bpeflow_model_decoded_size(const bpeflow_model *model, const void *ids, std:
     if (!model || !size || !bad) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::with_ids(ids, id_size, count, [&](const auto *given) {
         std::uint64_t sum = 0;
-        *bad = model->tokens.add_lengths(given, count, sum);
+        *bad = model->model.tokens.add_lengths(given, count, sum);
         *size = sum;
         return *bad == count ? BPEFLOW_OK : BPEFLOW_UNKNOWN_ID;
     });
@@ -92,6 +105,6 @@ int bpeflow_model_decode(const bpeflow_model *model, const void *ids, std::uint3
                          std::uint8_t *data, std::uint64_t size) {
     if (!model || (!data && size > 0)) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::with_ids(ids, id_size, count, [&](const auto *given) {
-        return model->tokens.decode(given, count, data, size) ? BPEFLOW_OK : BPEFLOW_NO_ROOM;
+        return model->model.tokens.decode(given, count, data, size) ? BPEFLOW_OK : BPEFLOW_NO_ROOM;
     });
 }

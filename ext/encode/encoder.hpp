@@ -1,7 +1,7 @@
-// Encoding: text → special tokens and what is between them → pre-tokens → ids.
+// Encoding: text → special tokens and the text between them → pre-tokens → ids.
 //
-// Pre-tokens are gathered in a batch, as those that are counted are (count/table.hpp tells why): the cache's slots of the
-// whole batch are asked for at once and looked at only then, in the order of the text.
+// Pre-tokens are collected in a batch, as in counting (count/table.hpp gives the reason): the cache's slots of the
+// whole batch are prefetched first and inspected later, in the order of the text.
 #pragma once
 
 #include "bpeflow.h"
@@ -18,17 +18,21 @@
 #include <cstddef>
 #include <cstdint>
 
-struct bpeflow_encoder {
+namespace bpeflow {
+
+class Encoder {
+  public:
     using Bytes = const std::uint8_t *;
 
-    bpeflow_encoder(const bpeflow_model &model, bpeflow::Classify classify, std::uint64_t cache_bytes)
+    Encoder(const Model &model, Classify classify, std::uint64_t cache_bytes)
         : model_(model), classify_(classify), merging_(model.pairs), cache_(cache_bytes) {}
 
-    // Encodes `pieces` texts, of which piece i ends at data + ends[i]. Ids are written behind each other.
-    void encode(bpeflow_encoding &encoding, Bytes data, const std::uint64_t *ends, std::uint64_t pieces,
-                std::uint64_t *id_ends) {
-        check(encoding, data, ends, pieces);
+    // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
+    void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
+                std::uint64_t pieces, std::uint64_t *id_ends) {
+        check(encoding, specials, data, ends, pieces);
         encoding_ = &encoding;
+        specials_ = specials;
         encoding.written = 0;
         waiting_ = 0;
         text_end_ = pieces > 0 ? data + ends[pieces - 1] : data;
@@ -47,29 +51,32 @@ struct bpeflow_encoder {
     }
 
   private:
-    // Few waits overlap in a smaller batch; in a larger one the first slots may leave the L1 cache before they are
-    // looked at.
+    // In a smaller batch few waits overlap. In a larger one the first slots may leave the L1 cache before they are
+    // used.
     static constexpr std::size_t batch_size = 64;
 
-    void check(const bpeflow_encoding &encoding, Bytes data, const std::uint64_t *ends, std::uint64_t pieces) const {
+    void check(const bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
+               std::uint64_t pieces) const {
         const std::uint64_t ids = encoding.id_size == 2 ? std::uint64_t{1} << 16 : std::uint64_t{1} << 32;
         std::uint64_t end = 0;
         bool sound = (encoding.id_size == 2 || encoding.id_size == 4) && model_.tokens.count() <= ids &&
-                     (!encoding.specials || encoding.specials->greatest_id() < ids);
+                     (!specials || specials->greatest_id() < ids);
         for (std::uint64_t i = 0; i < pieces; end = ends[i++]) sound &= ends[i] >= end;
-        if (!sound || (!data && end > 0)) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
+        if (!sound || (!data && end > 0)) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
 
     void encode_piece(Bytes start, Bytes end) {
-        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !bpeflow::is_utf8(start, end))
-            throw bpeflow::Failure{BPEFLOW_NOT_UTF8};
-        if (!encoding_->specials) return encode_ordinary(start, end);
+        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
+        if (!specials_) {
+            encode_ordinary(start, end);
+            return;
+        }
         while (start < end) {
-            const bpeflow::Delimiters::Match match = encoding_->specials->find(start, end);
+            const Delimiters::Match match = specials_->find(start, end);
             encode_ordinary(start, match.start);
             if (match.start < match.end) {
                 flush();
-                put(encoding_->specials->id(match));
+                put(specials_->id(match));
             }
             start = match.end;
         }
@@ -78,14 +85,17 @@ struct bpeflow_encoder {
     void encode_ordinary(Bytes start, Bytes end) {
         if (start == end) return;
         const auto length = static_cast<std::size_t>(end - start);
-        if (encoding_->pattern == BPEFLOW_NO_PATTERN) return add(start, length);
-        const bool known = bpeflow::scan(encoding_->pattern, classify_, start, length,
-                                         [this](Bytes token, std::size_t size) { add(token, size); });
-        if (!known) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
+        if (encoding_->pattern == BPEFLOW_NO_PATTERN) {
+            add(start, length);
+            return;
+        }
+        const bool known = scan(encoding_->pattern, classify_, start, length,
+                                [this](Bytes token, std::size_t size) { add(token, size); });
+        if (!known) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
 
     void add(Bytes token, std::size_t length) {
-        bpeflow::CacheKey &key = batch_[waiting_];
+        CacheKey &key = batch_[waiting_];
         key.set(token, length, static_cast<std::size_t>(text_end_ - token));
         cache_.prefetch(key);
         if (++waiting_ == batch_size) flush();
@@ -102,34 +112,34 @@ struct bpeflow_encoder {
         to_ids([id](auto &ids) { ids.put(&id, 1); });
     }
 
-    // Calls `work` with what takes the ids.
+    // Call `work` with the writer or counter of the ids.
     template <typename Work> void to_ids(const Work &work) {
         const auto with = [&](auto ids) {
             work(ids);
             encoding_->written = ids.written();
         };
         if (!encoding_->ids)
-            with(bpeflow::IdCounter(encoding_->written));
+            with(IdCounter(encoding_->written));
         else if (encoding_->id_size == 2)
-            with(bpeflow::IdWriter<std::uint16_t>(encoding_->ids, encoding_->written, encoding_->capacity));
+            with(IdWriter<std::uint16_t>(encoding_->ids, encoding_->written, encoding_->capacity));
         else
-            with(bpeflow::IdWriter<std::uint32_t>(encoding_->ids, encoding_->written, encoding_->capacity));
+            with(IdWriter<std::uint32_t>(encoding_->ids, encoding_->written, encoding_->capacity));
     }
 
-    template <typename Ids> void put_ids_of(const bpeflow::CacheKey &key, Ids &ids) {
-        const bpeflow::Cache::Slot &slot = cache_.find(key);
+    template <typename Ids> void put_ids_of(const CacheKey &key, Ids &ids) {
+        const Cache::Slot &slot = cache_.find(key);
         const unsigned count = slot.count();
-        if (count - 1 < bpeflow::Cache::MOST)
+        if (count - 1 < Cache::MOST)
             ids.put_few(slot.ids, count);
-        else if (count == bpeflow::Cache::OUTSIDE)
-            ids.put(cache_.outside_ids(slot), cache_.outside_count(slot));
+        else if (count == Cache::OUTSIDE)
+            ids.put(cache_.outside_ids(slot), Cache::outside_count(slot));
         else
             put_new(key, ids);
     }
 
-    template <typename Ids> void put_new(const bpeflow::CacheKey &key, Ids &ids) {
+    template <typename Ids> void put_new(const CacheKey &key, Ids &ids) {
         const std::uint32_t whole = model_.whole_tokens.find(key);
-        const bool found = whole != bpeflow::WholeTokens::NONE;
+        const bool found = whole != WholeTokens::NONE;
         if (!found) merging_.merge(key.bytes, key.length());
         const std::uint32_t *const made = found ? &whole : merging_.ids();
         const std::size_t count = found ? 1 : merging_.count();
@@ -137,12 +147,16 @@ struct bpeflow_encoder {
         cache_.insert(key, made, count);
     }
 
-    const bpeflow_model &model_;
-    const bpeflow::Classify classify_;
-    bpeflow::Merging merging_;
-    bpeflow::Cache cache_;
-    bpeflow_encoding *encoding_ = nullptr; // of the call at hand
-    Bytes text_end_ = nullptr;             // what is before may be read
-    bpeflow::CacheKey batch_[batch_size];
+    const Model &model_;
+    const Classify classify_;
+    Merging merging_;
+    Cache cache_;
+    // Of the current call:
+    bpeflow_encoding *encoding_ = nullptr;
+    const Specials *specials_ = nullptr;
+    Bytes text_end_ = nullptr; // bytes before this may be read
+    CacheKey batch_[batch_size];
     std::size_t waiting_ = 0;
 };
+
+} // namespace bpeflow

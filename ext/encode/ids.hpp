@@ -1,4 +1,4 @@
-// Where ids go: they are written, or only counted.
+// Destinations of ids: an array, or a counter.
 #pragma once
 
 #include "bpeflow.h"
@@ -10,16 +10,19 @@
 
 namespace bpeflow {
 
-// Writes ids to an array behind those that are there. Throws Failure{BPEFLOW_NO_ROOM} where it is full.
+// Appends ids to an array. Throws Failure{BPEFLOW_NO_ROOM} if it is full.
 template <typename Id> class IdWriter {
   public:
     IdWriter(void *ids, std::uint64_t written, std::uint64_t capacity)
         : first_(static_cast<Id *>(ids)), next_(first_ + written), end_(first_ + capacity) {}
 
-    // The first `count` of four. All are written where there is room, which takes no branch and no loop; what is too
-    // much is written over by the next.
+    // Write the first `count` of four ids. If there is room, write all four, which needs no branch and no loop: the
+    // next ids overwrite the excess.
     void put_few(const std::uint32_t (&ids)[4], std::size_t count) {
-        if (end_ - next_ < 4) return put(ids, count);
+        if (end_ - next_ < 4) {
+            put(ids, count);
+            return;
+        }
         for (std::size_t i = 0; i < 4; i++) next_[i] = static_cast<Id>(ids[i]);
         next_ += count;
     }

@@ -1,8 +1,8 @@
-// Merging one pre-token: the pair of the lowest rank first, the leftmost of several, until none is left that merges.
+// Merging one pre-token: the pair of the lowest rank first, leftmost first, until no pair merges.
 //
-// This order is the definition (GPT-2's encoder.py; tiktoken and HuggingFace do the same). Two ways to keep it: short
-// pre-tokens look through all their pairs for each merge, which is quadratic and yet the fastest for as few as they
-// have; long ones keep the pairs in a heap, O(n log n), as SentencePiece and HuggingFace tokenizers do.
+// This order is the definition (GPT-2's encoder.py; tiktoken and HuggingFace do the same). There are two
+// implementations. Short pre-tokens are searched in full for each merge, which is quadratic but fastest at that size.
+// Long ones keep their pairs in a heap, O(n log n), as SentencePiece and HuggingFace tokenizers do.
 #pragma once
 
 #include "failure.hpp"
@@ -21,19 +21,19 @@ class Merging {
   public:
     explicit Merging(const Pairs &pairs) : pairs_(pairs) {}
 
-    // Merges the bytes of a pre-token, one at least. `ids()` are there until the next one.
+    // Merge the bytes of a pre-token, at least one. The result, ids(), is valid until the next call.
     //
-    // First it is cut where no merge can ever join: that makes many short pieces of the long pre-tokens of languages that
-    // write no spaces, and of random letters.
+    // The pre-token is first cut wherever no merge can ever join its two sides. This turns the long pre-tokens of
+    // languages written without spaces, and of random letters, into many short pieces.
     void merge(const std::uint8_t *bytes, std::size_t length) {
         ids_.clear();
         const std::uint8_t *const end = bytes + length, *start = bytes;
-        for (const std::uint8_t *place = bytes + 1; place < end; place++)
-            if (!pairs_.can_join(place[-1], *place)) merge_piece(std::exchange(start, place), place);
+        for (const std::uint8_t *position = bytes + 1; position < end; position++)
+            if (!pairs_.can_join(position[-1], *position)) merge_piece(std::exchange(start, position), position);
         merge_piece(start, end);
     }
 
-    // Whether that makes this one token of them.
+    // Return whether merging these bytes yields the single token `id`.
     bool yields(const std::uint8_t *bytes, std::size_t length, std::uint32_t id) {
         merge(bytes, length);
         return ids_.size() == 1 && ids_[0] == id;
@@ -42,7 +42,7 @@ class Merging {
     const std::uint32_t *ids() const { return ids_.data(); }
     std::size_t count() const { return ids_.size(); }
 
-    // Gives back what a very long pre-token has taken.
+    // Release the memory that a very long pre-token took.
     void trim() {
         if (parts_.capacity() * sizeof(Part) + ids_.capacity() * sizeof(std::uint32_t) <= kept_memory) return;
         parts_ = {};
@@ -51,7 +51,7 @@ class Merging {
     }
 
   private:
-    // Where both ways take the same time lies at some hundred bytes; up to 64 no text gets slow by it.
+    // The two implementations break even at some hundred bytes. Up to 64, quadratic time slows down no text.
     static constexpr std::size_t few = 256;
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
 
@@ -67,7 +67,7 @@ class Merging {
 
     void merge_few(const std::uint8_t *bytes, std::size_t length) {
         std::uint32_t ids[few];
-        Merge merges[few]; // [i] of the pair i, i + 1
+        Merge merges[few]; // [i] is the merge of ids[i] and ids[i + 1]
         std::size_t last = length - 1;
         for (std::size_t i = 0; i < last; i++) {
             ids[i] = pairs_.byte_id(bytes[i]);
@@ -94,16 +94,16 @@ class Merging {
         ids_.insert(ids_.end(), ids, ids + last + 1);
     }
 
-    // A token of the piece at hand, in a list that is linked by indices: a merge leaves its left part the made
-    // token and takes the right one out.
+    // A token of the current piece, in a list linked by indices. A merge stores the new token in its left part and
+    // unlinks the right one.
     struct Part {
-        Merge merge; // of the pair with the next one; NO_MERGE, too, if it is taken out
+        Merge merge; // of the pair with the next part; NO_MERGE also in an unlinked part
         std::uint32_t id, previous, next;
     };
 
-    // An entry of the heap is a rank above an index, so that the lowest is the leftmost pair of the lowest rank. One
-    // whose pair has changed since is found out by its rank: a pair of the same rank at the same place is the same
-    // pair, so it does no harm that the heap may have it twice.
+    // A heap entry has the rank in its upper half and the index in its lower half, so the smallest entry is the
+    // leftmost pair of the lowest rank. An entry is stale if the pair at its index now has another rank. The same rank
+    // at the same index is the same pair, so duplicate entries do no harm.
     static std::uint64_t entry(Merge merge, std::uint32_t at) { return merge >> 32 << 32 | at; }
 
     void merge_many(const std::uint8_t *bytes, std::size_t length) {
@@ -142,7 +142,7 @@ class Merging {
         if (at > 0) enter(part.previous);
     }
 
-    // Looks a pair up anew, and puts it into the heap if it merges.
+    // Look up the pair that starts at `at`, and push it on the heap if it merges.
     void enter(std::uint32_t at) {
         Part &part = parts_[at];
         part.merge = part.next == end_of_list ? NO_MERGE : pairs_.find(part.id, parts_[part.next].id);

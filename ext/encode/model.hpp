@@ -1,8 +1,7 @@
-// A vocabulary as encoders and decoders use it. It never changes.
+// A vocabulary, prepared for encoders and decoders. Immutable.
 #pragma once
 
 #include "bpeflow.h"
-#include "failure.hpp"
 #include "pairs.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
@@ -10,34 +9,36 @@
 #include <algorithm>
 #include <cstdint>
 
-struct bpeflow_model {
-    // Throws Failure{BPEFLOW_BAD_ARGUMENT} for a vocabulary that breaks the rules of the header.
-    explicit bpeflow_model(const bpeflow_vocabulary &given)
-        : tokens(checked(given).token_data, given.token_offsets, given.tokens),
+namespace bpeflow {
+
+struct Model {
+    // Prepare a vocabulary, which must be valid.
+    explicit Model(const bpeflow_vocabulary &given)
+        : tokens(given.token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
           pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary),
           whole_tokens(ordinary, given.whole_tokens != 0, pairs) {}
 
-    bpeflow_model(const bpeflow_model &) = delete; // its members refer to each other
-    bpeflow_model &operator=(const bpeflow_model &) = delete;
+    Model(const Model &) = delete; // its members refer to each other
+    Model &operator=(const Model &) = delete;
 
-    const bpeflow::Tokens tokens, ordinary; // what ids stand for; what pre-tokens they may be
-    const bpeflow::Pairs pairs;
-    const bpeflow::WholeTokens whole_tokens;
-
-  private:
-    static const bpeflow_vocabulary &checked(const bpeflow_vocabulary &given) {
+    // Return whether a vocabulary keeps the rules of bpeflow.h.
+    static bool is_valid(const bpeflow_vocabulary &given) {
         const auto known = [&given](std::uint32_t id) { return id < given.tokens; };
         const auto ascending = [&given](const std::int64_t *offsets) {
             return offsets && offsets[0] == 0 && std::is_sorted(offsets, offsets + given.tokens + 1);
         };
-        const bool sound = given.tokens > 0 && given.tokens < UINT32_MAX && given.token_data &&
-                           ascending(given.token_offsets) && given.ordinary_data && ascending(given.ordinary_offsets) &&
-                           given.byte_ids && std::all_of(given.byte_ids, given.byte_ids + 256, known) &&
-                           given.merge_count < UINT32_MAX &&
-                           (given.merge_count == 0 ||
-                            (given.merges && std::all_of(given.merges, given.merges + 3 * given.merge_count, known)));
-        if (!sound) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
-        return given;
+        return given.tokens > 0 && given.tokens < UINT32_MAX && given.token_data && ascending(given.token_offsets) &&
+               given.ordinary_data && ascending(given.ordinary_offsets) && given.byte_ids &&
+               std::all_of(given.byte_ids, given.byte_ids + 256, known) && given.merge_count < UINT32_MAX &&
+               (given.merge_count == 0 ||
+                (given.merges && std::all_of(given.merges, given.merges + 3 * given.merge_count, known)));
     }
+
+    const Tokens tokens;   // the bytes of each id
+    const Tokens ordinary; // the pre-token that each id may be as a whole
+    const Pairs pairs;
+    const WholeTokens whole_tokens;
 };
+
+} // namespace bpeflow

@@ -1,4 +1,4 @@
-// Which pairs of tokens merge, at what rank, and into what.
+// The pairs of tokens that merge, with their ranks and results.
 #pragma once
 
 #include "bpeflow.h"
@@ -15,10 +15,10 @@
 
 namespace bpeflow {
 
-// What becomes of a pair: the rank above the token that it makes, so that the lesser of two is the one of lower rank, and
-// who has found the least has the token, too.
+// A merge: its rank in the upper half and the token that it makes in the lower half. The smaller value has the lower
+// rank, so a search for the minimum also finds the token.
 using Merge = std::uint64_t;
-constexpr Merge NO_MERGE = UINT64_MAX; // greater than all
+constexpr Merge NO_MERGE = UINT64_MAX; // greater than any merge
 
 inline std::uint32_t made_by(Merge merge) {
     return static_cast<std::uint32_t>(merge);
@@ -26,7 +26,7 @@ inline std::uint32_t made_by(Merge merge) {
 
 class Pairs {
   public:
-    // `merges` has left, right and what they make of each, by rank; `tokens` are those that text can yield.
+    // `merges` has left, right and result of each merge, by ascending rank. `tokens` are those that text can yield.
     Pairs(const std::uint32_t *byte_ids, const std::uint32_t *merges, std::uint32_t count, const Tokens &tokens)
         : byte_ids_(byte_ids, byte_ids + 256), slots_(size_for(count)), mask_(slots_.size() - 1), filter_(count) {
         for (std::size_t i = 0; i < slots_.size(); i++) slots_[i].merge = NO_MERGE;
@@ -41,23 +41,24 @@ class Pairs {
 
     std::uint32_t byte_id(std::uint8_t byte) const { return byte_ids_[byte]; }
 
-    // What becomes of a pair of tokens.
+    // Return the merge of two tokens.
     Merge find(std::uint32_t left, std::uint32_t right) const {
         const std::uint64_t hashed = hash(left, right);
-        return filter_.may_have(hashed) ? slots_[place(left, right, hashed)].merge : NO_MERGE;
+        return filter_.may_have(hashed) ? slots_[find_slot(left, right, hashed)].merge : NO_MERGE;
     }
 
-    // … of two bytes. With a table of their own they take one look-up, and a pre-token begins as such pairs only.
+    // Return the merge of two bytes. These have a table of their own, without probing, because a pre-token starts out
+    // as pairs of bytes.
     Merge find_bytes(std::uint8_t left, std::uint8_t right) const { return of_bytes_[index(left, right)]; }
 
-    // Whether any merge can ever join what ends with the one byte and what begins with the other. Where none can, what is
-    // before and what is behind is merged as if the other were not there.
+    // Return whether any merge can ever join a token that ends with `left` and a token that starts with `right`. If
+    // not, the two sides merge independently of each other.
     bool can_join(std::uint8_t left, std::uint8_t right) const { return junctions_.test(index(left, right)); }
 
   private:
     struct Slot {
         std::uint32_t left, right;
-        Merge merge; // NO_MERGE: empty
+        Merge merge; // NO_MERGE in an empty slot
     };
 
     static std::size_t size_for(std::size_t count) {
@@ -72,8 +73,8 @@ class Pairs {
         return (std::uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u;
     }
 
-    // The pair's slot, or the empty one where it belongs.
-    std::size_t place(std::uint32_t left, std::uint32_t right, std::uint64_t hash) const {
+    // Return the index of the pair's slot, or of the empty slot where it belongs.
+    std::size_t find_slot(std::uint32_t left, std::uint32_t right, std::uint64_t hash) const {
         std::size_t at = (hash ^ hash >> 32) & mask_;
         while (slots_[at].merge != NO_MERGE && (slots_[at].left != left || slots_[at].right != right))
             at = (at + 1) & mask_;
@@ -83,12 +84,13 @@ class Pairs {
     void insert(const Slot &pair) {
         const std::uint64_t hashed = hash(pair.left, pair.right);
         filter_.add(hashed);
-        Slot &slot = slots_[place(pair.left, pair.right, hashed)];
+        Slot &slot = slots_[find_slot(pair.left, pair.right, hashed)];
         if (slot.merge == NO_MERGE) slot = pair;
     }
 
-    // Notes which bytes a merge brings together. The bytes of its parts are known where those of what it makes are
-    // theirs; a part that text cannot yield is never merged; and nothing is known of tokens that do not fit each other.
+    // Record which two bytes a merge makes adjacent. Its result gives these bytes if it is the concatenation of the
+    // parts. If the tokens do not fit each other like that, anything may become adjacent. A part that text cannot yield
+    // is never merged.
     void add_junction(const Tokens &tokens, const std::uint32_t *merge) {
         const std::size_t left = tokens.length(merge[0]), right = tokens.length(merge[1]);
         if (left == 0 || right == 0) return;
@@ -101,7 +103,7 @@ class Pairs {
     }
 
     std::vector<std::uint32_t> byte_ids_;
-    SlotArray<Slot> slots_; // a power of two of them, probed one after another; at most half are used
+    SlotArray<Slot> slots_; // a power of two, linear probing, at most half used
     std::size_t mask_;
     Filter filter_;
     std::bitset<65536> junctions_;

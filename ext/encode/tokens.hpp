@@ -1,4 +1,4 @@
-// The bytes of all tokens, and what a sequence of ids stands for.
+// The bytes of all tokens, and decoding ids with them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace bpeflow {
 
 class Tokens {
   public:
-    // Token i is data[offsets[i]] up to data[offsets[i + 1]].
+    // Copy the tokens. Token i is data[offsets[i]:offsets[i + 1]].
     Tokens(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count)
         : offsets_(offsets, offsets + count + 1), data_(static_cast<std::size_t>(offsets[count]) + stride) {
         if (offsets[count] > 0) std::memcpy(data_.data(), data, static_cast<std::size_t>(offsets[count]));
@@ -21,7 +21,8 @@ class Tokens {
     const std::uint8_t *bytes(std::uint32_t id) const { return data_.data() + offsets_[id]; }
     std::size_t length(std::uint32_t id) const { return static_cast<std::size_t>(offsets_[id + 1] - offsets_[id]); }
 
-    // Adds up the lengths of ids, up to the first one that stands for nothing. Returns how many there are before that.
+    // Add the lengths of the tokens of `ids` to `size`, up to the first unknown id. Return the index of that id,
+    // `given` if all are known.
     template <typename Id> std::uint64_t add_lengths(const Id *ids, std::uint64_t given, std::uint64_t &size) const {
         for (std::uint64_t i = 0; i < given; i++) {
             const std::size_t more = ids[i] < count() ? length(ids[i]) : 0;
@@ -31,7 +32,7 @@ class Tokens {
         return given;
     }
 
-    // Writes the bytes of ids. Returns false, and has written a part of them, where they are not `size` bytes.
+    // Write the bytes of the tokens of `ids`. Return false, with some of them written, if they are not `size` bytes.
     template <typename Id>
     bool decode(const Id *ids, std::uint64_t given, std::uint8_t *data, std::uint64_t size) const {
         std::uint8_t *const end = data + size;
@@ -40,10 +41,10 @@ class Tokens {
             const std::uint8_t *const token = bytes(ids[i]);
             const std::size_t more = length(ids[i]), room = static_cast<std::size_t>(end - data);
             if (more <= stride && room >= stride) {
-                std::memcpy(data, token, stride); // a copy of fixed size; what is too much is written over by the next
+                std::memcpy(data, token, stride); // copy a fixed size: the next token overwrites the excess
             } else {
                 if (more > room) return false;
-                std::memcpy(data, token, more);
+                std::copy_n(token, more, data);
             }
             data += more;
         }
@@ -51,7 +52,7 @@ class Tokens {
     }
 
   private:
-    // Nearly all tokens are as short as this. So many bytes can be read from the start of any, the last one too.
+    // Nearly all tokens are at most this long. This many bytes can be read from the start of any token, even the last.
     static constexpr std::size_t stride = 16;
 
     std::vector<std::int64_t> offsets_;

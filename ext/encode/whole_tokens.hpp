@@ -1,4 +1,4 @@
-// The tokens that a pre-token may be as a whole.
+// The tokens that a pre-token can be as a whole.
 #pragma once
 
 #include "bpeflow.h"
@@ -14,8 +14,8 @@
 
 namespace bpeflow {
 
-// A table of the tokens by their bytes: of all ordinary ones where the vocabulary says that a token is taken whole, and
-// else of those that merging their bytes yields, so that a pre-token that is found here need not be merged.
+// A table of tokens by their bytes. With `all`, as the vocabulary may ask for, it has all ordinary tokens. Otherwise it
+// has those that merging their bytes yields, so that a pre-token found here need not be merged.
 class WholeTokens {
   public:
     static constexpr std::uint32_t NONE = UINT32_MAX;
@@ -31,16 +31,18 @@ class WholeTokens {
                 insert(id);
     }
 
-    // The token of these bytes; NONE if there is none that may be taken whole.
-    std::uint32_t find(const CacheKey &key) const { return filter_.may_have(key.hash) ? slots_[place(key)].id : NONE; }
+    // Return the token with these bytes, NONE if there is none or it may not be taken whole.
+    std::uint32_t find(const CacheKey &key) const {
+        return filter_.may_have(key.hash) ? slots_[find_slot(key)].id : NONE;
+    }
 
   private:
     struct Slot {
-        std::uint32_t hash, id; // empty if NONE
+        std::uint32_t hash, id; // NONE in an empty slot
     };
 
-    // The token's slot, or the empty one where it belongs.
-    std::size_t place(const CacheKey &key) const {
+    // Return the index of the token's slot, or of the empty slot where it belongs.
+    std::size_t find_slot(const CacheKey &key) const {
         std::size_t at = key.hash & mask_;
         while (slots_[at].id != NONE && !is(slots_[at], key)) at = (at + 1) & mask_;
         return at;
@@ -55,12 +57,12 @@ class WholeTokens {
         CacheKey key;
         key.set(tokens_.bytes(id), tokens_.length(id), tokens_.length(id));
         filter_.add(key.hash);
-        Slot &slot = slots_[place(key)];
+        Slot &slot = slots_[find_slot(key)];
         if (slot.id == NONE) slot = {static_cast<std::uint32_t>(key.hash), id};
     }
 
-    const Tokens &tokens_;    // empty where ordinary text does not yield it
-    std::vector<Slot> slots_; // a power of two of them, probed one after another; at most half are used
+    const Tokens &tokens_;    // empty for a token that ordinary text does not yield
+    std::vector<Slot> slots_; // a power of two, linear probing, at most half used
     std::size_t mask_;
     Filter filter_;
 };

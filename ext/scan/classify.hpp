@@ -1,7 +1,7 @@
-// The bytes of a block as masks, by vector instructions: what those of all processors have in common.
+// Classifying the bytes of a block with vector instructions: the code shared by all instruction sets.
 //
-// Included by classify_*.cpp, each of which is compiled for the instructions that it uses. Nothing here but templates
-// over its own types, so that no function is compiled for one processor and called on another.
+// Included by classify_*.cpp, each of which is compiled for its own instruction set. This header has only templates
+// over types local to those files, so that no function is compiled for one instruction set and called on another.
 #pragma once
 
 #include "masks.hpp"
@@ -11,8 +11,11 @@
 
 namespace bpeflow {
 
-// `Block` holds 64 bytes: Block::load(bytes), and as masks of bytes: equal(byte), below(first, count) for those from
-// `first` on and fewer than `first + count`, the same of the bytes in lower case, and high() for those above 127.
+// Classify `blocks` blocks.
+//
+// `Block` holds 64 bytes, loaded by Block::load(bytes). Its methods return masks with a bit per byte: equal(byte);
+// within(first, count) for bytes from `first` to `first + count - 1`; high() for bytes above 127. lower() returns the
+// block in lower case.
 template <typename Block> void classify_with(const std::uint8_t *text, std::size_t blocks, Masks *masks) {
     for (std::size_t i = 0; i < blocks; i++) {
         const Block block = Block::load(text + BLOCK * i);
@@ -20,7 +23,7 @@ template <typename Block> void classify_with(const std::uint8_t *text, std::size
         masks[i] = {
             block.lower().within('a', 26),
             block.within('0', 10),
-            blank | block.within('\t', 5), // what \s is of ASCII
+            blank | block.within('\t', 5), // with the blank, the ASCII part of \s
             blank,
             block.equal('\n') | block.equal('\r'),
             block.equal('\''),

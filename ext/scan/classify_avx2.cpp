@@ -1,4 +1,4 @@
-// Masks by AVX2: two registers of 32 bytes.
+// Classifying with AVX2: two registers of 32 bytes.
 
 #include "masks.hpp"
 
@@ -27,7 +27,7 @@ struct Block256 {
     }
     std::uint64_t high() const { return mask(halves[0], halves[1]); }
 
-    // There is no comparison of unsigned bytes; x < count where the smaller of x and count - 1 is x.
+    // AVX2 cannot compare unsigned bytes. x < count if and only if min(x, count - 1) == x.
     static __m256i within(__m256i bytes, char first, char count) {
         const __m256i moved = _mm256_sub_epi8(bytes, all(first));
         return _mm256_cmpeq_epi8(_mm256_min_epu8(moved, all(static_cast<char>(count - 1))), moved);

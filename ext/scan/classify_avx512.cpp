@@ -1,4 +1,4 @@
-// Masks by AVX-512BW: the 64 bytes are one register, and comparing gives a mask.
+// Classifying with AVX-512BW: one register of 64 bytes, and comparisons that return masks.
 
 #include "masks.hpp"
 

@@ -1,4 +1,4 @@
-// Masks by NEON, which every 64-bit ARM has: four registers of 16 bytes.
+// Classifying with NEON, which every arm64 processor has: four registers of 16 bytes.
 
 #include "masks.hpp"
 
@@ -33,11 +33,11 @@ struct BlockNeon {
         return each([](uint8x16_t bytes) { return vcgeq_u8(bytes, vdupq_n_u8(0x80)); }).mask();
     }
 
-    // Of bytes that are all ones or zero. Each keeps the bit of its place among eight; adding neighbours three times
-    // brings eight of them together in a byte.
+    // Return a bit per byte, for bytes that are 0xFF or 0. Each byte keeps the bit of its index modulo 8. Three
+    // pairwise additions then combine eight bytes into one.
     std::uint64_t mask() const {
-        static constexpr std::uint8_t places[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-        const uint8x16_t bit = vld1q_u8(places);
+        static constexpr std::uint8_t bits_of_bytes[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+        const uint8x16_t bit = vld1q_u8(bits_of_bytes);
         const BlockNeon bits = each([bit](uint8x16_t bytes) { return vandq_u8(bytes, bit); });
         const uint8x16_t low = vpaddq_u8(bits.quarters[0], bits.quarters[1]);
         const uint8x16_t high = vpaddq_u8(bits.quarters[2], bits.quarters[3]);

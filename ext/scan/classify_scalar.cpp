@@ -1,4 +1,4 @@
-// Masks without vector instructions, for every processor.
+// Classifying without vector instructions, on any processor.
 
 #include "masks.hpp"
 #include "unicode_tables.hpp"
@@ -10,8 +10,8 @@
 namespace bpeflow {
 namespace {
 
-// For each byte a word whose byte k is 1 if the k-th member of Masks has the bit set. So the bits of eight bytes, each
-// word shifted by its place, fit one word, whose byte k is then a byte of the k-th mask.
+// Return a word whose byte k is 1 if `byte` belongs to the k-th mask of Masks. The words of eight bytes, each shifted
+// by its index, combine into one word whose byte k is eight bits of the k-th mask.
 constexpr std::uint64_t spread(unsigned byte) {
     const bool is[8] = {
         byte < 0x80 && (unicode::CLASSES[0][byte] & unicode::LETTER) != 0,

@@ -1,4 +1,4 @@
-// Masks by SSE2, which every 64-bit x86 has: four registers of 16 bytes.
+// Classifying with SSE2, which every x86-64 processor has: four registers of 16 bytes.
 
 #include "masks.hpp"
 
@@ -25,7 +25,7 @@ struct Block128 {
     std::uint64_t equal(char byte) const {
         return each([byte](__m128i bytes) { return _mm_cmpeq_epi8(bytes, all(byte)); }).high();
     }
-    // There is no comparison of unsigned bytes; x < count where the smaller of x and count - 1 is x.
+    // SSE2 cannot compare unsigned bytes. x < count if and only if min(x, count - 1) == x.
     std::uint64_t within(char first, char count) const {
         return each([first, count](__m128i bytes) {
                    const __m128i moved = _mm_sub_epi8(bytes, all(first));

@@ -1,4 +1,4 @@
-// The document separator and the special tokens, found in text.
+// Finding delimiters (the document separator and special tokens) in text.
 #pragma once
 
 #include "bpeflow.h"
@@ -12,13 +12,13 @@
 
 namespace bpeflow {
 
-// Finds delimiters from left to right, the longest one first where several begin at the same place.
+// Finds delimiters from left to right. If several match at one position, the longest wins.
 class Delimiters {
   public:
     struct Match {
-        const std::uint8_t *start, *end; // both the end of the text where there is none
+        const std::uint8_t *start, *end; // both the end of the text if there is no match
         bool separator;
-        std::uint32_t index; // which one it is, as they were given
+        std::uint32_t index; // index of the delimiter in the given order
     };
 
     explicit Delimiters(const bpeflow_delimiters &given) {
@@ -35,13 +35,13 @@ class Delimiters {
         same_first_ = std::all_of(all_.begin(), all_.end(), [this](const One &one) { return *one.bytes == first_; });
     }
 
-    Match find(const std::uint8_t *place, const std::uint8_t *end) const {
-        for (; (place = candidate(place, end)) != end; place++) {
-            if (end - place > 1 && !pairs_.test(std::size_t{place[0]} << 8 | place[1])) continue;
+    Match find(const std::uint8_t *position, const std::uint8_t *end) const {
+        for (; (position = candidate(position, end)) != end; position++) {
+            if (end - position > 1 && !pairs_.test(std::size_t{position[0]} << 8 | position[1])) continue;
             for (const One &one : all_)
-                if (static_cast<std::size_t>(end - place) >= one.length &&
-                    std::memcmp(place, one.bytes, one.length) == 0)
-                    return {place, place + one.length, one.separator, one.index};
+                if (static_cast<std::size_t>(end - position) >= one.length &&
+                    std::memcmp(position, one.bytes, one.length) == 0)
+                    return {position, position + one.length, one.separator, one.index};
         }
         return {end, end, false, 0};
     }
@@ -54,21 +54,22 @@ class Delimiters {
         std::uint32_t index;
     };
 
-    // The first place at which a delimiter may begin, by its first byte.
-    const std::uint8_t *candidate(const std::uint8_t *place, const std::uint8_t *end) const {
+    // Return the first position where a delimiter may start, judging by its first byte.
+    const std::uint8_t *candidate(const std::uint8_t *position, const std::uint8_t *end) const {
         if (all_.empty()) return end;
-        if (same_first_) { // all are like <|endoftext|>
+        if (same_first_) { // as with <|endoftext|> and the like
             const void *found =
-                place < end ? std::memchr(place, first_, static_cast<std::size_t>(end - place)) : nullptr;
+                position < end ? std::memchr(position, first_, static_cast<std::size_t>(end - position)) : nullptr;
             return found ? static_cast<const std::uint8_t *>(found) : end;
         }
-        while (place < end && !starts_[*place]) place++;
-        return place;
+        while (position < end && !starts_[*position]) position++;
+        return position;
     }
 
-    std::vector<One> all_; // the longest first
+    std::vector<One> all_; // longest first
     bool starts_[256] = {};
-    std::bitset<65536> pairs_; // the first two bytes of each: of hundreds, few are compared with the "<div" of a page
+    // The first two bytes of each delimiter: with hundreds of them, few are compared at the "<div" of a web page.
+    std::bitset<65536> pairs_;
     std::uint8_t first_ = 0;
     bool same_first_ = true;
 };

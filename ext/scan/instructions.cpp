@@ -26,7 +26,7 @@ const Kind KINDS[] = {{"scalar", "scalar", true, classify_scalar}};
 
 const Kind &best() {
     const Kind *kind = KINDS;
-    while (!kind->here) kind++; // whoever has one also has those behind it
+    while (!kind->here) kind++; // a processor that has one instruction set also has those after it
     return *kind;
 }
 

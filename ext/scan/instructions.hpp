@@ -1,14 +1,16 @@
-// Which instructions make the masks, chosen when the program runs.
+// Selecting the instruction set of the classifier at run time.
 #pragma once
 
 #include "masks.hpp"
 
 namespace bpeflow {
 
-// The kinds that this processor has, by name with spaces between them, best first; "scalar" is the last.
+// Return the names of the instruction sets that this processor supports, best first, separated by spaces. "scalar" is
+// the last.
 const char *instructions();
 
-// What classifies by the kind of that name, or by the best where it is null. Null for an unknown or a missing one.
+// Return the classifier for the named instruction set, or for the best one if `name` is null. Null if the name is
+// unknown or the processor does not support it.
 Classify find_classify(const char *name);
 
 } // namespace bpeflow

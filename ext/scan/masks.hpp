@@ -1,6 +1,6 @@
-// Masks: what kinds of bytes a block of 64 holds, one bit for each byte, the first byte lowest.
+// Masks: for each class of bytes, one bit per byte of a block of 64, the first byte lowest.
 //
-// Which instructions make them is chosen when the program runs; classify_*.cpp has a version for each kind.
+// classify_*.cpp compute them, one version per instruction set. The version is selected at run time.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace bpeflow {
 constexpr std::size_t BLOCK = 64;
 
 struct Masks {
-    std::uint64_t letter, digit, space, blank, line_end, apostrophe, upper; // of ASCII; `space` has the other two
-    std::uint64_t high;                                                     // bytes of characters beyond ASCII
+    std::uint64_t letter, digit, space, blank, line_end, apostrophe, upper; // ASCII only; `space` includes the next two
+    std::uint64_t high;                                                     // bytes of non-ASCII characters
 };
 
-// Classifies the bytes of `blocks` blocks.
+// Computes the masks of `blocks` blocks.
 using Classify = void (*)(const std::uint8_t *text, std::size_t blocks, Masks *masks);
 
 void classify_avx512(const std::uint8_t *text, std::size_t blocks, Masks *masks);

@@ -1,8 +1,8 @@
-// Goes through a text token by token.
+// Cutting a text into pre-tokens.
 //
-// Most of it by masks: where tokens start in a block is worked out for all of its 64 bytes at once (token_starts.hpp).
-// Odd blocks are left to the scanner (scanner.hpp). As no pattern looks behind itself, the two can take turns at any
-// token.
+// Most of the work is done with masks: token_starts.hpp finds the token starts of a block for all of its 64 bytes at
+// once. Odd blocks are left to the scanner (scanner.hpp). No pattern has a lookbehind, so the two can take over from
+// each other at any token.
 #pragma once
 
 #include "bpeflow.h"
@@ -18,7 +18,8 @@
 
 namespace bpeflow {
 
-// Blocks classified at a time. Few: a call for little work; many: text and masks leave the L1 cache in between.
+// Blocks classified at a time. With fewer, each call does little work. With more, text and masks leave the L1 cache in
+// between.
 constexpr std::size_t BLOCKS_AT_ONCE = 32;
 
 template <const Rules &RULES, typename Emit> class Scan {
@@ -48,17 +49,17 @@ template <const Rules &RULES, typename Emit> class Scan {
     }
 
   private:
-    // Goes on with the tokens that end in a block, whose bytes in `text` are of the text.
+    // Emit the tokens that end in a block. `text` is the mask of the bytes that belong to the text.
     void block(const Masks &masks, const std::uint8_t *block, std::uint64_t text) {
-        if (start_ >= block + BLOCK) return; // an odd block ended with a long token
-        std::uint64_t places = starts_.of(masks, block, text);
+        if (start_ >= block + BLOCK) return; // the last token of an odd block covers this one
+        std::uint64_t starts = starts_.of(masks, block, text);
         if (starts_.odd()) {
             while (start_ < block + BLOCK && start_ < end_) emit_until(scanner_.token_end(start_));
             starts_.begin_at(start_);
             return;
         }
-        if (start_ >= block) places &= ~std::uint64_t{1} << (start_ - block); // it has started already
-        for (; places; places &= places - 1) emit_until(block + lowest(places));
+        if (start_ >= block) starts &= ~std::uint64_t{1} << (start_ - block); // this token has started already
+        for (; starts; starts &= starts - 1) emit_until(block + lowest(starts));
     }
 
     void emit_until(const std::uint8_t *next) {
@@ -66,7 +67,7 @@ template <const Rules &RULES, typename Emit> class Scan {
         start_ = next;
     }
 
-    const std::uint8_t *text_, *end_, *start_; // of the token at hand
+    const std::uint8_t *text_, *end_, *start_; // start_: start of the current token
     TokenStarts<RULES> starts_;
     Scanner<RULES> scanner_;
     const Emit &emit_;
@@ -77,8 +78,8 @@ void scan_with(Classify classify, const std::uint8_t *text, std::size_t length, 
     Scan<RULES, Emit>(text, length, emit).run(classify);
 }
 
-// Calls emit(token, length) for each pre-token of a text, which must be valid UTF-8, from left to right; they tile it.
-// False for an unknown pattern.
+// Call emit(token, length) for each pre-token of a text, from left to right. The text must be valid UTF-8, and its
+// pre-tokens cover it without gaps. Return false for an unknown pattern.
 template <typename Emit>
 bool scan(std::uint32_t pattern, Classify classify, const std::uint8_t *text, std::size_t length, const Emit &emit) {
     switch (pattern) {

@@ -1,9 +1,13 @@
-// Where tokens start in a block of 64 bytes, by bit algebra on its masks, for all of its tokens at once.
+// Finding the token starts in a block of 64 bytes, by bit algebra on its masks, for all of its tokens at once.
 //
-// A token starts where a class begins, unless what stands before it belongs to it; at the first and at the last
-// character of a run of white space; and behind what is cut off by number: digits, contractions. What the algebra cannot
-// tell makes a block *odd*: the scanner then goes through it token by token. Odd are white space and, where they are
-// counted, digits beyond ASCII, and in o200k the marks and what mixes letters without case with upper case.
+// A token starts
+// * where a class begins, unless the preceding character belongs to the token;
+// * at the first and at the last character of a run of white space;
+// * after anything of limited length: a group of digits, a contraction.
+//
+// A block is *odd* if the algebra cannot decide it. The scanner then cuts it token by token. Blocks are odd because of
+// non-ASCII white space, non-ASCII digits in patterns that count digits and, in o200k, marks and caseless letters mixed
+// with upper case.
 #pragma once
 
 #include "characters.hpp"
@@ -24,18 +28,19 @@ template <const Rules &RULES> class TokenStarts {
     using Mask = std::uint64_t;
 
   public:
-    // Of a text that ends at `end`.
+    // The text ends at `end`.
     explicit TokenStarts(const std::uint8_t *end) : end_(end), scanner_(end) {}
 
-    // Forgets the blocks before: a token starts at `start`, and as no pattern looks behind itself, what follows is the
-    // same as if the text began there.
+    // Start over at `start`, where a token starts. No pattern has a lookbehind, so the rest is cut as if the text began
+    // there.
     void begin_at(const std::uint8_t *start) {
         last_ = {};
         start_ = start;
     }
 
-    // The places at which tokens start in the block that follows the one of the last call, or that holds the place
-    // where `begin_at` has begun; of its bytes, those in `text` are of the text. Not valid where the block is odd.
+    // Return the token starts of a block: the one after that of the last call, or the one that contains the position
+    // passed to begin_at. `text` is the mask of the bytes that belong to the text. If odd() is true afterwards, the
+    // result is meaningless.
     Mask of(const Masks &block_masks, const std::uint8_t *block, Mask text) {
         Kinds now(block_masks);
         if (text != ~Mask{0}) now.keep(text);
@@ -58,19 +63,20 @@ template <const Rules &RULES> class TokenStarts {
     bool odd() const { return odd_ != 0; }
 
   private:
-    // What is known of the characters of a block, a bit for each byte; all bytes of a character alike.
+    // The classes of the characters in a block, one bit per byte. All bytes of a character have the same bits, except
+    // in `inner`.
     struct Kinds {
-        Mask letter = 0, digit = 0, space = 0, other = 0; // each byte is in one of these
+        Mask letter = 0, digit = 0, space = 0, other = 0; // each byte is in exactly one of these
         Mask blank = 0, line_end = 0;
-        Mask upper = 0, caseless = 0; // letters; `upper` without `caseless`
-        Mask inner = 0;               // bytes of a character that are not its first
-        Mask text = ~Mask{0};         // all of this
-        // What the algebra finds, and the next block needs.
-        Mask eaten = 0;      // line ends that belong to the punctuation before
-        Mask prefix = 0;     // the first character of punctuation, where it may precede a word
-        Mask covered = 0;    // of the next block: no token starts here, for a contraction
-        Mask closed = 0;     // … one does, behind a contraction
-        unsigned digits = 0; // of a number that the block ends with, modulo those that a token holds
+        Mask upper = 0, caseless = 0; // letters; `upper` excludes `caseless`
+        Mask inner = 0;               // bytes of a character after its first
+        Mask text = ~Mask{0};         // the bytes that belong to the text
+        // Results that the next block needs.
+        Mask eaten = 0;      // line ends that belong to the preceding punctuation
+        Mask prefix = 0;     // the first character of punctuation, if it may precede a word
+        Mask covered = 0;    // of the next block: bytes inside a contraction, where no token starts
+        Mask closed = 0;     // … bytes after a contraction, where a token starts
+        unsigned digits = 0; // digits in the number at the end of the block, modulo those per token
 
         Kinds() = default;
         explicit Kinds(const Masks &masks)
@@ -83,12 +89,12 @@ template <const Rules &RULES> class TokenStarts {
         }
     };
 
-    // For each byte what is set for the one before it; the lowest bit has that of the block before.
+    // For each byte, the bit of the byte before it. `last` is the mask of the previous block.
     static Mask before(Mask mask, Mask last) { return mask << 1 | last >> 63; }
 
     static Mask begins(Mask mask, Mask last) { return mask & ~before(mask, last); }
 
-    // Of each byte whether white space or the end of the text is after it: in both cases a run of white space keeps its
+    // For each byte, whether white space or the end of the text follows. Otherwise a run of white space gives up its
     // last character.
     Mask space_after(const Kinds &now, const std::uint8_t *block) const {
         const std::uint8_t *const next = block + BLOCK;
@@ -96,14 +102,14 @@ template <const Rules &RULES> class TokenStarts {
         return (now.space | ~now.text) >> 1 | Mask{last} << 63;
     }
 
-    // Puts the characters beyond ASCII where they belong. Returns which of their bytes are odd.
+    // Add the non-ASCII characters to their masks. Return their bytes that make the block odd.
     Mask add_wide_characters(Kinds &now, Mask high, const std::uint8_t *block) const {
         Mask odd = 0;
-        const std::uint8_t *place = block + lowest(high);
-        while (is_continuation(*place)) place--; // one that began in the block before
+        const std::uint8_t *position = block + lowest(high);
+        while (is_continuation(*position)) position--; // a character that began in the previous block
         for (;;) {
-            const Character character = character_at(place, end_);
-            const std::ptrdiff_t at = place - block;
+            const Character character = character_at(position, end_);
+            const std::ptrdiff_t at = position - block;
             const Mask bytes = (Mask{1} << character.size) - 1;
             const Mask here = at >= 0 ? bytes << at : bytes >> -at;
             const auto where = [&](unsigned bits) { return character.bits & bits ? here : 0; };
@@ -119,12 +125,12 @@ template <const Rules &RULES> class TokenStarts {
             }
             high &= ~here;
             if (!high) break;
-            place = block + lowest(high);
+            position = block + lowest(high);
         }
         return odd;
     }
 
-    // Where tokens start, contractions left aside.
+    // Return the token starts, ignoring contractions.
     Mask plain_starts(Kinds &now, const std::uint8_t *block) {
         if constexpr (RULES.any_prefix)
             return starts_with_prefixes(now, block);
@@ -132,7 +138,7 @@ template <const Rules &RULES> class TokenStarts {
             return starts_with_spaces(now, block);
     }
 
-    // gpt2: one space may precede words, numbers and punctuation alike.
+    // gpt2: one space may precede a word, a number or punctuation.
     Mask starts_with_spaces(const Kinds &now, const std::uint8_t *block) const {
         const Mask classes =
             begins(now.letter, last_.letter) | begins(now.digit, last_.digit) | begins(now.other, last_.other);
@@ -140,13 +146,15 @@ template <const Rules &RULES> class TokenStarts {
                (now.space & ~space_after(now, block));
     }
 
-    // The others: one character of nearly any kind may precede a word, and punctuation takes the line ends behind it.
+    // The other patterns: one character of almost any class may precede a word, and punctuation includes the line ends
+    // after it.
     Mask starts_with_prefixes(Kinds &now, const std::uint8_t *block) {
         const Mask after_blank = before(now.blank, last_.blank);
         const Mask punctuation = begins(now.other, last_.other) & ~after_blank;
         now.prefix = whole_characters(punctuation, now);
         const Mask eating = now.line_end & (before(now.other, last_.other) | last_.eaten >> 63);
-        now.eaten = now.line_end & ~(now.line_end + eating); // the sum carries through each run that it meets
+        now.eaten =
+            now.line_end & ~(now.line_end + eating); // the addition carries through each run that starts with `eating`
         if (RULES.takes_slashes) find_slashes(now, block);
 
         const Mask inline_space = now.space & ~now.line_end;
@@ -155,7 +163,7 @@ template <const Rules &RULES> class TokenStarts {
         return words | inner_words(now) | numbers(now) | punctuation | white_space(now, inline_space, block);
     }
 
-    // The characters that begin at `firsts`, and the rest of one that has begun in the block before.
+    // Return all bytes of the characters that begin at `firsts`, and of a prefix that began in the previous block.
     Mask whole_characters(Mask firsts, const Kinds &now) const {
         Mask whole = firsts | (last_.prefix >> 63 & now.inner);
         if (now.inner)
@@ -163,14 +171,14 @@ template <const Rules &RULES> class TokenStarts {
         return whole;
     }
 
-    // o200k: punctuation takes slashes behind its line ends, too.
+    // o200k: punctuation also includes slashes after its line ends. Mark those as odd.
     void find_slashes(const Kinds &now, const std::uint8_t *block) {
         for (Mask after = before(now.eaten, last_.eaten) & now.other; after; after &= after - 1)
             if (block[lowest(after)] == '/') odd_ |= after;
         if (now.eaten >> 63 && block + BLOCK < end_ && block[BLOCK] == '/') odd_ |= now.eaten;
     }
 
-    // Words that follow another without anything between them: upper case after lower case in o200k.
+    // Return the starts of words that directly follow another word: in o200k, upper case after lower case.
     Mask inner_words(const Kinds &now) {
         if (!RULES.cased_words) return 0;
         odd_ |= now.upper & before(now.caseless, last_.caseless);
@@ -179,13 +187,13 @@ template <const Rules &RULES> class TokenStarts {
 
     static Mask lower(const Kinds &kinds) { return kinds.letter & ~kinds.upper & ~kinds.caseless; }
 
-    // A token holds so many digits and no more.
+    // Return the starts of numbers, which have at most `max_digits` digits.
     Mask numbers(Kinds &now) const {
         if (RULES.max_digits == 1) return now.digit;
         Mask starts = begins(now.digit, last_.digit);
         const bool goes_on = last_.digit >> 63 && now.digit & 1;
         const Mask fourths = now.digit & now.digit << 1 & now.digit << 2 & now.digit << 3;
-        if (!fourths && !goes_on && !(now.digit >> 63)) return starts; // no run is too long, here or in the next block
+        if (!fourths && !goes_on && !(now.digit >> 63)) return starts; // no run is too long, in this block or the next
         for (Mask left = now.digit; left;) {
             const unsigned first = lowest(left), length = run_length(left >> first);
             const unsigned held = first == 0 && goes_on ? last_.digits : 0;
@@ -199,7 +207,8 @@ template <const Rules &RULES> class TokenStarts {
 
     static unsigned run_length(Mask mask) { return ~mask ? lowest(~mask) : 64; }
 
-    // A run is one token up to its last line end; of what is behind that the last character goes with what follows.
+    // Return the starts in white space. A run is one token up to its last line end. Of the rest, the last character
+    // belongs to the token after it.
     Mask white_space(const Kinds &now, Mask inline_space, const std::uint8_t *block) const {
         const Mask free = now.space & ~now.eaten;
         Mask starts = begins(free, last_.space & ~last_.eaten) | (inline_space & ~space_after(now, block));
@@ -209,19 +218,21 @@ template <const Rules &RULES> class TokenStarts {
         return starts;
     }
 
-    // Whether there is a line end in the rest of a run of white space, or what counts as one.
-    bool line_end_follows(const std::uint8_t *place) const {
-        for (Character space; (space = character_at(place, end_)).bits & SPACE; place += space.size)
-            if (is_line_end(*place)) return true;
-        return RULES.whole_at_end && place == end_;
+    // Return whether a line end, or the end of the text if it counts as one, follows in the rest of a run of white
+    // space.
+    bool line_end_follows(const std::uint8_t *position) const {
+        for (Character space; (space = character_at(position, end_)).bits & SPACE; position += space.size)
+            if (is_line_end(*position)) return true;
+        return RULES.whole_at_end && position == end_;
     }
 
-    // A contraction is a token, or in o200k the end of one; either way the next one starts behind it.
+    // Apply contractions to the token starts. A contraction is a token or, in o200k, the end of one. Either way the
+    // next token starts after it.
     Mask cut_contractions(Mask starts, Mask apostrophes, Kinds &now, const std::uint8_t *block) const {
         Mask covered = last_.covered, closed = last_.closed;
         for (; apostrophes; apostrophes &= apostrophes - 1) {
             const unsigned at = lowest(apostrophes);
-            if (RULES.cased_words && closed >> at & 1) continue; // a word carries one
+            if (RULES.cased_words && closed >> at & 1) continue; // a word includes only one
             const std::uint8_t *end = scanner_.contraction_end(block + at);
             if (!end) continue;
             const auto size = static_cast<unsigned>(end - (block + at));

@@ -1,4 +1,4 @@
-// Runs: how their records are laid out, compared, read and written. bpeflow.h says what a run is.
+// Shards: layout, comparison, reading and writing of their records. bpeflow.h defines the format.
 #pragma once
 
 #include "bpeflow.h"
@@ -23,26 +23,29 @@ inline void put_record(std::uint8_t *to, const std::uint8_t *bytes, std::uint32_
     std::memcpy(to + BPEFLOW_RECORD_SIZE, bytes, length);
 }
 
-// The first 8 bytes as a number, the first byte highest, zeros if there are fewer. Of two pre-tokens the one with the
-// smaller prefix, by bytes or by zeros where it has ended, is smaller as bytes too. The same prefix says nothing, for
-// zeros may be bytes. From `bytes` on `readable` may be read, `length` at least.
+// Return the first 8 bytes as a big-endian number, padded with zeros. `readable` bytes, at least `length`, may be read
+// from `bytes` on.
+//
+// If the prefixes of two pre-tokens differ, the one with the smaller prefix is also smaller as a byte string: the first
+// differing byte decides, and the padding is at most any byte. Equal prefixes decide nothing, because a zero can be
+// padding or a byte.
 inline std::uint64_t prefix_of(const std::uint8_t *bytes, std::size_t length, std::size_t readable) {
     std::uint64_t prefix = 0;
     if (readable < 8) {
         for (std::size_t i = 0; i < 8; i++) prefix = prefix << 8 | (i < length ? bytes[i] : 0);
         return prefix;
     }
-    for (std::size_t i = 0; i < 8; i++) prefix = prefix << 8 | bytes[i]; // compilers make one load of it
+    for (std::size_t i = 0; i < 8; i++) prefix = prefix << 8 | bytes[i]; // compiles to a single load
     return length >= 8 ? prefix : prefix & ~(~std::uint64_t{0} >> 8 * length);
 }
 
-// Below, at or above 0 as bytes a come before, are, or come after bytes b.
+// Compare byte strings. The result is below, equal to or above 0 as `a` sorts before, equals or sorts after `b`.
 inline int order_of_bytes(const std::uint8_t *a, std::size_t a_length, const std::uint8_t *b, std::size_t b_length) {
     const int order = std::memcmp(a, b, std::min(a_length, b_length));
     return order != 0 ? order : (a_length > b_length) - (a_length < b_length);
 }
 
-// A pre-token and its count, as they stand in a run.
+// A pre-token and its count in a shard.
 struct Record {
     const std::uint8_t *bytes;
     std::uint32_t length;
@@ -58,20 +61,20 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 template <typename OnFailure> File open_file(const std::string &path, const char *mode) {
     File file(std::fopen(path.c_str(), mode));
     if (!file) throw OnFailure(errno);
-    std::setvbuf(file.get(), nullptr, _IONBF, 0); // the buffers are ours
+    std::setvbuf(file.get(), nullptr, _IONBF, 0); // the callers do the buffering
     return file;
 }
 
-// Reads the records of a run, and sees that it is one: its size, its number of records and each length must fit. (Who
-// merges sees that it is in order.)
-class RunReader {
+// Reads the records of a shard and checks that its size, its number of records and each length are consistent. KwaySum
+// checks the order.
+class ShardReader {
   public:
-    // The path is copied, the data borrowed.
-    explicit RunReader(const bpeflow_run &run, std::size_t buffer_size)
-        : next_(run.data), end_(run.data ? run.data + run.size : nullptr), path_(run.data ? "" : run.path),
-          buffer_size_(buffer_size), unread_(run.data ? 0 : run.size), tokens_left_(run.tokens) {}
+    // Copy the path, borrow the data.
+    explicit ShardReader(const bpeflow_shard &shard, std::size_t buffer_size)
+        : next_(shard.data), end_(shard.data ? shard.data + shard.size : nullptr), path_(shard.data ? "" : shard.path),
+          buffer_size_(buffer_size), unread_(shard.data ? 0 : shard.size), tokens_left_(shard.tokens) {}
 
-    // Goes on to the next record; false at the end. What record() told before is gone.
+    // Advance to the next record, which invalidates the bytes of the one before. Return false at the end.
     bool next() {
         if (tokens_left_ == 0) {
             if (next_ != end_ || unread_ != 0) throw Failure{BPEFLOW_DAMAGED};
@@ -95,7 +98,7 @@ class RunReader {
   private:
     std::size_t available() const { return static_cast<std::size_t>(end_ - next_); }
 
-    // Reads on, so that `needed` bytes are there.
+    // Read until at least `needed` bytes are available.
     void fill(std::size_t needed) {
         const std::size_t kept = available();
         if (needed > kept + unread_) throw Failure{BPEFLOW_DAMAGED};
@@ -114,7 +117,7 @@ class RunReader {
         errno = 0;
         if (std::fread(buffer_.get() + kept, 1, wanted, file_.get()) != wanted) {
             if (std::ferror(file_.get())) throw FileFailure(errno);
-            throw Failure{BPEFLOW_DAMAGED}; // it has become shorter
+            throw Failure{BPEFLOW_DAMAGED}; // the file was truncated meanwhile
         }
         unread_ -= wanted;
         next_ = buffer_.get();
@@ -124,13 +127,14 @@ class RunReader {
 
     void open() {
         file_ = open_file<FileFailure>(path_, "rb");
-        long size = -1;
-        if (std::fseek(file_.get(), 0, SEEK_END) != 0 || (size = std::ftell(file_.get())) < 0) throw FileFailure(errno);
+        if (std::fseek(file_.get(), 0, SEEK_END) != 0) throw FileFailure(errno);
+        const long size = std::ftell(file_.get());
+        if (size < 0) throw FileFailure(errno);
         if (static_cast<std::uint64_t>(size) != unread_) throw Failure{BPEFLOW_DAMAGED};
-        std::rewind(file_.get());
+        if (std::fseek(file_.get(), 0, SEEK_SET) != 0) throw FileFailure(errno);
     }
 
-    const std::uint8_t *next_, *end_; // what has been read and not yet been given
+    const std::uint8_t *next_, *end_; // bytes read but not yet returned as records
     std::string path_;
     std::size_t buffer_size_;
     std::uint64_t unread_, tokens_left_;
@@ -140,17 +144,17 @@ class RunReader {
     Record record_ = {};
 };
 
-// Writes a new file through a buffer. It is complete after close() only.
-class RunWriter {
+// Writes a new file through a buffer. The file is complete only after close().
+class ShardWriter {
   public:
-    // Larger ones gain nothing, smaller ones cost calls.
+    // A larger buffer gains nothing, a smaller one costs system calls.
     static constexpr std::size_t usual_buffer = std::size_t{1} << 18;
 
-    RunWriter(const char *path, std::size_t buffer_size)
+    ShardWriter(const char *path, std::size_t buffer_size)
         : file_(open_file<OutputFailure>(path, "wbx")), buffer_(buffer_size) {}
 
-    // Where the next `size` bytes go. They may be written up to the next call.
-    std::uint8_t *place(std::size_t size) {
+    // Return the memory for the next `size` bytes, to be filled before the next call.
+    std::uint8_t *reserve(std::size_t size) {
         if (size > buffer_.size() - used_) {
             flush();
             if (size > buffer_.size()) buffer_.resize(size);

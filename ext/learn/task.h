@@ -1,28 +1,29 @@
-/* Tasks, as both native backends see them: whether they keep the rules, and where their pre-tokens go. C11 and C++. */
-#ifndef BPEFLOW_MERGE_TASK_H
-#define BPEFLOW_MERGE_TASK_H
+/* Checking a task, and the values that both native backends derive from it. C11 and C++. */
+#ifndef BPEFLOW_LEARN_TASK_H
+#define BPEFLOW_LEARN_TASK_H
 
 #include "bpeflow.h"
 
-/* The position of a pre-token: one is left free before each. That of the one after the last is the number of positions;
- * see corpus.h. */
+/* Return the position of a pre-token's first byte. One position is left free before each pre-token. For `word` equal
+ * to task->words, this is the total number of positions; see corpus.h. */
 static inline uint64_t task_position(const bpeflow_merge_task *task, uint64_t word) {
     if (task->words == 0) return 1;
     return (uint64_t)(task->offsets[word] - task->offsets[0]) + word + 1;
 }
 
-/* Whether pre-token `word` is the first one with its count. */
+/* Return whether pre-token `word` is the first one with its count. */
 static inline int task_count_changes(const bpeflow_merge_task *task, uint64_t word) {
     return word == 0 || task->counts[word] != task->counts[word - 1];
 }
 
-/* A count below which no pair is ever chosen, so that rarer pairs need not be kept: that of the n-th most frequent
- * pre-token that can become a token, with n = max_tokens - 256. (At 600,000 words and 32,000 tokens it is 40, and the
- * last pair that is chosen has 95. 66,000 of 685,000 pairs are kept, which fit into the cache: 0.22 s instead of 0.40.)
+/* Return a count below which no pair is ever chosen, so that rarer pairs need not be kept: the count of the n-th
+ * most frequent pre-token that can become a token, with n = max_tokens - 256. (At 600,000 words and 32,000 tokens
+ * this is 40, and the last pair chosen has 95. 66,000 of 685,000 pairs are kept, which fit into the cache: 0.22 s
+ * instead of 0.40 s.)
  *
- * Proof. As long as one of these n pre-tokens is more than one token, a pair in it is short enough and at least so
- * frequent, and so is the best pair. When each of them is one token, there are n tokens besides the 256 bytes, which
- * are all that are wanted. */
+ * Proof. As long as one of these n pre-tokens consists of more than one token, it contains a pair that is short
+ * enough and at least as frequent as it, and the best pair is at least as frequent as that. Once each of them is one
+ * token, there are n tokens besides the 256 bytes, which is all that are wanted. */
 static inline int64_t task_lowest_count(const bpeflow_merge_task *task) {
     uint64_t longest = task->max_token_length ? task->max_token_length : UINT64_MAX;
     uint64_t needed = task->max_tokens > 256 ? task->max_tokens - 256 : 1;
@@ -59,7 +60,7 @@ static inline int task_check_words(const bpeflow_merge_task *task) {
     return task_position(task, task->words) >= UINT32_MAX ? BPEFLOW_TOO_LARGE : BPEFLOW_OK;
 }
 
-/* BPEFLOW_OK, or what is wrong. */
+/* Return BPEFLOW_OK, or the status of the first rule that the task breaks. */
 static inline int task_check(const bpeflow_merge_task *task) {
     if (task->min_frequency < 1 || task->order > BPEFLOW_SMALLEST_IDS) return BPEFLOW_BAD_ARGUMENT;
     if (task->initial_merge_count >= UINT32_MAX) return BPEFLOW_TOO_LARGE;

@@ -1,4 +1,5 @@
-// The pairs: a hash table from (left, right) to the pair's count and its occurrences, and the arena that these lie in.
+// The pairs: a hash table from (left, right) to the pair's count and the list of its occurrences, and the arena that
+// holds these lists.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +13,10 @@ namespace bpeflow {
 struct Pair {
     std::uint64_t key = 0;         // see `key_of`; 0 is an empty slot
     std::int64_t count = 0;        // exact at the end of every merge
-    std::uint32_t *list = nullptr; // [length], in an Arena: where the pair occurs
+    std::uint32_t *list = nullptr; // [length], in an Arena: the occurrences
     std::uint32_t length = 0;
 
-    // No key is 0, so that a slot full of zeros is empty.
+    // Make a key. No key is 0, so a zeroed slot is empty.
     static std::uint64_t key_of(std::uint32_t left, std::uint32_t right) {
         return (static_cast<std::uint64_t>(left) + 1) << 32 | right;
     }
@@ -23,13 +24,13 @@ struct Pair {
     std::uint32_t right() const { return static_cast<std::uint32_t>(key); }
 };
 
-// Open addressing with linear probing. The pairs lie in the table itself, so that a look-up costs one cache miss; they
-// move when the table grows.
+// Open addressing with linear probing. Pairs are stored in the table itself, so a look-up costs one cache miss, but
+// they move when the table grows.
 class PairTable {
   public:
     PairTable() : slots_(std::size_t{1} << bits_) {}
 
-    // The pair, or the empty slot where it belongs.
+    // Return the pair's slot, or the empty slot where it belongs.
     Pair &at(std::uint32_t left, std::uint32_t right) {
         const std::uint64_t key = Pair::key_of(left, right);
         std::size_t i = home(key);
@@ -37,20 +38,21 @@ class PairTable {
         return slots_[i];
     }
 
-    // Adds a pair that is not there yet. Room for it must have been reserved.
+    // Add a pair that is not in the table. Room for it must have been reserved.
     void add(const Pair &pair) {
         at(pair.left(), pair.right()) = pair;
         used_++;
     }
 
-    // Starts to load the place where a pair that is needed soon will be.
+    // Prefetch the home slot of a pair.
     void prefetch(std::uint32_t left, std::uint32_t right) const {
         __builtin_prefetch(&slots_[home(Pair::key_of(left, right))], 1);
     }
 
-    // Makes room for `more` pairs. Those that no longer occur are left behind.
+    // Make room for `more` pairs. Pairs that no longer occur are dropped when the table grows.
     void reserve(std::size_t more) {
-        // Fuller than two thirds, the probes get long; much emptier, clearing the pages costs more than probing.
+        // A table more than two thirds full has long probes. In a much emptier one, clearing the pages costs more than
+        // probing.
         if (used_ + more <= slots_.size() / 3 * 2) return;
         const auto occurs = [](const Pair &pair) { return pair.count > 0; };
         const auto alive = static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), occurs));
@@ -76,7 +78,7 @@ class PairTable {
     std::vector<Pair> slots_;
 };
 
-// Memory for lists, which stay where they are. It is not cleared.
+// Memory for lists. It is not cleared, and lists never move.
 class Arena {
   public:
     std::uint32_t *allocate(std::size_t length) {
@@ -89,8 +91,8 @@ class Arena {
         return fresh_.take(length);
     }
 
-    // Takes a list back. The next lists are written over it: of the two new lists that an occurrence is entered into,
-    // one always fits there.
+    // Release a list, to be reused for the next ones. Each occurrence is entered into two new lists, one of which
+    // always fits there.
     void recycle(std::uint32_t *list, std::size_t length) { spare_ = {list, length}; }
 
     std::uint64_t memory() const { return memory_; }
@@ -104,7 +106,7 @@ class Arena {
             return std::exchange(start, start + count);
         }
     };
-    // 4 MB: smaller chunks are asked for often, larger ones leave more unused at their end.
+    // 4 MB. Smaller chunks mean more allocations, larger ones leave more unused at their end.
     static constexpr std::size_t chunk_size = std::size_t{1} << 20;
 
     std::vector<std::unique_ptr<std::uint32_t[]>> chunks_;

@@ -1,6 +1,6 @@
 /* The pairs: a hash table from (left, right) to the pair's count and the list of its occurrences. */
-#ifndef BPEFLOW_MERGE_PAIRS_H
-#define BPEFLOW_MERGE_PAIRS_H
+#ifndef BPEFLOW_LEARN_PAIRS_H
+#define BPEFLOW_LEARN_PAIRS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,19 +9,20 @@
 struct pair {
     uint64_t key;  /* see pair_key; 0 is an empty slot */
     int64_t count; /* exact at the end of every merge */
-    uint64_t list; /* the occurrences: where they begin in the learner's arena, and how many */
+    uint64_t list; /* the occurrences: index in the learner's arena, and length */
     uint32_t length;
 };
 
-/* Open addressing with linear probing. Pairs lie in the table itself, so that a look-up costs one cache miss; they
- * move when it grows. At most two thirds full: fuller, the probes get long; emptier, the kernel clears more pages. */
+/* Open addressing with linear probing. Pairs are stored in the table itself, so a look-up costs one cache miss, but
+ * they move when it grows. At most two thirds full: a fuller table has long probes, and an emptier one makes the
+ * kernel clear more pages. */
 struct pairs {
     struct pair *slots;
     uint64_t used;
     unsigned bits; /* there are 2^bits slots */
 };
 
-/* No key is 0, so that memory from calloc is an empty table. */
+/* Make a key. No key is 0, so memory from calloc is an empty table. */
 static inline uint64_t pair_key(uint32_t left, uint32_t right) {
     return (((uint64_t)left + 1) << 32) | right;
 }
@@ -37,14 +38,14 @@ static inline uint64_t pairs_size(const struct pairs *pairs) {
 }
 
 static inline uint64_t pairs_home(const struct pairs *pairs, uint64_t key) {
-    /* The upper bits of a product depend on all bits of its factors, the lower ones do not: so multiply, mix, multiply,
-     * and take the upper ones. That also keeps the order of slots when the table doubles: it is copied front to back.
-     * */
+    /* The upper bits of a product depend on all bits of its factors, unlike the lower ones: so multiply, mix,
+     * multiply, and take the upper bits. This also preserves the order of slots when the table doubles, which is
+     * then copied front to back. */
     key = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
     return ((key ^ key >> 32) * 0xD6E8FEB86659FD93u) >> (64 - pairs->bits);
 }
 
-/* The pair, or the empty slot where it belongs. */
+/* Return the pair's slot, or the empty slot where it belongs. */
 static inline struct pair *pairs_slot(const struct pairs *pairs, uint64_t key) {
     for (uint64_t i = pairs_home(pairs, key);; i++) {
         struct pair *pair = &pairs->slots[i & (pairs_size(pairs) - 1)];
@@ -52,12 +53,12 @@ static inline struct pair *pairs_slot(const struct pairs *pairs, uint64_t key) {
     }
 }
 
-/* Starts to load the place where a pair that is needed soon will be. */
+/* Prefetch the home slot of a pair. */
 static inline void pairs_prefetch(const struct pairs *pairs, uint64_t key) {
     __builtin_prefetch(&pairs->slots[pairs_home(pairs, key)], 1);
 }
 
-/* Makes room for `more` pairs; false if there is no memory. Pairs that no longer occur are left behind. */
+/* Make room for `more` pairs; false if out of memory. Pairs that no longer occur are dropped when the table grows. */
 static inline bool pairs_reserve(struct pairs *pairs, uint64_t more) {
     if (pairs->slots && pairs->used + more <= pairs_size(pairs) / 3 * 2) return true;
     uint64_t alive = 0;

@@ -1,6 +1,6 @@
-/* The tokens: their bytes, how they compare, and which of them has given bytes. */
-#ifndef BPEFLOW_MERGE_TOKENS_H
-#define BPEFLOW_MERGE_TOKENS_H
+/* The tokens: their bytes, comparison, and look-up by bytes. */
+#ifndef BPEFLOW_LEARN_TOKENS_H
+#define BPEFLOW_LEARN_TOKENS_H
 
 #include "array.h"
 #include "bpeflow.h"
@@ -12,14 +12,14 @@
 
 struct tokens {
     uint32_t count;
-    uint64_t *starts; /* [capacity]; token t is bytes[starts[t]] up to bytes[starts[t + 1]] */
-    uint8_t *bytes;   /* [bytes_capacity]; of all tokens, one after another */
+    uint64_t *starts; /* [capacity]; token t is bytes[starts[t]:starts[t + 1]] */
+    uint8_t *bytes;   /* [bytes_capacity]; all tokens, one after another */
     uint64_t capacity, bytes_capacity;
-    /* If tokens are reused: those of the task and those of initial merges, by their bytes. Open addressing; 0 is an
-     * empty slot, t + 1 is token t. Tokens that were learned need not be in it: see "No string becomes a token twice" in
-     * merge.c. */
+    /* If tokens are reused: an index of the task's tokens and those of initial merges by their bytes, with open
+     * addressing. 0 is an empty slot, t + 1 is token t. Learned tokens need not be in it: see "No string becomes a
+     * token twice" in learn.c. */
     uint32_t *index;
-    uint64_t index_size; /* a power of two, at least twice as many as these are */
+    uint64_t index_size; /* a power of two, at least twice the number of tokens in the index */
 };
 
 static inline uint64_t token_length(const struct tokens *tokens, uint32_t token) {
@@ -30,7 +30,8 @@ static inline const uint8_t *token_bytes(const struct tokens *tokens, uint32_t t
     return tokens->bytes + tokens->starts[token];
 }
 
-/* As byte strings: below 0 if `a` is the smaller, 0 if they are equal, above 0 if it is the greater. */
+/* Compare two tokens as byte strings. The result is below, equal to or above 0 as `a` is smaller than, equal to or
+ * greater than `b`. */
 static inline int token_compare(const struct tokens *tokens, uint32_t a, uint32_t b) {
     if (a == b) return 0;
     uint64_t length_a = token_length(tokens, a), length_b = token_length(tokens, b);
@@ -39,7 +40,7 @@ static inline int token_compare(const struct tokens *tokens, uint32_t a, uint32_
     return (length_a > length_b) - (length_a < length_b);
 }
 
-/* The slot of the index that holds the token with these bytes, or the empty one where it would be. */
+/* Return the index slot of the token with these bytes, or the empty slot where it belongs. */
 static inline uint32_t *tokens_slot(const struct tokens *tokens, const uint8_t *bytes, uint64_t length) {
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
     for (uint64_t i = 0; i < length; i++) hash = (hash ^ bytes[i]) * 1099511628211u;
@@ -52,14 +53,14 @@ static inline uint32_t *tokens_slot(const struct tokens *tokens, const uint8_t *
     }
 }
 
-/* Enters a token into the index, unless an earlier one has its bytes. */
+/* Add a token to the index, unless an earlier one has the same bytes. */
 static inline void tokens_enter(struct tokens *tokens, uint32_t token) {
     uint64_t length = token_length(tokens, token);
     uint32_t *slot = tokens_slot(tokens, token_bytes(tokens, token), length);
     if (*slot == 0) *slot = token + 1;
 }
 
-/* Makes room for `more` tokens of `bytes` bytes together; false if there is no memory. */
+/* Make room for `more` tokens of `bytes` bytes in all; false if out of memory. */
 static inline bool tokens_reserve(struct tokens *tokens, uint64_t more, uint64_t bytes) {
     uint64_t used = tokens->count > 0 ? tokens->starts[tokens->count] : 0;
     uint8_t *grown = array_reserve(tokens->bytes, &tokens->bytes_capacity, used + bytes, sizeof *grown);
@@ -74,7 +75,7 @@ static inline bool tokens_reserve(struct tokens *tokens, uint64_t more, uint64_t
     return true;
 }
 
-/* Starts with the tokens that a task has; false if there is no memory. */
+/* Copy the tokens of a task; false if out of memory. */
 static inline bool tokens_copy(struct tokens *tokens, const bpeflow_merge_task *task) {
     const int64_t *offsets = task->token_offsets;
     uint64_t bytes = (uint64_t)(offsets[task->tokens] - offsets[0]);
@@ -93,8 +94,8 @@ static inline bool tokens_copy(struct tokens *tokens, const bpeflow_merge_task *
     return true;
 }
 
-/* The token of `left` and `right` together: a new one, or the one with those bytes if tokens are reused. Room for it
- * must have been reserved. */
+/* Return the token made of `left` and `right`: a new one or, if tokens are reused, the one with these bytes. Room
+ * for it must have been reserved. */
 static inline uint32_t tokens_join(struct tokens *tokens, uint32_t left, uint32_t right) {
     uint64_t end = tokens->starts[tokens->count];
     uint64_t length_left = token_length(tokens, left), length_right = token_length(tokens, right);

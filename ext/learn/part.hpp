@@ -1,4 +1,4 @@
-// A part of a list of occurrences: what one thread merges.
+// One thread's part of a list of occurrences.
 #pragma once
 
 #include "neighbours.hpp"
@@ -9,19 +9,19 @@
 
 namespace bpeflow {
 
-// What one thread notes while it merges its part of a list.
+// The results of one thread that merges its part of a list.
 struct Part {
     Neighbours before, after;
-    std::unique_ptr<std::uint32_t[]> positions; // [merged], of the occurrences
+    std::unique_ptr<std::uint32_t[]> positions; // [merged]; positions of the merged occurrences
     std::uint64_t merged = 0, capacity = 0;
 
-    // Makes room for that many tokens and occurrences. Only between merges.
+    // Make room for this many tokens and occurrences. Only between merges.
     void reserve(std::size_t tokens, std::size_t occurrences) {
         before.reserve(tokens, occurrences);
         after.reserve(tokens, occurrences);
         if (occurrences <= capacity) return;
         capacity = occurrences + occurrences / 4;
-        positions.reset(); // first, so that both are never there at once
+        positions.reset(); // first, so that only one exists at a time
         positions.reset(new std::uint32_t[capacity]);
     }
 

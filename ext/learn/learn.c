@@ -1,37 +1,37 @@
 /* Learning merges: the C backend. One thread, plain C11.
  *
- * corpus.h tells how tokens lie in positions. On top of that:
+ * corpus.h describes how tokens are stored at positions. On top of that:
  *
- * Occurrence lists. The list of a pair (L, R) has, in ascending order, the positions where its L starts. It is written
- * when the younger of the two is made and not changed afterwards; occurrences that go away stay in it. With
+ * Occurrence lists. The list of a pair (L, R) has, in ascending order, the positions where its L starts. It is
+ * written when the younger of the two tokens is made and never changed. Occurrences that disappear stay in it. With
  * q = i + length(L), where R starts:
  *
  *     entry i is still an occurrence  if and only if  ids[q - 1] == L and ids[q] == R.
  *
- * Proof. It was so when i was entered. Tokens only grow, so whatever is written to q - 1 after that is the id of a
- * token that has all of that L inside and is longer, hence not L; likewise for q and R. So both ids are as they were if
- * and only if nothing has been written to the two places. A merge of that L with its left neighbour, or of that R with
- * its right one, does write there. What is left is a merge of the two with each other, which writes to neither place if
- * both are longer than a byte; but that is the merge of (L, R), and it uses up the whole list. Within that merge each
- * entry comes up once; and if L is R, then in LLL the entry of the second L is seen to be gone because its last
- * position is that of the new token.
+ * Proof. This held when i was entered. Tokens only grow, so anything written to q - 1 later is the id of a token
+ * that contains all of that L and is longer, hence not L. The same holds for q and R. So both ids are unchanged if
+ * and only if nothing has been written to the two positions. A merge of that L with its left neighbour, or of that R
+ * with its right neighbour, writes to one of them. The remaining case is the merge of the two with each other, which
+ * writes to neither position if both tokens are longer than a byte. But that is the merge of (L, R), which uses up
+ * the whole list. Within that merge each entry is visited once. And if L is R, then in LLL the entry of the second L
+ * is recognised as stale, because its last position has the id of the new token.
  *
- * No string becomes a token twice. Take a place where a string X is about to become a token. Until then no token has
- * reached over X's edges, so the tokens inside are those that X alone would have: a merge of (L, R) with L unlike R
- * replaces all that there are; one of (L, L) replaces a run of L from its start in twos, none of which lies over X's
- * edge, so that the part inside X starts with a whole two, as in X alone. So X is made by the same merge everywhere.
- * Hence, reuse_tokens or not, the token that a merge makes is nowhere in the corpus before: its pairs are all new, no
- * pair is merged twice, and only tokens that the task came with can ever be reused.
+ * No string becomes a token twice. Consider a place where a string X is about to become a token. Until then no token
+ * has crossed the edges of X, so the tokens inside are the ones that X on its own would have: a merge of (L, R) with
+ * L unlike R replaces all its occurrences. A merge of (L, L) replaces a run of L in pairs from its start. None of
+ * these pairs crosses the edge of X, so the part of the run inside X starts with a whole pair, as in X on its own.
+ * So X is made by the same merge everywhere. Hence, with or without reuse_tokens, the token that a merge makes is
+ * nowhere in the corpus before that merge. Its pairs are all new, no pair is merged twice, and only tokens of the
+ * task can ever be reused.
  *
- * Initial merges change nothing of that: the proof does not ask why a pair is merged, only that all of it is. But an
- * initial merge can make a token of a string that this list never leads to, and another merge then does: so these tokens
- * can be reused, too. While initial merges are left, all pairs are in the table, those that are too rare or too long to
- * be learned among them: what is to be merged next is not known from counts.
+ * Initial merges do not affect this: the proof does not depend on why a pair is merged, only on all of its
+ * occurrences being merged. But an initial merge can make a token whose string the initial merges never lead to in
+ * the corpus, and a different merge may make that string later. So these tokens can be reused, too. While initial
+ * merges are left, the table has all pairs, including those that are too rare or too long to be learned, because the
+ * counts do not determine what is merged next.
  *
- * Counts. A pair's count is exact after every merge: what a recount would give. It only falls once the pair exists. An
- * entry that is gone does no harm, so nothing is ever searched for or removed.
- */
-#define _POSIX_C_SOURCE 199309L /* clock_gettime */
+ * Counts. A pair's count is exact after every merge: it equals a recount. Once the pair exists, its count only
+ * falls. Stale entries do no harm, so nothing is ever searched for or removed. */
 
 #include "array.h"
 #include "bpeflow.h"
@@ -44,14 +44,14 @@
 
 #include <time.h>
 
-/* How many steps ahead memory is fetched. Occurrences are far apart; without: 0.43 s instead of 0.34 at 600,000 words.
- * */
+/* Prefetch distance in entries. Occurrences are far apart. Without prefetching 600,000 words take 0.43 s instead of
+ * 0.34 s. */
 #define AHEAD 16
 
-/* The cursor of a neighbour whose new pair nobody will look for. */
+/* The cursor of a neighbour whose new pair needs no list. */
 #define NOWHERE UINT64_MAX
 
-/* Pairs beyond these are not in the table. */
+/* Limits of the pairs to keep in the table. */
 struct limits {
     int64_t min_frequency;
     uint64_t max_token_length;
@@ -63,17 +63,17 @@ struct bpeflow_learner {
     struct pairs pairs;
     struct heap heap;
     struct side before, after;
-    uint32_t *merged; /* [merged_count]; the positions of the occurrences that are being merged */
+    uint32_t *merged; /* [merged_count]; positions of the occurrences being merged */
     uint64_t merged_count, merged_capacity;
     uint32_t *arena; /* the occurrence lists */
     uint64_t arena_used, arena_capacity;
-    uint64_t spare, spare_length; /* a part of the arena that is free again */
+    uint64_t spare, spare_length; /* a part of the arena to use again */
 
     uint32_t *initial_merges; /* [2 * initial_count]; left and right */
     uint64_t initial_count, replayed;
 
     uint32_t max_tokens;
-    struct limits limits, learning_limits; /* the present ones; those after the last initial merge */
+    struct limits limits, learning_limits; /* in effect now; for learning, after the last initial merge */
     bool scan;
     bpeflow_merge_statistics statistics;
 };
@@ -86,8 +86,8 @@ static double seconds(void) {
 
 /* ---- pairs and their lists ------------------------------------------------------------------------------------- */
 
-/* Room for a list. Where the merged pair's list was, if it fits there: of the two new lists that an occurrence is
- * entered into, one always does. (139 MB in all instead of 169 at 600,000 words, and 8 % less time.) */
+/* Allocate a list, in the merged pair's list if it fits there. Each occurrence is entered into two new lists, one of
+ * which always fits. (139 MB in all instead of 169 MB at 600,000 words, and 8 % less time.) */
 static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list) {
     if (length <= l->spare_length) {
         *list = l->spare;
@@ -103,23 +103,23 @@ static bool list_new(struct bpeflow_learner *l, uint64_t length, uint64_t *list)
     return true;
 }
 
-static inline bool short_enough(const struct bpeflow_learner *l, uint32_t left, uint32_t right) {
+static bool short_enough(const struct bpeflow_learner *l, uint32_t left, uint32_t right) {
     return token_length(&l->tokens, left) + token_length(&l->tokens, right) <= l->limits.max_token_length;
 }
 
-/* Takes from the count of a pair. Pairs that can never be merged are not in the table, nor is one of the new
- * token yet. */
-static inline void pair_lose(struct bpeflow_learner *l, uint64_t key, int64_t weight) {
+/* Lower the count of a pair that is in the table. Not in it: pairs that can never be merged, and pairs of the new
+ * token, which are added later. */
+static void pair_lose(struct bpeflow_learner *l, uint64_t key, int64_t weight) {
     struct pair *pair = pairs_slot(&l->pairs, key);
     if (pair->key != 0) pair->count -= weight;
 }
 
-/* Adds a new pair, with room in its list for the neighbour's entries; false if there is no memory. */
+/* Add a new pair, with a list for the neighbour's entries; false if out of memory. */
 static bool pair_add(struct bpeflow_learner *l, uint32_t left, uint32_t right, struct neighbour *neighbour) {
     neighbour->cursor = NOWHERE;
-    if (neighbour->weight == 0) return true; /* all its occurrences were merged themselves in the meantime */
+    if (neighbour->weight == 0) return true; /* all its occurrences have been merged meanwhile */
     l->statistics.pairs++;
-    if (neighbour->weight < l->limits.min_frequency) return true; /* it can only get less frequent */
+    if (neighbour->weight < l->limits.min_frequency) return true; /* its count can only fall */
     if (!short_enough(l, left, right)) return true;
 
     struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
@@ -132,14 +132,14 @@ static bool pair_add(struct bpeflow_learner *l, uint32_t left, uint32_t right, s
 
 /* ---- one merge ------------------------------------------------------------------------------------------------- */
 
-/* Merges the occurrences of (left, right) in list[length] into `token` and notes their neighbours. These are what they
- * are at that moment: in `abab` the second `ab` has the first, merged already, to its left. */
+/* Merge the occurrences of (left, right) in list[length] into `token`. Record the neighbours as they are at that
+ * moment: in `abab` the left neighbour of the second `ab` is the first, already merged. */
 static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list, uint32_t length, uint32_t left,
                                 uint32_t right, uint32_t token) {
     uint32_t *ids = l->corpus.ids;
     uint32_t middle = (uint32_t)token_length(&l->tokens, left);
     uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
-    uint32_t run = 0, merged = 0; /* in variables, which stay in registers */
+    uint32_t run = 0, merged = 0; /* local variables, to stay in registers */
     for (uint32_t k = 0; k < AHEAD && k < length; k++) __builtin_prefetch(&ids[list[k]], 1);
     for (uint32_t k = 0; k < length; k++) {
         if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
@@ -157,12 +157,13 @@ static void replace_occurrences(struct bpeflow_learner *l, const uint32_t *list,
     l->statistics.occurrences_merged += merged;
 }
 
-/* The pair that `token` is in with a neighbour on the given side of it. */
-static inline uint64_t key_with(const struct bpeflow_learner *l, const struct side *side, uint32_t id, uint32_t token) {
+/* Return the key of the pair of `token` and a neighbour on the given side. */
+static uint64_t key_with(const struct bpeflow_learner *l, const struct side *side, uint32_t id, uint32_t token) {
     return side == &l->before ? pair_key(id, token) : pair_key(token, id);
 }
 
-/* `part`, the left or right part of what was merged, is no longer beside its neighbours. */
+/* Lower the counts of the pairs of `part`, the left or right part of the merged pair, with the neighbours on its
+ * outer side. */
 static void lose_pairs(struct bpeflow_learner *l, const struct side *side, uint32_t part) {
     for (uint64_t m = 0; m < side->met_count; m++) {
         if (m + AHEAD < side->met_count) pairs_prefetch(&l->pairs, key_with(l, side, side->met[m + AHEAD], part));
@@ -172,7 +173,8 @@ static void lose_pairs(struct bpeflow_learner *l, const struct side *side, uint3
     }
 }
 
-/* `token` is beside them instead. The occurrences are in ascending order, and so are the lists that they are written to. */
+/* Add the pairs of `token` with the neighbours on one side. Occurrences are in ascending order, so their lists are,
+ * too. */
 static bool add_pairs(struct bpeflow_learner *l, const struct side *side, uint32_t token) {
     bool is_before = side == &l->before;
     for (uint64_t m = 0; m < side->met_count; m++) {
@@ -191,7 +193,7 @@ static bool add_pairs(struct bpeflow_learner *l, const struct side *side, uint32
     return true;
 }
 
-/* Makes a token of the pair; false if there is no memory. */
+/* Make the token of a pair; false if out of memory. */
 static bool make_token(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t *token) {
     uint64_t bytes = token_length(&l->tokens, left) + token_length(&l->tokens, right);
     if (!tokens_reserve(&l->tokens, 1, bytes)) return false;
@@ -199,7 +201,7 @@ static bool make_token(struct bpeflow_learner *l, uint32_t left, uint32_t right,
     return true;
 }
 
-/* Replaces all occurrences of the pair: P left right N becomes P token N. False if there is no memory. */
+/* Replace all occurrences of a pair: P left right N becomes P token N. Return false if out of memory. */
 static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right, uint32_t token) {
     struct side *before = &l->before, *after = &l->after;
     struct pair *pair = pairs_slot(&l->pairs, pair_key(left, right));
@@ -213,12 +215,12 @@ static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right,
     if (!pairs_reserve(&l->pairs, before->met_count + after->met_count)) return false;
     lose_pairs(l, after, right);
     lose_pairs(l, before, left);
-    pair = pairs_slot(&l->pairs, pair_key(left, right)); /* it may have moved */
-    pair->count = 0;       /* whatever it lost as its own neighbour, as `aa` does in `aaa` */
-    l->spare = pair->list; /* `merged` has all that is still needed of it */
+    pair = pairs_slot(&l->pairs, pair_key(left, right)); /* the table may have moved */
+    pair->count = 0;                                     /* also if it was its own neighbour, as `aa` in `aaa` */
+    l->spare = pair->list;                               /* the positions that are still needed are in `merged` */
     l->spare_length = pair->length;
 
-    /* Where P is `token` itself, as in `abab`, the pair that is lost is (token, left): the one that this P had won. */
+    /* If P is `token` itself, as in `abab`, the lost pair is (token, left), which this P had gained before. */
     neighbour_of(after, left)->weight -= neighbour_of(before, token)->weight;
     if (!add_pairs(l, after, token) || !add_pairs(l, before, token)) return false;
     side_clear(before);
@@ -228,7 +230,7 @@ static bool merge_pair(struct bpeflow_learner *l, uint32_t left, uint32_t right,
 
 /* ---- setting up ------------------------------------------------------------------------------------------------ */
 
-/* A pair of bytes, while the pairs of the corpus are counted. */
+/* A pair of bytes during set-up. */
 struct byte_pair {
     int64_t count;
     uint64_t entries, cursor;
@@ -244,7 +246,7 @@ static int count_byte_pairs(const bpeflow_merge_task *task, struct byte_pair *by
     return BPEFLOW_OK;
 }
 
-/* Makes the pairs of the corpus, with their lists. */
+/* Count the pairs of the corpus and write their lists. */
 static int make_pairs(struct bpeflow_learner *l, const bpeflow_merge_task *task) {
     struct byte_pair *byte_pairs = calloc(65536, sizeof *byte_pairs);
     if (!byte_pairs) return BPEFLOW_NO_MEMORY;
@@ -272,7 +274,7 @@ done:
     return status;
 }
 
-/* Takes the initial merges over, and lifts the limits until they are replayed; false if there is no memory. */
+/* Copy the initial merges, and lift the limits until they are replayed; false if out of memory. */
 static bool copy_initial_merges(struct bpeflow_learner *l, const bpeflow_merge_task *task) {
     if (task->initial_merge_count == 0) return true;
     size_t size = (size_t)task->initial_merge_count * 2 * sizeof *l->initial_merges;
@@ -310,7 +312,8 @@ int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learne
     if (!copy_initial_merges(l, task)) goto fail;
     if (!tokens_copy(&l->tokens, task)) goto fail;
     if (!corpus_lay_out(&l->corpus, task)) goto fail;
-    if ((status = make_pairs(l, task)) != BPEFLOW_OK) goto fail;
+    status = make_pairs(l, task);
+    if (status != BPEFLOW_OK) goto fail;
 
     l->statistics.words = task->words;
     l->statistics.positions = l->corpus.size - task->words - 1;
@@ -324,7 +327,7 @@ fail:
     return status;
 }
 
-/* Finds the best pair (count 0 if there is none); false if there is no memory. */
+/* Choose the best pair (count 0 if there is none); false if out of memory. */
 static bool choose(struct bpeflow_learner *l, struct candidate *best) {
     int64_t min_frequency = l->limits.min_frequency;
     if (!l->scan) return heap_best(&l->heap, &l->pairs, min_frequency, &l->statistics.stale_pops, best);
@@ -332,7 +335,7 @@ static bool choose(struct bpeflow_learner *l, struct candidate *best) {
     return true;
 }
 
-/* Learns the best pair; *found is whether there is one. */
+/* Learn the best pair. *found is whether there is one. */
 static int learn(struct bpeflow_learner *l, bpeflow_merge_record *record, bool *found) {
     double start = seconds();
     struct candidate best;
@@ -349,7 +352,8 @@ static int learn(struct bpeflow_learner *l, bpeflow_merge_record *record, bool *
     return BPEFLOW_OK;
 }
 
-/* The initial merges are done: pairs too long to be learned leave the table. Too rare ones are never chosen. */
+/* Switch from initial merges to learning: remove pairs that are too long to be learned from the table. Pairs that
+ * are too rare are never chosen. */
 static void begin_to_learn(struct bpeflow_learner *l) {
     l->limits = l->learning_limits;
     for (uint64_t i = 0; i < pairs_size(&l->pairs); i++) {
@@ -358,7 +362,7 @@ static void begin_to_learn(struct bpeflow_learner *l) {
     }
 }
 
-/* Makes the next initial merge, whether its pair occurs or not. */
+/* Make the next initial merge, whether or not its pair occurs. */
 static int replay(struct bpeflow_learner *l, bpeflow_merge_record *record) {
     double start = seconds();
     uint32_t left = l->initial_merges[2 * l->replayed], right = l->initial_merges[2 * l->replayed + 1];

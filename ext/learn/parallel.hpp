@@ -1,4 +1,4 @@
-// Work on several threads.
+// Running work on several threads.
 #pragma once
 
 #include <omp.h>
@@ -7,9 +7,9 @@
 
 namespace bpeflow {
 
-// Calls work(0), work(1), … work(parts - 1), each on a thread of its own if OpenMP has so many. `work` must not throw.
-// With one part no thread is started: then this is safe in a forked child too, where OpenMP hangs if the parent has
-// used it.
+// Call work(0), work(1), … work(parts - 1), each on its own thread if OpenMP provides enough. `work` must not throw.
+// With one part no thread is started, so this is also safe in a forked child, where OpenMP hangs if the parent has used
+// it.
 template <typename Work> void for_each_part(unsigned parts, const Work &work) {
     if (parts == 1) {
         work(0u);
@@ -19,8 +19,9 @@ template <typename Work> void for_each_part(unsigned parts, const Work &work) {
     for (unsigned part = 0; part < parts; part++) work(part);
 }
 
-// Calls first(part) for all parts as above; when all have returned, between(), which may throw, on one thread; and then
-// second(part) for all. One team of threads does all of it: to wake them twice would take longer than a short list.
+// Call first(part) for all parts as above. When all have returned, call between(), which may throw, on one thread, and
+// then second(part) for all parts. One team of threads does everything: waking threads twice would take longer than a
+// short list.
 template <typename First, typename Between, typename Second>
 void for_each_part_twice(unsigned parts, const First &first, const Between &between, const Second &second) {
     if (parts == 1) {

@@ -1,4 +1,4 @@
-// The candidates: which pair is merged next.
+// Candidates: choosing the pair to merge next.
 #pragma once
 
 #include "bpeflow.h"
@@ -10,13 +10,13 @@
 
 namespace bpeflow {
 
-// A pair and the count that it had when it became a candidate.
+// A pair and its count when it became a candidate.
 struct Candidate {
     std::int64_t count = 0;
     std::uint32_t left = 0, right = 0;
 };
 
-// Whether the first of two candidates is merged after the second.
+// Orders candidates: true if the first is merged after the second.
 class MergedAfter {
   public:
     MergedAfter(const Tokens &tokens, std::uint32_t order) : tokens_(&tokens), order_(order) {}
@@ -27,23 +27,23 @@ class MergedAfter {
             int by_bytes = compare(a.left, b.left);
             if (by_bytes == 0) by_bytes = compare(a.right, b.right);
             if (by_bytes != 0) return by_bytes < 0;
-            // Two tokens of the same bytes make two pairs that look alike: ids decide.
+            // Two tokens with the same bytes can make pairs with equal bytes: then ids decide.
         }
         return a.left != b.left ? a.left > b.left : a.right > b.right;
     }
 
   private:
     int compare(std::uint32_t a, std::uint32_t b) const {
-        return a == b ? 0 : tokens_->bytes(a).compare(tokens_->bytes(b)); // by unsigned bytes, as memcmp does
+        return a == b ? 0 : tokens_->bytes(a).compare(tokens_->bytes(b)); // compares unsigned bytes, like memcmp
     }
 
     const Tokens *tokens_;
     std::uint32_t order_;
 };
 
-// A heap whose root is merged before all others. It is lazy: counts fall in the table of pairs while the candidates
-// here stay as they are. And it is small, so that it stays in the cache: pairs with a count below `lowest` are not in
-// it, and most never will be.
+// A heap whose root is merged first. It is lazy: counts in the table of pairs fall while the candidates here keep their
+// old counts. It is also small enough for the cache: pairs with a count below `lowest` are not in it, and most pairs
+// never enter it.
 class Candidates {
   public:
     explicit Candidates(const MergedAfter &order) : order_(order) {}
@@ -62,7 +62,7 @@ class Candidates {
         heap_.pop_back();
     }
 
-    // Starts again with those pairs that occur at least `lowest` times.
+    // Refill the heap with the pairs whose count is at least `lowest`.
     template <typename Pairs> void refill(const Pairs &pairs, std::int64_t lowest) {
         lowest_ = lowest;
         heap_.clear();

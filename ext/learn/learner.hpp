@@ -1,21 +1,21 @@
 // Learning merges on several threads: choosing pairs and merging them.
 //
-// How it works. corpus.hpp tells how tokens lie in positions. The occurrence list of a pair (L, R) has, in ascending
-// order, the positions where its L starts. It is written when the younger of the two is made and not changed
-// afterwards; occurrences that go away stay in it. Position i of the list is still an occurrence if and only if L is
-// what ends just before i + length(L) and R is what starts there (`ids` has both side by side): tokens only grow, so
-// whatever else was written to one of these two places is a longer token than L, or than R; and the one merge that
-// would leave both as they are is that of (L, R), which uses up the whole list. merge.c has the proof in full, and that
-// the token that a merge makes was nowhere in the corpus before, even if it is a reused one: so its pairs are new. It
-// also says what initial merges change, which is next to nothing.
+// Occurrence lists. corpus.hpp describes how tokens are stored at positions. The occurrence list of a pair (L, R) has,
+// in ascending order, the positions where its L starts. It is written when the younger of the two tokens is made and
+// never changed. Occurrences that disappear stay in it. Entry i is still an occurrence if and only if the token L ends
+// just before i + length(L) and R starts there, which are two adjacent entries of `ids`. Tokens only grow, so anything
+// else written to one of the two is a token longer than L, or than R. The only merge that leaves both as they are is
+// that of (L, R), which uses up the whole list. learn.c has the full proof. It also proves that the token made by a
+// merge, even a reused one, was nowhere in the corpus before, so that its pairs are new, and explains why initial
+// merges change next to nothing.
 //
-// A merge walks over the list, writes the new token and adds up, for each neighbour, what changes (neighbours.hpp).
-// Only then are the pairs looked up, once for each distinct neighbour, and the new pairs' lists written.
+// One merge walks over the list, writes the new token and adds up the changes for each neighbour (neighbours.hpp). Only
+// then are the pairs looked up, once per distinct neighbour, and the new pairs' lists written.
 //
-// Threads. A long list is cut between pre-tokens, so that no two threads see the same token. Each part has neighbours
-// of its own; they are added up, and the new lists are written part after part. So the lists are what one thread would
-// have written, sums of integers do not depend on their order, and neither does the order of candidates on who came
-// first: results are the same for every number of threads.
+// Threads. A long list is cut between pre-tokens, so that no two threads see the same token. Each part has its own
+// neighbours. These are added up, and the new lists are written part after part, so the lists are identical to those of
+// one thread. Sums of integers do not depend on their order, and the order of candidates does not depend on which
+// arrived first. So the result is the same for every number of threads.
 
 #pragma once
 
@@ -23,6 +23,7 @@
 #include "byte_pairs.hpp"
 #include "candidates.hpp"
 #include "corpus.hpp"
+#include "failure.hpp"
 #include "neighbours.hpp"
 #include "pace.hpp"
 #include "pairs.hpp"
@@ -35,7 +36,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -43,10 +43,10 @@
 
 namespace bpeflow {
 
-// Lists with at least so many entries are merged by several threads, when that is faster (pace.hpp). Those of 4,096 and
-// more are 300 of the 31,743 of a vocabulary of 32,000 (600,000 words), but have 75 % of all entries. Shorter ones are not
-// worth waking threads for (27 µs): 2,048 and 16,384 differ by less than the noise. Tests set it to 1, to have threads at
-// work in tiny cases too, faster or not.
+// Minimum length of a list to be merged by several threads, if that is faster (pace.hpp). Of the 31,743 lists of a
+// vocabulary of 32,000 (600,000 words), 300 have 4,096 or more entries, and these have 75 % of all entries. Shorter
+// lists are not worth waking threads for (27 µs). 2,048 and 16,384 differ by less than the noise. Tests set it to 1,
+// which also skips the test for speed, to run threads even on tiny inputs.
 #ifdef BPEFLOW_PARALLEL_THRESHOLD
 constexpr bool ALWAYS_PARALLEL = true;
 #else
@@ -55,13 +55,13 @@ constexpr bool ALWAYS_PARALLEL = false;
 #endif
 constexpr std::size_t PARALLEL_THRESHOLD = BPEFLOW_PARALLEL_THRESHOLD;
 
-// How many steps ahead memory is fetched. Occurrences are far apart; the C backend without:
-// 0.43 s instead of 0.34 at 600,000 words.
+// Prefetch distance in entries. Occurrences are far apart. Without prefetching, the C backend takes 0.43 s instead of
+// 0.34 s at 600,000 words.
 constexpr std::size_t ahead = 16;
 
 using Clock = std::chrono::steady_clock;
 
-// Adds the time of its own life to a total.
+// Adds its lifetime to a total.
 class Stopwatch {
   public:
     explicit Stopwatch(double &total) : total_(total) {}
@@ -74,23 +74,23 @@ class Stopwatch {
     Clock::time_point start_ = Clock::now();
 };
 
-// Pairs beyond these are not in the table.
+// Limits of the pairs to keep in the table.
 struct Limits {
     std::int64_t min_frequency = 1;
     std::uint64_t max_token_length = UINT64_MAX;
 };
 
-// The pair that a token is in with a neighbour.
-auto with_left(std::uint32_t left) {
+// Make the pair of a fixed token and a neighbour.
+inline auto with_left(std::uint32_t left) {
     return [left](std::uint32_t id) { return std::pair{left, id}; };
 }
-auto with_right(std::uint32_t right) {
+inline auto with_right(std::uint32_t right) {
     return [right](std::uint32_t id) { return std::pair{id, right}; };
 }
 
-unsigned threads_for(const bpeflow_merge_task &task) {
+inline unsigned threads_for(const bpeflow_merge_task &task) {
     const std::uint32_t wanted = task.threads ? task.threads : static_cast<std::uint32_t>(omp_get_max_threads());
-    return std::clamp(wanted, 1u, 256u); // each takes 1.5 MB while setting up
+    return std::clamp(wanted, 1u, 256u); // each thread takes 1.5 MB during set-up
 }
 
 class Learner {
@@ -112,7 +112,8 @@ class Learner {
             longest = std::max<std::size_t>(longest, byte_pairs.entries(p));
         }
         pairs_.reserve(distinct);
-        // At once: later lists are hardly longer, and memory that is asked for anew has to be cleared anew.
+        // Allocate for the longest list at once: later lists are hardly longer, and newly allocated pages have to be
+        // cleared.
         for (unsigned p = 0; p < parts_for(longest); p++) parts_[p].reserve(0, longest / parts_for(longest) + 1);
         for (std::size_t p = 0; p < BytePairs::size; p++) {
             if (byte_pairs.entries(p) == 0) continue;
@@ -126,7 +127,7 @@ class Learner {
         statistics_.setup_seconds = std::chrono::duration<double>(Clock::now() - created_).count();
     }
 
-    // Makes one more merge, an initial one as long as there are any; false if there is none.
+    // Make the next merge, an initial one while any is left. Return false if there is none.
     bool next(bpeflow_merge_record &record) {
         if (tokens_.count() >= max_tokens_) return false;
         return replayed_ < initial_merges_.size() ? replay(record) : learn(record);
@@ -142,7 +143,7 @@ class Learner {
     }
 
   private:
-    // Learns the best pair; false if there is none.
+    // Learn the best pair; false if there is none.
     bool learn(bpeflow_merge_record &record) {
         const Candidate best = choose();
         if (best.count == 0) return false;
@@ -152,12 +153,12 @@ class Learner {
         return true;
     }
 
-    // Makes the next initial merge, whether its pair occurs or not.
+    // Make the next initial merge, whether or not its pair occurs.
     bool replay(bpeflow_merge_record &record) {
         const Stopwatch stopwatch(statistics_.update_seconds);
         const auto [left, right] = initial_merges_[replayed_];
         const std::uint32_t known = tokens_.count();
-        if (left >= known || right >= known) throw std::invalid_argument("an initial merge of unknown tokens");
+        if (left >= known || right >= known) throw Failure{BPEFLOW_BAD_ARGUMENT};
         record = {left, right, tokens_.join(left, right), pairs_.at(left, right).count};
         if (record.token == known) tokens_.enter(known);
         if (record.count > 0) merge(left, right, record.token);
@@ -165,7 +166,8 @@ class Learner {
         return true;
     }
 
-    // The initial merges are done: pairs too long to be learned leave the table. Too rare ones are never chosen.
+    // Switch from initial merges to learning: remove pairs that are too long to be learned from the table. Pairs that
+    // are too rare are never chosen.
     void begin_to_learn() {
         limits_ = learning_limits_;
         for (Pair &pair : pairs_.slots())
@@ -176,22 +178,21 @@ class Learner {
         return tokens_.length(left) + tokens_.length(right) <= limits_.max_token_length;
     }
 
-    // How many threads to set to work on a list of so many entries. Besides, on a sixteenth as many positions while
-    // setting up, and slots of the table of pairs while scanning: an entry takes some 20 ns, a position 6 ns, a slot 1
-    // ns.
+    // Return the number of threads for a list with this many entries. An entry takes some 20 ns. During set-up pass a
+    // sixteenth of the positions (6 ns each), and for a scan a sixteenth of the slots of the pair table (1 ns each).
     unsigned parts_for(std::uint64_t entries) const { return entries < PARALLEL_THRESHOLD ? 1 : threads_; }
 
     // ---- choosing ----
 
-    // The best pair; count 0 if there is none.
+    // Choose the best pair; count 0 if there is none.
     Candidate choose() {
         const Stopwatch stopwatch(statistics_.selection_seconds);
         if (scan_) return scan();
         for (;;) {
             if (candidates_.empty()) refill();
             if (candidates_.empty()) return {};
-            // All that is better than this one, or was once, would come before it. So it is the best pair if its count
-            // is still true.
+            // Every candidate that is better than this one, or ever was, would come before it. So it is the best pair
+            // if its count is still up to date.
             Candidate best = candidates_.best();
             candidates_.pop();
             const std::int64_t count = pairs_.at(best.left, best.right).count;
@@ -202,15 +203,15 @@ class Learner {
         }
     }
 
-    // Fills the candidates with the pairs whose count is at least half of the highest. So there are at most as many
-    // fills as a count has bits. With more than half there would be more fills, with less the heap would be larger.
+    // Refill the candidates with the pairs whose count is at least half of the highest count. So there are at most as
+    // many refills as a count has bits. A higher limit would mean more refills, a lower one a larger heap.
     void refill() {
         std::int64_t highest = 0;
         for (const Pair &pair : pairs_.slots()) highest = std::max(highest, pair.count);
         candidates_.refill(pairs_.slots(), std::max(limits_.min_frequency, highest - highest / 2));
     }
 
-    // The best pair, found by looking at all of them.
+    // Find the best pair by looking at all of them.
     Candidate scan() {
         const std::vector<Pair> &slots = pairs_.slots();
         const unsigned parts = parts_for(slots.size() / 16);
@@ -229,7 +230,7 @@ class Learner {
 
     // ---- merging ----
 
-    // Replaces all occurrences of the pair.
+    // Replace all occurrences of a pair.
     void merge(std::uint32_t left, std::uint32_t right, std::uint32_t token) {
         const Pair pair = pairs_.at(left, right);
         std::uint32_t *const list = pair.list;
@@ -258,7 +259,7 @@ class Learner {
         after_.clear();
     }
 
-    // Where to cut a list so that each part has about the same length and no pre-token is in two of them.
+    // Return where to cut a list, so that all parts have about the same length and no two share a pre-token.
     std::vector<std::size_t> cut(const std::uint32_t *list, std::size_t length, unsigned parts) const {
         std::vector<std::size_t> cuts(parts + 1);
         for (unsigned p = 1; p < parts; p++) {
@@ -269,17 +270,17 @@ class Learner {
         return cuts;
     }
 
-    // Merges one part of a list and notes the neighbours. They are what they are at that moment: in `abab` the second
-    // `ab` has the first, merged already, to its left.
+    // Merge one part of a list and record the neighbours as they are at that moment: in `abab` the left neighbour of
+    // the second `ab` is the first, already merged.
     void replace_occurrences(const std::uint32_t *first, const std::uint32_t *last, std::uint32_t left,
                              std::uint32_t right, std::uint32_t token, Part &part) {
         std::uint32_t *const ids = corpus_.ids();
         const auto middle = static_cast<std::uint32_t>(tokens_.length(left));
         const auto size = middle + static_cast<std::uint32_t>(tokens_.length(right));
         Corpus::Counts counts(corpus_);
-        part.before.clear(); // only now: until the end of a merge the other parts look what is in there
+        part.before.clear(); // not earlier: the other parts read these until the end of the previous merge
         part.after.clear();
-        std::size_t merged = 0; // in a variable, which stays in a register
+        std::size_t merged = 0; // a local variable, to stay in a register
         for (const std::uint32_t *soon = first; soon < last && soon < first + ahead; soon++)
             __builtin_prefetch(&ids[*soon], 1);
         for (; first < last; first++) {
@@ -296,7 +297,7 @@ class Learner {
         part.merged = merged;
     }
 
-    // Adds up both sides of all parts.
+    // Add up the neighbours of all parts, on both sides.
     void add_up(unsigned parts) {
         before_.reserve(tokens_.count(), 0);
         after_.reserve(tokens_.count(), 0);
@@ -306,12 +307,12 @@ class Learner {
         }
     }
 
-    // P left right N  became  P token N, with these neighbours.
+    // Update the pairs after P left right N  became  P token N, with these neighbours.
     void change_pairs(const Pair &merged, std::uint32_t left, std::uint32_t right, std::uint32_t token,
                       Neighbours &before, Neighbours &after) {
         pairs_.reserve(before.size() + after.size());
         lose_pairs(left, right, token, before, after);
-        arena_.recycle(merged.list, merged.length); // the parts have all that is still needed of it
+        arena_.recycle(merged.list, merged.length); // the positions that are still needed are in the parts
         for_each_pair(after, with_left(token), [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
             neighbour.cursor = add(l, r, neighbour);
         });
@@ -321,9 +322,9 @@ class Learner {
         });
     }
 
-    // Writes what one part has for the new lists of one side: behind what the parts before it have.
+    // Write one part's entries of the new lists on one side, after those of the parts before it.
     void write_lists(unsigned part, Neighbours Part::*side, Neighbours &total) {
-        (parts_[part].*side).take_places(total, [&](std::uint32_t id) {
+        (parts_[part].*side).take_cursors(total, [&](std::uint32_t id) {
             std::size_t entries = 0;
             for (unsigned p = 0; p < part; p++) entries += (parts_[p].*side)[id].entries;
             return entries;
@@ -331,28 +332,28 @@ class Learner {
         (parts_[part].*side).write_lists(parts_[part].positions.get(), parts_[part].merged);
     }
 
-    // P left right N  became  P token N: takes from the pairs that occur less often now, (P, left), (right, N) and the
-    // merged one.
+    // After P left right N  became  P token N, lower the counts of the pairs that lost occurrences: (P, left), (right,
+    // N) and the merged pair.
     void lose_pairs(std::uint32_t left, std::uint32_t right, std::uint32_t token, Neighbours &before,
                     Neighbours &after) {
-        // Pairs that can never be merged are not in the table, nor is one of the new token yet.
+        // Not in the table: pairs that can never be merged, and pairs of the new token, which are added later.
         const auto lose = [&](std::uint32_t l, std::uint32_t r, Neighbour &neighbour) {
             if (Pair &pair = pairs_.at(l, r); pair.key != 0) pair.count -= neighbour.weight;
         };
         for_each_pair(after, with_left(right), lose);
         for_each_pair(before, with_right(left), lose);
         Pair &merged = pairs_.at(left, right);
-        merged.count = 0; // also if it was its own neighbour, as `aa` is in `aaa`
+        merged.count = 0; // also if it was its own neighbour, as `aa` in `aaa`
 
-        // Where P is `token` itself, as in `abab`, the pair that is lost is (token, left): the one that this P had won.
+        // If P is `token` itself, as in `abab`, the lost pair is (token, left), which this P had gained before.
         after[left].weight -= before[token].weight;
     }
 
-    // Adds a new pair. Returns where its list is to be written; null if nobody will need it.
+    // Add a new pair. Return the memory for its list, null if the list is not needed.
     std::uint32_t *add(std::uint32_t left, std::uint32_t right, const Neighbour &neighbour) {
-        if (neighbour.weight == 0) return nullptr; // all its occurrences were merged themselves in the meantime
+        if (neighbour.weight == 0) return nullptr; // all its occurrences have been merged meanwhile
         statistics_.pairs++;
-        if (neighbour.weight < limits_.min_frequency) return nullptr; // it can only get less frequent
+        if (neighbour.weight < limits_.min_frequency) return nullptr; // its count can only fall
         if (!short_enough(left, right)) return nullptr;
 
         std::uint32_t *const list = arena_.allocate(neighbour.entries);
@@ -361,7 +362,7 @@ class Learner {
         return list;
     }
 
-    // Calls use(left, right, neighbour) for each neighbour; `pair_of` gives the pair that it is in.
+    // Call use(left, right, neighbour) for each neighbour, where pair_of(id) returns the pair (left, right).
     template <typename PairOf, typename Use>
     void for_each_pair(Neighbours &neighbours, const PairOf &pair_of, const Use &use) {
         for (const std::uint32_t *id = neighbours.begin(); id != neighbours.end(); id++) {
@@ -377,8 +378,8 @@ class Learner {
 
     Clock::time_point created_ = Clock::now();
     std::uint32_t max_tokens_;
-    Limits learning_limits_; // those after the last initial merge
-    Limits limits_;          // the present ones
+    Limits learning_limits_; // for learning, after the last initial merge
+    Limits limits_;          // in effect now
     bool scan_;
     unsigned threads_;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> initial_merges_;
@@ -392,7 +393,7 @@ class Learner {
     Candidates candidates_;
     Pace pace_;
     std::vector<Part> parts_;   // [threads]
-    Neighbours before_, after_; // of all parts together
+    Neighbours before_, after_; // sums over all parts
     bpeflow_merge_statistics statistics_{};
 };
 

@@ -1,42 +1,43 @@
-/* The neighbours of the occurrences that are being merged: what a merge changes, added up for each neighbour, so that
- * the table of pairs is looked up once per distinct neighbour and not once per occurrence. */
-#ifndef BPEFLOW_MERGE_NEIGHBOURS_H
-#define BPEFLOW_MERGE_NEIGHBOURS_H
+/* The neighbours of the occurrences being merged. The changes of a merge are added up for each neighbour, so that
+ * the table of pairs is accessed once per distinct neighbour and not once per occurrence. */
+#ifndef BPEFLOW_LEARN_NEIGHBOURS_H
+#define BPEFLOW_LEARN_NEIGHBOURS_H
 
 #include "array.h"
 #include "corpus.h"
 
 #include <stdbool.h>
 
-/* What one token, as a neighbour, changes. */
+/* The changes that one neighbouring token causes. */
 struct neighbour {
-    int64_t weight;   /* how often it is one, counted with the pre-tokens' counts */
-    uint32_t entries; /* how often it is one */
-    uint32_t back;    /* the new pair's left token starts so far before the new token */
-    uint64_t cursor;  /* where in the arena the new pair's next occurrence is written */
+    int64_t weight;   /* number of occurrences with this neighbour, weighted by pre-token counts */
+    uint32_t entries; /* number of occurrences with this neighbour */
+    uint32_t back;    /* distance from the start of the new pair's left token to the new token */
+    uint64_t cursor;  /* arena index for the new pair's next occurrence */
 };
 
 /* One side of the occurrences, left or right. */
 struct side {
     struct neighbour *neighbours; /* [capacity]; all zero between merges; see neighbour_of */
-    uint32_t *met;                /* [capacity + 1]; the ids, END among them, whose neighbours are not zero */
+    uint32_t *met;                /* [capacity + 1]; the ids, including END, whose neighbours are not zero */
     uint64_t met_count, capacity;
-    uint32_t *ids; /* of each occurrence's neighbour */
+    uint32_t *ids; /* the neighbour of each occurrence */
     uint64_t id_capacity;
 };
 
-/* END is a neighbour too, which spares the walk a test: END + 1 wraps round to place 0. */
+/* Return the entry of a neighbour. END is a neighbour, too, which saves the walk a test: END + 1 wraps around to
+ * index 0. */
 static inline struct neighbour *neighbour_of(const struct side *side, uint32_t id) {
-    return &side->neighbours[(uint32_t)(id + 1)];
+    return &side->neighbours[id + 1];
 }
 
-/* Makes room for that many tokens and occurrences, between merges; false if there is no memory. */
+/* Make room for this many tokens and occurrences; false if out of memory. Only between merges. */
 static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occurrences) {
     uint32_t *ids = array_reserve(side->ids, &side->id_capacity, occurrences, sizeof *ids);
     if (!ids) return false;
     side->ids = ids;
     if (tokens < side->capacity) return true;
-    side->capacity = (uint64_t)tokens * 2;
+    side->capacity = ((uint64_t)tokens + 1) * 2;
     free(side->neighbours);
     free(side->met);
     side->neighbours = calloc(side->capacity, sizeof *side->neighbours);
@@ -44,17 +45,18 @@ static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occ
     return side->neighbours && side->met;
 }
 
-/* Notes the neighbour of one occurrence. Weights fit: all together are at most the count of the merged pair. */
+/* Record the neighbour of one occurrence. Weights cannot overflow: their sum is at most the count of the merged
+ * pair. */
 static inline void side_note(struct side *side, uint32_t id, uint32_t occurrence, int64_t weight) {
     struct neighbour *neighbour = neighbour_of(side, id);
-    side->met[side->met_count] = id; /* stays only if it is new */
+    side->met[side->met_count] = id; /* kept only if it is new */
     side->met_count += neighbour->entries == 0;
     neighbour->entries++;
     neighbour->weight += weight;
     side->ids[occurrence] = id;
 }
 
-/* Forgets all neighbours. */
+/* Reset all neighbours to zero. */
 static inline void side_clear(struct side *side) {
     for (uint64_t m = 0; m < side->met_count; m++) *neighbour_of(side, side->met[m]) = (struct neighbour){0};
     side->met_count = 0;

@@ -1,29 +1,29 @@
-/* The corpus as the merge step sees it: tokens in positions, and how often each pre-token occurs.
+/* The corpus as the learner sees it: tokens at positions, and the count of each pre-token.
  *
- * All pre-tokens lie in one array of positions, a byte each, with an END before, between and after them:
+ * All pre-tokens are stored in one array of positions, one per byte, with an END before, between and after them:
  *
  *     END t h e END t h a t END          position 0 is the first END
  *
- * `ids` has a token's id at the first and at the last position of the token; what lies between them is left over from
- * its parts. The length of a token follows from its id, so both neighbours are found without links: the token before
- * position i ends at i - 1, the one after a token of n bytes at i starts at i + n. A merge writes two entries and moves
- * nothing.
- */
-#ifndef BPEFLOW_MERGE_CORPUS_H
-#define BPEFLOW_MERGE_CORPUS_H
+ * `ids` has a token's id at the first and at the last position of the token. The positions in between hold stale ids
+ * of its parts. The length of a token follows from its id, so both neighbours are found without links: the token
+ * before position i ends at i - 1, and the token after a token of n bytes at i starts at i + n. A merge writes two
+ * entries and moves nothing. */
+#ifndef BPEFLOW_LEARN_CORPUS_H
+#define BPEFLOW_LEARN_CORPUS_H
 
 #include "task.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define END UINT32_MAX /* the id between pre-tokens, which no token has */
+#define END UINT32_MAX /* the id between pre-tokens; no token has it */
 
-/* For each so many positions the run is noted. With 16 the notes would not stay in the cache, with 1024 the walk over
- * the short runs of the most frequent pre-tokens would be long. */
+/* Positions per entry of run_of. With 16 the entries would not fit into the cache. With 1024 the walk over the short
+ * runs of the most frequent pre-tokens would be long. */
 #define RUN_BLOCK 64
 
-/* Pre-tokens are in descending order of their counts: those of one count are a run. */
+/* The counts, run-length encoded. Pre-tokens are in descending order of their counts, so those with equal counts
+ * form a run. */
 struct run {
     uint64_t start; /* position */
     int64_t count;
@@ -32,17 +32,17 @@ struct run {
 struct corpus {
     uint32_t *ids; /* [size] */
     uint64_t size;
-    struct run *runs; /* [run_count], and one more that starts at `size` */
+    struct run *runs; /* [run_count + 1]; the last one starts at `size` */
     uint32_t run_count;
-    uint32_t *run_of; /* [size / RUN_BLOCK + 1]: the run of every RUN_BLOCK-th position */
+    uint32_t *run_of; /* [size / RUN_BLOCK + 1]: the run at every RUN_BLOCK-th position */
 };
 
-/* Lays the pre-tokens out; false if there is no memory. */
+/* Store the pre-tokens at their positions; false if out of memory. */
 static inline bool corpus_lay_out(struct corpus *corpus, const bpeflow_merge_task *task) {
     corpus->size = task_position(task, task->words);
     for (uint64_t word = 0; word < task->words; word++) corpus->run_count += task_count_changes(task, word) ? 1 : 0;
     corpus->ids = malloc(corpus->size * sizeof *corpus->ids);
-    corpus->runs = malloc(((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs);
+    corpus->runs = calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
     corpus->run_of = malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
     if (!corpus->ids || !corpus->runs || !corpus->run_of) return false;
 
@@ -64,8 +64,8 @@ static inline bool corpus_lay_out(struct corpus *corpus, const bpeflow_merge_tas
     return true;
 }
 
-/* How often the pre-token at a position occurs. `run` is where to look first: 0, or what it was for a position before
- * this one. */
+/* Return the count of the pre-token at a position. *run is where the search starts: 0, or the result for an earlier
+ * position. */
 static inline int64_t corpus_count_at(const struct corpus *corpus, uint32_t position, uint32_t *run) {
     if (*run < corpus->run_of[position / RUN_BLOCK]) *run = corpus->run_of[position / RUN_BLOCK];
     while (corpus->runs[*run + 1].start <= position) ++*run;

@@ -1,35 +1,14 @@
-// Learning merges: the OpenMP backend. C++17; several threads for setting up and for the merges with many occurrences.
-// learner.hpp has all of it; here is what crosses the border.
+// Learning merges: the OpenMP backend, in C++17. Set-up and merges with many occurrences use several threads.
+// learner.hpp has the algorithm, this file the C interface.
 
 #include "bpeflow.h"
 #include "learner.hpp"
+#include "status.hpp"
 #include "task.h"
 
 #include <cstdint>
-#include <stdexcept>
-
-namespace bpeflow {
-namespace {
-
-// Calls `work`, and makes a status of what it throws.
-template <typename Work> int status_of(const Work &work) noexcept {
-    try {
-        work();
-        return BPEFLOW_OK;
-    } catch (const std::overflow_error &) {
-        return BPEFLOW_OVERFLOW;
-    } catch (const std::invalid_argument &) {
-        return BPEFLOW_BAD_ARGUMENT;
-    } catch (...) { // std::bad_alloc and std::length_error: nothing else is thrown
-        return BPEFLOW_NO_MEMORY;
-    }
-}
-
-} // namespace
-} // namespace bpeflow
 
 struct bpeflow_learner {
-    explicit bpeflow_learner(const bpeflow_merge_task &task) : learner(task) {}
     bpeflow::Learner learner;
 };
 
@@ -42,7 +21,7 @@ int bpeflow_learner_new(const bpeflow_merge_task *task, bpeflow_learner **learne
     *learner = nullptr;
     if (!task) return BPEFLOW_BAD_ARGUMENT;
     if (const int status = task_check(task); status != BPEFLOW_OK) return status;
-    return bpeflow::status_of([&] { *learner = new bpeflow_learner(*task); });
+    return bpeflow::status_of([&] { *learner = new bpeflow_learner{bpeflow::Learner(*task)}; });
 }
 
 int bpeflow_learner_step(bpeflow_learner *learner, std::uint64_t max_merges, bpeflow_merge_record *records,

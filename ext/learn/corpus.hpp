@@ -1,13 +1,13 @@
-// The corpus as the merge step sees it: tokens in positions, and how often each pre-token occurs.
+// The corpus as the learner sees it: tokens at positions, and the count of each pre-token.
 //
-// All pre-tokens lie in one array of positions, a byte each, with an END before, between and after them:
+// All pre-tokens are stored in one array of positions, one per byte, with an END before, between and after them:
 //
 //     END t h e END t h a t END          position 0 is the first END
 //
-// `ids` has a token's id at the first and at the last position of the token; what lies between them is left over from
+// `ids` has a token's id at the first and at the last position of the token. The positions in between hold stale ids of
 // its parts. The length of a token follows from its id, so both neighbours are found without links: the token before
-// position i ends at i - 1, the one after a token of n bytes at i starts at i + n. A merge writes two entries and moves
-// nothing.
+// position i ends at i - 1, and the token after a token of n bytes at i starts at i + n. A merge writes two entries and
+// moves nothing.
 #pragma once
 
 #include "bpeflow.h"
@@ -24,12 +24,13 @@
 
 namespace bpeflow {
 
-// The pre-tokens, first and one past the last, that are the share of one of several threads: about as many positions
-// for each.
+// Return the range of pre-tokens (first, one past the last) for one of several threads. All ranges have about the same
+// number of positions.
 inline std::pair<std::uint64_t, std::uint64_t> share_of(const bpeflow_merge_task &task, unsigned part, unsigned parts) {
     const auto cut = [&](unsigned at) {
         const std::uint64_t position = task_position(&task, task.words) / parts * at;
-        std::uint64_t low = 0, high = task.words; // the first pre-token that starts at `position` or later
+        // Binary search for the first pre-token that starts at or after `position`.
+        std::uint64_t low = 0, high = task.words;
         while (low < high) {
             const std::uint64_t middle = low + (high - low) / 2;
             if (task_position(&task, middle) < position)
@@ -69,13 +70,13 @@ class Corpus {
     std::uint64_t size() const { return size_; }
     std::uint32_t *ids() { return ids_.get(); }
 
-    // Whether two positions, the first below the second, are in the same pre-token. No END between them, then: what is
-    // left over inside of tokens was a token's id once, and that never is END.
+    // Return whether two positions, in ascending order, are in the same pre-token: whether there is no END between
+    // them. Stale ids inside tokens cannot be mistaken for END, as they were ids of tokens once.
     bool same_word(std::uint32_t first, std::uint32_t second) const {
         return std::find(&ids_[first], &ids_[second], END) == &ids_[second];
     }
 
-    // Tells how often the pre-tokens occur, for ascending positions.
+    // Looks up the counts of pre-tokens at ascending positions.
     class Counts {
       public:
         explicit Counts(const Corpus &corpus) : corpus_(corpus) {}
@@ -96,18 +97,19 @@ class Corpus {
     }
 
   private:
-    // Pre-tokens are in descending order of their counts: those of one count are a run.
+    // The counts, run-length encoded. Pre-tokens are in descending order of their counts, so those with equal counts
+    // form a run.
     struct Run {
         std::uint64_t start; // position
         std::int64_t count;
     };
-    // For each so many positions the run is noted. With 16 the notes would not stay in the cache, with 1024 the walk
-    // over the short runs of the most frequent pre-tokens would be long.
+    // Positions per entry of run_of_. With 16 the entries would not fit into the cache. With 1024 the walk over the
+    // short runs of the most frequent pre-tokens would be long.
     static constexpr std::size_t block = 64;
 
     std::uint64_t size_;
     std::unique_ptr<std::uint32_t[]> ids_;
-    std::vector<Run> runs_; // and one more that starts at the end
+    std::vector<Run> runs_; // with a last one that starts at the end
     std::vector<std::uint32_t> run_of_;
 };
 

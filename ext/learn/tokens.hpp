@@ -1,4 +1,4 @@
-// The tokens: their bytes, how they compare, and which of them has given bytes.
+// The tokens: their bytes, and look-up by bytes.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace bpeflow {
 
 class Tokens {
   public:
-    // Token t of the `count` first ones is data[offsets[t]] up to data[offsets[t + 1]].
+    // Copy the first `count` tokens. Token t is data[offsets[t]:offsets[t + 1]].
     Tokens(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count, bool reuse) : reuse_(reuse) {
         for (std::uint32_t token = 0; token < count; token++) {
             bytes_.insert(bytes_.end(), data + offsets[token], data + offsets[token + 1]);
             starts_.push_back(bytes_.size());
-            // Of several tokens with the same bytes the first is reused; an empty one never is.
+            // Of several tokens with the same bytes, the first is reused. An empty token never is.
             if (length(token) > 0) enter(token);
         }
     }
@@ -29,7 +29,7 @@ class Tokens {
         return {reinterpret_cast<const char *>(bytes_.data()) + starts_[token], length(token)};
     }
 
-    // The token of `left` and `right` together: a new one, or the one with those bytes if tokens are reused.
+    // Return the token made of `left` and `right`: a new one or, if tokens are reused, the one with these bytes.
     std::uint32_t join(std::uint32_t left, std::uint32_t right) {
         const std::uint32_t token = count();
         if (reuse_) {
@@ -46,7 +46,7 @@ class Tokens {
         return token;
     }
 
-    // Lets a token that `join` made be reused.
+    // Allow a token made by `join` to be reused.
     void enter(std::uint32_t token) {
         if (reuse_) by_bytes_.emplace(bytes(token), token);
     }
@@ -58,10 +58,10 @@ class Tokens {
 
   private:
     bool reuse_;
-    std::vector<std::uint8_t> bytes_;         // of all tokens, one after another
-    std::vector<std::uint64_t> starts_ = {0}; // token t is bytes_[starts_[t]] up to bytes_[starts_[t + 1]]
-    // The tokens that can be reused: those of the task and those of initial merges. Tokens that were learned never are:
-    // see "No string becomes a token twice" in merge.c.
+    std::vector<std::uint8_t> bytes_;         // all tokens, one after another
+    std::vector<std::uint64_t> starts_ = {0}; // token t is bytes_[starts_[t]:starts_[t + 1]]
+    // The tokens that can be reused: those of the task and of initial merges. Learned tokens never are: see "No string
+    // becomes a token twice" in learn.c.
     std::unordered_map<std::string, std::uint32_t> by_bytes_;
 };
 

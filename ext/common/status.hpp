@@ -1,4 +1,4 @@
-// What the functions of the C++ libraries have in common at the border to C.
+// Exceptions → statuses of the C interface.
 #pragma once
 
 #include "bpeflow.h"
@@ -8,17 +8,17 @@
 
 namespace bpeflow {
 
-// Calls `work`, and makes a status of what it throws.
+// Call `work`. Return BPEFLOW_OK, or the status of the exception that it threw.
 template <typename Work> int status_of(const Work &work) noexcept {
     try {
         work();
         return BPEFLOW_OK;
     } catch (const FileFailure &failure) {
-        errno = failure.error; // what has been closed and freed since may have changed it
+        errno = failure.error; // destructors that ran since then may have changed it
         return failure.status;
     } catch (const Failure &failure) {
         return failure.status;
-    } catch (...) { // std::bad_alloc and std::length_error: nothing else is thrown
+    } catch (...) { // std::bad_alloc or std::length_error: the libraries throw nothing else
         return BPEFLOW_NO_MEMORY;
     }
 }

@@ -1,14 +1,14 @@
-// The pairs of the corpus before the first merge: pairs of bytes.
+// The pairs before the first merge: pairs of bytes.
 #pragma once
 
 #include "bpeflow.h"
 #include "corpus.hpp"
+#include "failure.hpp"
 #include "parallel.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 #include <vector>
 
 namespace bpeflow {
@@ -16,9 +16,9 @@ namespace bpeflow {
 // Counts pairs of bytes and then writes their occurrence lists. Each thread does so for its share of the pre-tokens.
 class BytePairs {
   public:
-    static constexpr std::size_t size = 65536; // pair p is of bytes p / 256 and p % 256
+    static constexpr std::size_t size = 65536; // pair p consists of the bytes p / 256 and p % 256
 
-    // Throws std::overflow_error if a count does not fit 64 bits.
+    // Count the pairs. Throws Failure{BPEFLOW_OVERFLOW} if a count does not fit 64 bits.
     BytePairs(const bpeflow_merge_task &task, unsigned threads)
         : task_(task), threads_(threads), shares_(threads, std::vector<Share>(size)) {
         std::atomic<bool> overflow = false;
@@ -36,7 +36,7 @@ class BytePairs {
             for (const auto &share : shares_)
                 if (__builtin_add_overflow(sum, share[pair].count, &sum)) overflow = true;
         }
-        if (overflow) throw std::overflow_error("a pair's count does not fit 64 bits");
+        if (overflow) throw Failure{BPEFLOW_OVERFLOW};
     }
 
     std::int64_t count(std::size_t pair) const {
@@ -51,7 +51,7 @@ class BytePairs {
         return sum;
     }
 
-    // Says where the list of a pair is to be written, if at all: each thread's part of it after the one before.
+    // Set the memory for a pair's list, null for no list. Each thread's part follows that of the thread before.
     void set_list(std::size_t pair, std::uint32_t *list) {
         for (auto &share : shares_) {
             share[pair].cursor = list;
@@ -69,7 +69,7 @@ class BytePairs {
     }
 
   private:
-    // What one thread has of a pair.
+    // One thread's share of a pair.
     struct Share {
         std::int64_t count = 0;
         std::uint32_t *cursor = nullptr;

@@ -1,4 +1,4 @@
-// Whether several threads are faster than one, just now.
+// Deciding at run time whether several threads are faster than one.
 #pragma once
 
 #include <algorithm>
@@ -7,20 +7,20 @@
 
 namespace bpeflow {
 
-// Threads that work on the same list wait for the last of them. Where another process has its core, that is until the
-// kernel gives it one again: milliseconds for what takes microseconds. (On two cores, one of them taken, learning took
-// up to 4.7 s instead of 0.2.) What other processes do, nobody tells us; so both ways are timed, the better one is taken,
-// and now and then the other one is tried. What is learned does not depend on it.
+// Threads that work on the same list wait for the slowest of them. If another process occupies its core, that takes
+// until the kernel schedules the thread again: milliseconds for microseconds of work. (On two cores with one of them
+// busy, learning took up to 4.7 s instead of 0.2 s.) The load of other processes is unknown, so both variants are
+// timed, the faster one is used, and the other one is tried from time to time. The choice does not affect the result.
 class Pace {
   public:
-    // Whether to use several threads for the next list.
+    // Return whether to use several threads for the next list.
     bool several() {
         trying_ = until_trial_ == 0;
         if (!trying_) until_trial_--;
         return several_better_ != trying_;
     }
 
-    // The list had so many entries and took so long.
+    // Record the time that a list with this many entries took.
     void took(bool several, std::chrono::duration<double> time, std::size_t entries) {
         const double each = time.count() / static_cast<double>(entries);
         double &known = each_[several];
@@ -35,11 +35,11 @@ class Pace {
     }
 
   private:
-    // Lists between two trials. With fewer, trials that cost milliseconds add up; with more, a long run misses that the
-    // cores are free again.
+    // Lists between two trials. With fewer, trials that cost milliseconds add up. With more, a long training run is
+    // slow to notice that the cores are free again.
     static constexpr unsigned shortest = 16, longest = 1024;
 
-    double each_[2] = {20e-9, 10e-9}; // seconds for an entry, by one thread and by several: a guess to begin with
+    double each_[2] = {20e-9, 10e-9}; // seconds per entry, with one thread and with several: initial guesses
     bool several_better_ = true, trying_ = false;
     unsigned interval_ = shortest, until_trial_ = shortest;
 };

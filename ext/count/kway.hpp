@@ -1,0 +1,145 @@
+// The k-way sum of shards: the records of many as one sorted sequence, with the counts of equal pre-tokens added up.
+#pragma once
+
+#include "bpeflow.h"
+#include "failure.hpp"
+#include "shard.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace bpeflow {
+
+// The order of records by bytes: first by a number, which settles most comparisons, then by the rest.
+struct ByBytes {
+    static constexpr bool adds_up = true; // a pre-token may be in several shards
+
+    static std::uint64_t number(const Record &record) { return record.prefix; }
+
+    // If the numbers are equal and one pre-token has up to 8 bytes, compare lengths. Most have no more. Equal lengths
+    // mean equal bytes. Otherwise the shorter pre-token is the smaller one: it has ended where the longer one has
+    // zeros.
+    static int rest(const Record &a, const Record &b) {
+        if (a.length <= 8 || b.length <= 8) return (a.length > b.length) - (a.length < b.length);
+        return order_of_bytes(a.bytes + 8, a.length - 8, b.bytes + 8, b.length - 8);
+    }
+};
+
+// The canonical order: count descending, then bytes ascending.
+struct ByCount {
+    static constexpr bool adds_up = false;
+
+    static std::uint64_t number(const Record &record) {
+        return static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - record.count);
+    }
+
+    static int rest(const Record &a, const Record &b) {
+        if (a.prefix != b.prefix) return a.prefix < b.prefix ? -1 : 1;
+        return ByBytes::rest(a, b);
+    }
+};
+
+// A tree of losers (Knuth, The Art of Computer Programming 3, 5.4.1). Each inner node keeps the shard that lost the
+// match there, so the next record takes one comparison per level, on the way from one leaf to the root. A binary heap
+// takes two. 9.8 M records of 3 shards take 0.25 s, 26.9 M of 57 shards take 1.4 s.
+//
+// Tried with 57 shards: matches without branches (no gain), and comparing the second 8 bytes as a number instead of
+// with memcmp (4 %).
+template <typename Order> class KwaySum {
+  public:
+    explicit KwaySum(std::vector<ShardReader> &readers) : readers_(readers) {}
+
+    // Index of the shard that was read last.
+    std::size_t reading() const { return reading_; }
+
+    bool ended() {
+        if (!started_) start();
+        return live_.empty() || !live_[winner_.shard];
+    }
+
+    // Pass the next record, its count summed over all shards, to `sink`: copy its bytes to sink.reserve(length), then
+    // call sink.finish(count). Return false, and consume nothing, at the end or if reserve() returns null.
+    template <typename Sink> bool pass(Sink &sink) {
+        if (ended()) return false;
+        const Record &first = top();
+        std::uint8_t *const room = sink.reserve(first.length);
+        if (!room) return false;
+        std::memcpy(room, first.bytes, first.length);
+        const Record given = {room, first.length, first.count, first.prefix};
+        const std::uint64_t number = winner_.number;
+        std::int64_t count = given.count;
+        for (;;) {
+            advance();
+            if (winner_.number > number || !live_[winner_.shard]) break;
+            const int order = winner_.number < number ? -1 : Order::rest(top(), given);
+            if (order > 0) break;
+            if (order < 0 || !Order::adds_up) throw Failure{BPEFLOW_DAMAGED};
+            if (count > std::numeric_limits<std::int64_t>::max() - top().count) throw Failure{BPEFLOW_OVERFLOW};
+            count += top().count;
+        }
+        sink.finish(count);
+        return true;
+    }
+
+  private:
+    // A shard in the tree and the number of its current record, `no_record` once the shard has ended. Most matches need
+    // no more than this.
+    struct Player {
+        std::uint64_t number;
+        std::size_t shard;
+    };
+
+    static constexpr std::uint64_t no_record = ~std::uint64_t{0};
+
+    const Record &top() const { return readers_[winner_.shard].record(); }
+
+    Player read(std::size_t shard) {
+        reading_ = shard;
+        live_[shard] = readers_[shard].next();
+        return {live_[shard] ? Order::number(readers_[shard].record()) : no_record, shard};
+    }
+
+    bool before(const Player &a, const Player &b) const {
+        if (a.number != b.number) return a.number < b.number;
+        if (a.number == no_record && !(live_[a.shard] && live_[b.shard])) return live_[a.shard];
+        return Order::rest(readers_[a.shard].record(), readers_[b.shard].record()) < 0;
+    }
+
+    void start() {
+        const std::size_t shards = readers_.size();
+        // Node n has the children 2n and 2n + 1. The leaves are the nodes from `shards` on.
+        std::vector<Player> winners(2 * shards);
+        losers_.resize(shards);
+        live_.resize(shards);
+        for (std::size_t shard = 0; shard < shards; shard++) winners[shards + shard] = read(shard);
+        for (std::size_t node = shards; node-- > 1;) {
+            Player a = winners[2 * node], b = winners[2 * node + 1];
+            if (before(b, a)) std::swap(a, b);
+            winners[node] = a;
+            losers_[node] = b;
+        }
+        if (shards > 0) winner_ = winners[1];
+        started_ = true;
+    }
+
+    // Advance the winner's shard and find the next winner.
+    void advance() {
+        Player winner = read(winner_.shard);
+        for (std::size_t node = (readers_.size() + winner.shard) / 2; node > 0; node /= 2)
+            if (before(losers_[node], winner)) std::swap(losers_[node], winner);
+        winner_ = winner;
+    }
+
+    std::vector<ShardReader> &readers_;
+    std::vector<std::uint8_t> live_; // boolean: the shard has a current record
+    std::vector<Player> losers_;
+    Player winner_ = {no_record, 0};
+    std::size_t reading_ = 0;
+    bool started_ = false;
+};
+
+} // namespace bpeflow

@@ -1,0 +1,22 @@
+/* Growing arrays. */
+#ifndef BPEFLOW_LEARN_ARRAY_H
+#define BPEFLOW_LEARN_ARRAY_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* Grow an array from malloc (or NULL with capacity 0) to at least `needed` elements of `size` bytes. Return the
+ * array, which may have moved. On failure return NULL and leave the array as it was.
+ *
+ * The capacity is a quarter more than needed. Large arrays are not copied when they grow but remapped, which is
+ * cheap. */
+static inline void *array_reserve(void *array, uint64_t *capacity, uint64_t needed, size_t size) {
+    if (array && needed <= *capacity) return array;
+    uint64_t larger = needed + needed / 4 + 16;
+    if (larger > SIZE_MAX / size) return NULL;
+    void *grown = realloc(array, (size_t)larger * size);
+    if (grown) *capacity = larger;
+    return grown;
+}
+
+#endif
