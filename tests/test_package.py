@@ -18,7 +18,7 @@ def test_public_names_are_there() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'tokenise'"):
-        bpeflow.tokenise  # noqa: B018
+        bpeflow.tokenise
 
 
 def test_workers_import_neither_settings_nor_terminal() -> None:

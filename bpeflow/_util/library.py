@@ -39,7 +39,7 @@ _IO = 5
 Signature = tuple[Any, list[Any], Any]
 
 
-def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:  # noqa: ARG001
+def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:
     """Turn the statuses of the header into exceptions; ctypes calls this after every call that returns one.
 
     Failed input and output is an `OSError`, which does not say which file it was: the caller knows.

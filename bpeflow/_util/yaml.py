@@ -52,7 +52,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str) -> Any:
     """Return the value that a text in YAML stands for. Raises `ConfigError` with what is wrong with it."""
     try:
-        value = yaml.load(text, _Loader)  # noqa: S506 -- a kind of SafeLoader
+        value = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except RecursionError as error:

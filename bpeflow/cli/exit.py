@@ -98,7 +98,7 @@ def end_on_signals() -> None:
     since = -_SAME_INTERRUPT
     _interruptions.clear()
 
-    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
+    def interrupt(number: int, frame: object) -> None:
         nonlocal since
         if time.monotonic() - since > _SAME_INTERRUPT:
             since = time.monotonic()
@@ -197,5 +197,5 @@ def _stage_of(error: BaseException | None) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"bpeflow: {one_line(message)}", file=sys.stderr)  # noqa: T201
+    print(f"bpeflow: {one_line(message)}", file=sys.stderr)
     return status

@@ -71,7 +71,7 @@ def set_up_logging(console: Console, quiet: bool) -> None:
 class _OneLine(logging.Formatter):
     """Keeps each message to a line of its own; a traceback may follow."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the name is the base class's
+    def formatMessage(self, record: logging.LogRecord) -> str:
         return one_line(super().formatMessage(record))
 
 

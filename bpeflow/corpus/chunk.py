@@ -3,7 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFile:
+    """A regular file, or a part of one, under the name by which it was found.
+
+    ``size``: of the whole file, in bytes, when it was found.
+    ``modified``: when it had last been changed then, in nanoseconds; 0 where nobody has looked.
+    ``source``: the number of the source that it is of.
+    ``begin``, ``end``: the part's place in it, at boundaries (`find_boundary`); up to the file's end if there is none.
+    """
+
+    path: Path
+    size: int
+    modified: int = 0
+    source: int = 0
+    begin: int = 0
+    end: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """How much of the corpus it is, by the sizes of files."""
+        return (self.size if self.end is None else self.end) - self.begin
 
 
 @dataclass(frozen=True, slots=True)

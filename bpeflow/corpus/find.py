@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from bpeflow._util.extras import load_extra
+from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.formats.compression import MAGIC_BYTES, compression_of, without_compression_suffix
 from bpeflow.corpus.formats.stdin import standard_input
 from bpeflow.corpus.formats.stream import STDIN, Format, StreamFile, StreamTask, reading
@@ -167,29 +168,6 @@ def _hidden(name: Any, root: str) -> bool:
     return any(part.startswith(".") for part in below.split("/"))
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusFile:
-    """A regular file, or a part of one, under the name by which it was found.
-
-    ``size``: of the whole file, in bytes, when it was found.
-    ``modified``: when it had last been changed then, in nanoseconds; 0 where nobody has looked.
-    ``source``: the number of the source that it is of.
-    ``begin``, ``end``: the part's place in it, at boundaries (`find_boundary`); up to the file's end if there is none.
-    """
-
-    path: Path
-    size: int
-    modified: int = 0
-    source: int = 0
-    begin: int = 0
-    end: int | None = None
-
-    @property
-    def weight(self) -> int:
-        """How much of the corpus it is, by the sizes of files."""
-        return (self.size if self.end is None else self.end) - self.begin
-
-
 def find_files(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> list[CorpusFile]:
     """The files that ``inputs`` name and ``exclude`` does not, sorted by path, each once however often it is named.
 
@@ -255,7 +233,7 @@ def _expand_glob(path: Path) -> Iterator[Path]:
     """
     depth = path.parts.index("**") if "**" in path.parts else len(path.parts)
     head, tail = Path(*path.parts[:depth]), path.parts[depth:]
-    for found in map(Path, glob.iglob(str(head))):  # noqa: PTH207 (Path.glob would match hidden files, too)
+    for found in map(Path, glob.iglob(str(head))):
         if tail and found.is_dir():
             yield from (file for file in _walk(found) if _matches(file.relative_to(found).parts, tail))
         elif not tail and found.is_file():

@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Event
 
 from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow.corpus.chunk import Chunk, StreamChunk
+from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.find import CorpusFile
 from bpeflow.corpus.formats.iterable import DocumentIterable
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_line
+from bpeflow.corpus.formats.parquet import read_rows, row_groups
 from bpeflow.corpus.formats.records import NULL_REMEDY, RecordChunks, checked_document
 from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
 from bpeflow.corpus.formats.text import cut_text
@@ -85,7 +85,7 @@ class StreamReader:
         """Read everything twice: to learn which documents are of the sample, and to take them."""
         source = self.sources[files[0].source]
         sample = source.sample
-        assert sample is not None, "asked for with a sample only"  # noqa: S101 -- for the type checker
+        assert sample is not None, "asked for with a sample only"
         threshold = sample.threshold(
             (sample.number(number, place), len(document))
             for number, file in enumerate(files)
@@ -119,8 +119,6 @@ class StreamReader:
                     yield checked_document(data[start:end], where, self.invalid_utf8)
 
     def _row_documents(self, file: StreamFile) -> Iterator[bytes | None]:
-        from bpeflow.corpus.formats.parquet import read_rows
-
         for row, value in read_rows(file, self.sources[file.source].text_column):
             where = f"{file.name}: row {row:,}"
             if value is not None:
@@ -181,8 +179,6 @@ def _divided(task: StreamTask) -> Iterator[StreamTask]:
     if task.sampled or task.files[0].format != "parquet":
         yield task
         return
-    from bpeflow.corpus.formats.parquet import row_groups
-
     for group in row_groups(task.files[0]):
         yield StreamTask((group,))
 

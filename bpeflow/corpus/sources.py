@@ -8,7 +8,8 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from bpeflow.corpus.find import CorpusFile, InputRules, find_inputs
+from bpeflow.corpus.chunk import CorpusFile
+from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.corpus.formats.iterable import DOCUMENTS, DocumentIterable
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.errors import ConfigError, CorpusError

@@ -23,9 +23,8 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Protocol
 
-from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.chunk import Chunk, CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.find import CorpusFile
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
 from bpeflow.pretokenize.regex import Pretokenizer

@@ -113,7 +113,7 @@ class Fingerprint:
 
 def _described(name: str, size: int | None, modified: int, place: str) -> list[Any]:
     if place == "file":
-        return [os.path.abspath(name), size, modified]  # noqa: PTH100
+        return [os.path.abspath(name), size, modified]
     # Of what comes by a pipe, or from the caller, nobody knows whether it is what it was: it is taken for another.
     return [name, size, modified if place == "url" else token_hex(8)]
 

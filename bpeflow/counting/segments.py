@@ -15,8 +15,8 @@ from pathlib import Path
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, sync_folder
+from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.find import CorpusFile
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting.budget import MemoryBudget

@@ -169,11 +169,11 @@ class Shard:
                 tokens = _write_records(file, items)
                 size = file.tell()
         except OSError as error:
-            assert path is not None, "memory is no file"  # noqa: S101 -- for the type checker
+            assert path is not None, "memory is no file"
             raise cannot_write(path, error) from error
         if path is not None:
             return cls.in_file(partition, tokens, size, path)
-        assert isinstance(file, BytesIO)  # noqa: S101 -- for the type checker
+        assert isinstance(file, BytesIO)
         return cls.in_memory(partition, tokens, file.getvalue())
 
     def items(self) -> Iterator[tuple[bytes, int]]:

@@ -51,7 +51,7 @@ class CountTable(Protocol):
         """Count the pre-tokens of a text in valid UTF-8."""
         ...
 
-    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
+    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
         """Count the pre-tokens of documents as far as it can be done at once, maybe not at all.
 
         It stops before the first document that is not UTF-8. What is left is to be decoded, and its texts counted.
@@ -93,7 +93,7 @@ class RegexTable:
     def count(self, text: bytes) -> None:
         self._counts.update(self._pretokenizer.pretokens(text.decode()))
 
-    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
+    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
         return CountedDocuments()
 
     def add(self, run: Shard) -> None:
@@ -169,7 +169,7 @@ class NativeTable:
     def count(self, text: bytes) -> None:
         self._library.bpeflow_table_count(self._handle, self._pattern, text, len(text))
 
-    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
+    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
         text = (c_char * len(data)).from_buffer(data)
         counted = _Documents()
         self._library.bpeflow_table_count_documents(

@@ -18,9 +18,10 @@ from typing import Any, get_args
 from bpeflow import flow
 from bpeflow._util.memory import explain_memory_error
 from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.find import CorpusFile, InputFormat, InputRules, find_inputs, listed_inputs
+from bpeflow.corpus.find import InputFormat, InputRules, find_inputs, listed_inputs
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
 from bpeflow.corpus.sources import Source

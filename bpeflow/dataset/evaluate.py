@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import ChunkBuffer
-from bpeflow.corpus.find import CorpusFile
 from bpeflow.corpus.reader import ChunkReader
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
 from bpeflow.dataset.encode import choose_separator, find_in_order

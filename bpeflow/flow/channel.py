@@ -140,7 +140,7 @@ class Channel:
         if isinstance(message, Stop):
             return message
         self._bounds.free(len(message), meter)
-        return pickle.loads(message)  # noqa: S301 -- from our own worker
+        return pickle.loads(message)
 
     def flush(self, meter: Meter) -> None:
         """Producer, normal end: wait until everything put has reached the pipe."""

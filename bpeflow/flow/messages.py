@@ -64,7 +64,7 @@ class Failure:
         return error
 
 
-class RemoteTraceback(Exception):  # noqa: N818 -- not an error of its own: the cause of one
+class RemoteTraceback(Exception):
     """Shows a worker's traceback as the cause of the exception that came from there.
 
     Attributes:
@@ -94,7 +94,7 @@ def _unpickle_exception(pickled: bytes | None) -> BaseException | None:
     if pickled is None:
         return None
     try:
-        error = pickle.loads(pickled)  # noqa: S301 -- from our own worker
+        error = pickle.loads(pickled)
     except Exception:
         return None
     return error if isinstance(error, BaseException) else None

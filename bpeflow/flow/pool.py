@@ -67,7 +67,7 @@ class Pool:
 
     def results(self) -> Iterator[Any]:
         """Yield what the last stage puts out; raise the failure if the run has one."""
-        assert self._supervisor is not None, "results come after start"  # noqa: S101
+        assert self._supervisor is not None, "results come after start"
         channel, [meter] = self._channels[-1], self._meters[-1]
         meter.turn_to(Activity.WAITING_FOR_ITEM)
         while channel.wait_or(self._supervisor.alarm):

@@ -116,7 +116,7 @@ class Supervisor:
     def take_failure(self) -> BaseException:
         """Return what ended the run, and forget it: kept here, it would be kept alive by its own traceback."""
         failure, self._failure = self._failure, None
-        assert failure is not None, "the alarm rings only for a failure"  # noqa: S101
+        assert failure is not None, "the alarm rings only for a failure"
         return failure.with_traceback(None)
 
     def reports(self) -> list[WorkerReport]:

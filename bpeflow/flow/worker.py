@@ -86,7 +86,7 @@ def _send(message: WorkerReport | Failure, post: WorkerContext) -> None:
 
 def _run_job(post: WorkerContext) -> WorkerReport:
     begin = time.perf_counter()
-    job: Job = pickle.loads(post.job)  # noqa: S301 -- from our own parent
+    job: Job = pickle.loads(post.job)
     for item in _outputs(post, job):
         post.outlet.put(item, post.meter, job.route)
     post.outlet.flush(post.meter)
@@ -159,7 +159,7 @@ def _leave_ctrl_c_to_the_main_process() -> None:
 def _follow_parent_into_death(post: WorkerContext) -> None:
     """Exit at once when the main process is gone, even if this one is blocked in a queue or busy."""
     parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker has a parent"  # noqa: S101 -- for the type checker
+    assert parent is not None, "a worker has a parent"
 
     def watch() -> None:
         wait([parent.sentinel])

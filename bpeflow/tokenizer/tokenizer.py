@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +10,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow.errors import ConfigError, InvalidTextError, NativeUnavailableError
+from bpeflow.errors import ConfigError, InvalidTextError
 from bpeflow.formats import gpt2
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES
 from bpeflow.tokenizer.offsets import Offsets, token_offsets
 from bpeflow.tokenizer.parallel import cut_text, group_texts, in_threads
+from bpeflow.tokenizer.registry import new_encoder
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
     SpecialChoice,
@@ -377,32 +377,3 @@ def _divide(ids: NDArray[Any], ends: NDArray[np.int64]) -> Iterator[list[int]]:
 
 def _unpickle(cls: type[_Self], spec: TokenizerSpec, encoder: str, cache_bytes: int) -> _Self:
     return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
-
-
-#: Best first. `auto` takes the first that can be had.
-ENCODERS = ("native", "python")
-
-
-def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
-    """The encoder called `name`; for ``"auto"`` the native one, and Python where that cannot be had.
-
-    Raises `ConfigError` for an unknown name and for a size that cannot be, `NativeUnavailableError` where ``"native"`` was
-    asked for and is not there, and `FormatError` where vocabulary and merges do not fit each other.
-    """
-    if name not in ("auto", *ENCODERS):
-        nearest = difflib.get_close_matches(str(name), ENCODERS, n=1)
-        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ConfigError(f"unknown encoder {name!r}; {hint}there are auto, {', '.join(ENCODERS)}")
-    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
-        raise ConfigError(f"cache_bytes is {cache_bytes!r}; give a whole number of bytes, 0 for no cache")
-    if name != "python":
-        from bpeflow.tokenizer.native import NativeEncoder
-
-        try:
-            return NativeEncoder(spec, cache_bytes)
-        except NativeUnavailableError:
-            if name == "native":
-                raise
-    from bpeflow.tokenizer.python import PythonEncoder
-
-    return PythonEncoder(spec, cache_bytes)

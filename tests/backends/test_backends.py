@@ -235,7 +235,7 @@ def read_reference(lines: Iterable[str]) -> Iterable[tuple[tuple[bytes | None, b
 def test_all_backends_agree_on_a_realistic_table(backends: list[MergeBackend]) -> None:
     """Zipf-like counts of random words: thousands of merges, many of them tied."""
     seed = int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     random = np.random.default_rng(seed)
     alphabet = np.frombuffer(b"etaoinshrdlcumwfgypbvk", dtype=np.uint8)
     weights = 1 / np.arange(1, len(alphabet) + 1)

@@ -33,7 +33,7 @@ WORDS = ["low", "lower", "newest", "naïve", "日本語", "it's", "42", "...", "
 @pytest.fixture(scope="module")
 def documents() -> list[str]:
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     return [" ".join(choose.choices(WORDS, k=choose.choice([0, 1, 5, 300]))) for _ in range(400)]
 

@@ -15,10 +15,10 @@ from real_data import real_data
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus import split as boundaries
-from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.chunk import Chunk, CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
-from bpeflow.corpus.find import CorpusFile, find_files
+from bpeflow.corpus.find import find_files
 from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bpeflow.corpus.chunk import StreamChunk
+from bpeflow.corpus.chunk import CorpusFile, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.find import CorpusFile
 from bpeflow.corpus.formats.jsonl import cut_lines
 from bpeflow.corpus.formats.stream import StreamFile, open_blocks
 from bpeflow.corpus.formats.text import cut_text

@@ -16,7 +16,7 @@ def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "corpus"
     folder.mkdir()
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     for name, documents in (("a", 30), ("b", 0), ("c", 80), ("d", 1), ("e", 0)):
         texts = [" ".join(choose.choices(WORDS, k=choose.randrange(60))) for _ in range(documents)]

@@ -40,7 +40,7 @@ def chunks_of(path: Path, text: bytes, size: int) -> list[Chunk]:
 
 def many_words() -> bytes:
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     return b"".join(b"the%d word\n" % choose.randrange(10**12) for _ in range(60_000))
 

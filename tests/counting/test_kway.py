@@ -103,7 +103,7 @@ def test_canonical_runs_become_counts(merge: Merge, tables: list[dict[bytes, int
 
 def test_large_counts_are_sorted_as_small_ones_are(merge: Merge) -> None:
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     table = {b"%d" % number: choose.choice([1, 4094, 4095, 4096, 4097, 2**40]) for number in range(5000)}
     with merge([Shard.pack(0, sorted(table.items()))], "bytes", 1) as records:

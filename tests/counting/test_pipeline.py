@@ -29,7 +29,7 @@ WORDS = ["low", "lower", "newest", "widest", "naïve", "日本語", "it's", "42"
 def corpus(tmp_path: Path) -> Path:
     """Two files of documents, about 200 kB, with a seed of their own."""
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     for name in ("a.txt", "b.txt"):
         documents = [" ".join(choose.choices(WORDS, k=choose.randrange(200))) for _ in range(80)]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from segmented import Listener, counter, fail_after, failing_after, made, total
 
 import bpeflow
-from bpeflow.corpus.find import CorpusFile
+from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.counting import manifest as manifest_module
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Position
 from bpeflow.counting.segments import SegmentPlan, has_segments, remove_segments

@@ -32,7 +32,7 @@ DISTINCT = 400_000
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Words of which most occur once, and a few very often; some 6 MB."""
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     words = [f"w{choose.randrange(10**9)}x" for _ in range(DISTINCT)]
     words += choose.choices(["the", "of", "naïve", "日本語", *words[:1000]], k=DISTINCT)

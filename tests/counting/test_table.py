@@ -49,7 +49,7 @@ def test_partitions_do_not_depend_on_what_else_is_in_the_table(scanner: Scanner)
 
 def test_keys_that_differ_in_padding_and_length_are_kept_apart(scanner: Scanner) -> None:
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     words = {bytes(choose.choices(b"\x00a", k=choose.randrange(1, 40))): choose.randrange(1, 9) for _ in range(50_000)}
     table = new_table(load_pretokenizer("gpt2"), scanner)

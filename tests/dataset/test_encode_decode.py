@@ -149,7 +149,7 @@ def test_processes_keep_the_order(
 ) -> None:
     monkeypatch.setattr(corpus_encoder, "SMALL_INPUT", 0)
     seed = random.randrange(1 << 32)
-    print(f"seed {seed}")  # noqa: T201
+    print(f"seed {seed}")
     choose = random.Random(seed)
     contents = [b"".join(choose.choices(PIECES, k=choose.choice([0, 10, 3000]))) for _ in range(4)]
     tokenizer = TOKENIZERS[pattern, encoder]

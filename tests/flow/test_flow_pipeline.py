@@ -190,7 +190,7 @@ def test_thirty_runs_leave_nothing_behind() -> None:
 
     def open_files() -> int:
         gc.collect()
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        return len(os.listdir("/proc/self/fd"))
 
     run_some(3)  # starts what multiprocessing keeps for later: the fork server, the resource tracker, a memory arena
     before = open_files()

@@ -68,7 +68,7 @@ def test_nesting_without_end_is_refused(name: str, file: str, content: bytes, tm
 @pytest.mark.parametrize(("name", "file"), [(name, file) for name, file in FILES if file.endswith(".json")])
 def test_a_key_that_stands_twice_is_refused(name: str, file: str, tmp_path: Path) -> None:
     """Which of the two would count?"""
-    damage: Damage = lambda content: content.replace(b'"<s>": 256', b'"<s>": 300, "<s>": 256')  # noqa: E731
+    damage: Damage = lambda content: content.replace(b'"<s>": 256', b'"<s>": 300, "<s>": 256')
     assert f"{file}: '<s>' stands twice in one object" in complaint(tmp_path, name, file, damage)
 
 

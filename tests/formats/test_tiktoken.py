@@ -73,7 +73,7 @@ def merge_by_ranks(text: bytes, ranks: dict[bytes, int]) -> list[bytes]:
     """What tiktoken does to a pre-token that is no token, stated plainly."""
     pieces = [bytes([byte]) for byte in text]
     while True:
-        joined = [(ranks[a + b], i) for i, (a, b) in enumerate(zip(pieces, pieces[1:])) if a + b in ranks]  # noqa: B905, RUF007
+        joined = [(ranks[a + b], i) for i, (a, b) in enumerate(zip(pieces, pieces[1:])) if a + b in ranks]
         if not joined:
             return pieces
         at = min(joined)[1]
@@ -85,7 +85,7 @@ def merge_by_list(text: bytes, merges: list[Merge]) -> list[bytes]:
     rank_of = {pair: rank for rank, pair in reversed([*enumerate(merges)])}
     pieces = [bytes([byte]) for byte in text]
     while True:
-        joined = [(rank_of[p], i) for i, p in enumerate(zip(pieces, pieces[1:])) if p in rank_of]  # noqa: B905, RUF007
+        joined = [(rank_of[p], i) for i, p in enumerate(zip(pieces, pieces[1:])) if p in rank_of]
         if not joined:
             return pieces
         at = min(joined)[1]

@@ -115,7 +115,7 @@ def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
 
 def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     seed = random.randrange(2**32)
-    print("seed", seed)  # noqa: T201
+    print("seed", seed)
     choose = random.Random(seed)
     out = tmp_path / "run"
     for attempt in range(8):

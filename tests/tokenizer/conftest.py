@@ -16,7 +16,7 @@ from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_unicode_version
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import unicode_version
-from bpeflow.tokenizer.tokenizer import ENCODERS, new_encoder
+from bpeflow.tokenizer.registry import ENCODERS, new_encoder
 from bpeflow.vocab import Vocab
 
 

@@ -16,8 +16,8 @@ from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
+from bpeflow.tokenizer.registry import new_encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
-from bpeflow.tokenizer.tokenizer import new_encoder
 from bpeflow.vocab import Vocab
 
 UINT16 = np.dtype(np.uint16)
@@ -153,7 +153,7 @@ def test_auto_falls_back_where_there_is_no_native_encoder(monkeypatch: pytest.Mo
     def missing(*_: object) -> None:
         raise NativeUnavailableError("not built")
 
-    monkeypatch.setattr("bpeflow.tokenizer.native.NativeEncoder", missing)
+    monkeypatch.setattr("bpeflow.tokenizer.registry.NativeEncoder", missing)
     assert new_encoder(small_saved()).name == "python"
     with pytest.raises(NativeUnavailableError, match="not built"):
         new_encoder(small_saved(), "native")

@@ -38,7 +38,7 @@ class Job:
         return [str(path) for path in self.inputs]
 
 
-def outcome_from_stdout(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+def outcome_from_stdout(out_dir: Path, stdout: str) -> Outcome:
     """Take the last line of what a peer's script prints, which is JSON. (Some peers print lines of their own.)"""
     outcome: Outcome = json.loads(stdout.splitlines()[-1])
     return outcome

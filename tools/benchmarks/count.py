@@ -22,7 +22,7 @@ def _bpeflow(name: str, note: str, counters: int | None = None, settings: Sequen
     return Contender(name, arguments, note, read_outcome=_outcome_from_run)
 
 
-def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:
     corpus = ours.read_report(out_dir)["corpus"]
     return {"distinct": corpus["distinct_pretokens"], "total": corpus["pretokens"]}
 

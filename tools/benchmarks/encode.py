@@ -45,11 +45,11 @@ def _told(stdout: str) -> dict[str, Any]:
     return told
 
 
-def _outcome(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+def _outcome(out_dir: Path, stdout: str) -> Outcome:
     return {key: value for key, value in _told(stdout).items() if key != "seconds"}
 
 
-def _seconds(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
+def _seconds(out_dir: Path, measurement: Measurement) -> float:
     return float(_told(measurement.stdout)["seconds"])
 
 

@@ -39,11 +39,11 @@ def _bpeflow(name: str, note: str, backend: str, threads: int | None = None, on_
     )
 
 
-def _seconds_of_run(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
+def _seconds_of_run(out_dir: Path, measurement: Measurement) -> float:
     return float(ours.read_report(out_dir)["learning"]["seconds"])
 
 
-def seconds_of_phases(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
+def seconds_of_phases(out_dir: Path, measurement: Measurement) -> float:
     """Add up what gigabpe tells of its second phase: alphabet, words as symbols, pair counts, merges."""
     phases = _PHASE.findall(measurement.stderr)
     if not phases:

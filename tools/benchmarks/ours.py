@@ -41,7 +41,7 @@ def read_report(out_dir: Path) -> dict[str, Any]:
     return run
 
 
-def outcome_of_merging(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+def outcome_of_merging(out_dir: Path, stdout: str) -> Outcome:
     """How many merges there are, and a checksum of them all, by which the backends are compared in each round."""
     checksum = zlib.crc32((out_dir / MERGES_FILE).read_bytes())
     return {"merges": read_report(out_dir)["learning"]["learned"], "checksum": checksum}

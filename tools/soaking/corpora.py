@@ -212,7 +212,7 @@ def _is_utf8(text: str) -> bool:
 
 def _named(choose: Random, folder: Path, layout: str, parts: list[Part], forced: Kind | None) -> Corpus:
     paths = [str(folder / part.name) for part in parts]
-    size = sum(os.path.getsize(path) for path in paths)  # noqa: PTH202
+    size = sum(os.path.getsize(path) for path in paths)
     settings: dict[str, Any] = {}
     if forced and choose.random() < 0.5:
         settings["input_format"] = forced

@@ -37,7 +37,7 @@ PLAIN = {
 }  # fmt: skip
 
 
-class Wrong(Exception):  # noqa: N818
+class Wrong(Exception):
     """The plain run itself is not what the definition says."""
 
 

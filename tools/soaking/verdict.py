@@ -44,7 +44,7 @@ _TO_GO_ON_WITH = re.compile(r"segments/.*|merges\.partial|counts\.npz|run\.json|
 _DONE = "unfinished/done.json"
 
 
-class Lost(Exception):  # noqa: N818
+class Lost(Exception):
     """A run has ended with something that is neither right nor a clean error."""
 
 

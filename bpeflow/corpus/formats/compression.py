@@ -173,7 +173,7 @@ class _Zlib:
     def needs_input(self) -> bool:
         return not self._object.unconsumed_tail
 
-    def decompress(self, data: bytes, max_length: int) -> bytes:  # noqa: ARG002
+    def decompress(self, data: bytes, max_length: int) -> bytes:
         return self._object.decompress(self._object.unconsumed_tail + data, max_length)
 
 
@@ -193,5 +193,5 @@ class _Zstandard:
     def unused_data(self) -> bytes:
         return bytes(self._frame.unused_data)
 
-    def decompress(self, data: bytes, max_length: int) -> bytes:  # noqa: ARG002
+    def decompress(self, data: bytes, max_length: int) -> bytes:
         return bytes(self._frame.decompress(data))

@@ -12,14 +12,14 @@ import sys
 SEPARATOR = b"<|endoftext|>"
 
 
-def gigatoken(files: list[str], processes: int, pattern: str) -> tuple[int, int]:  # noqa: ARG001
+def gigatoken(files: list[str], processes: int, pattern: str) -> tuple[int, int]:
     from gigatoken.gigatoken_rs import pretokenized_counts
 
     counts = pretokenized_counts(_text(files), SEPARATOR)  # [(pre-token, count), …]
     return len(counts), sum(count for _, count in counts)
 
 
-def gigabpe(files: list[str], processes: int, pattern: str) -> None:  # noqa: ARG001
+def gigabpe(files: list[str], processes: int, pattern: str) -> None:
     import gigabpe
 
     # The bytes that occur are in the vocabulary whatever is asked for, so that 1 is a vocabulary without merges. (257
@@ -27,7 +27,7 @@ def gigabpe(files: list[str], processes: int, pattern: str) -> None:  # noqa: AR
     gigabpe.train_bpe(files, 1, special_tokens=[SEPARATOR.decode()], pretokenizer="bytelevel", threads=processes)
 
 
-def huggingface(files: list[str], processes: int, pattern: str) -> None:  # noqa: ARG001
+def huggingface(files: list[str], processes: int, pattern: str) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -36,7 +36,7 @@ def huggingface(files: list[str], processes: int, pattern: str) -> None:  # noqa
     tokenizer.train(files, trainer)
 
 
-def regex(files: list[str], processes: int, pattern: str) -> tuple[int, int]:  # noqa: ARG001
+def regex(files: list[str], processes: int, pattern: str) -> tuple[int, int]:
     from collections import Counter
 
     import regex
@@ -52,7 +52,7 @@ def _text(files: list[str]) -> bytes:
     """The whole text; the end of a file ends a document."""
     texts = []
     for name in files:
-        with open(name, "rb") as file:  # noqa: PTH123 (pathlib takes 10 ms to import)
+        with open(name, "rb") as file:
             texts.append(file.read())
     return SEPARATOR.join(texts)
 
@@ -60,7 +60,7 @@ def _text(files: list[str]) -> bytes:
 def main(peer: str, processes: str, pattern: str, *files: str) -> None:
     peers = {work.__name__: work for work in (gigatoken, gigabpe, huggingface, regex)}
     result = peers[peer](list(files), int(processes), pattern)
-    print('\n{"distinct": %d, "total": %d}' % result if result else "\n{}")  # noqa: UP031
+    print('\n{"distinct": %d, "total": %d}' % result if result else "\n{}")
 
 
 if __name__ == "__main__":

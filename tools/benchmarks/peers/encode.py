@@ -65,12 +65,12 @@ class Bpeflow:
 
 
 class BpeflowPython(Bpeflow):
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
         super().__init__(folder, pattern, files, threads, "python")
 
 
 class Tiktoken:
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
         import tiktoken
 
         from bpeflow.formats import gpt2 as folders
@@ -100,7 +100,7 @@ class Tiktoken:
 
 
 class Gigatoken:
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
         import gigatoken
 
         self._tokenizer = gigatoken.Tokenizer.from_json(_huggingface_tokenizer(folder).to_str())
@@ -122,7 +122,7 @@ class Gigatoken:
 
 
 class Huggingface:
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
         self._tokenizer = _huggingface_tokenizer(folder)
         self._pieces = _pieces(folder, pattern, files)
 

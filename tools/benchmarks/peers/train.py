@@ -29,14 +29,14 @@ def gigabpe(files: list[str], processes: int, vocab_size: int) -> Lines:
     return lambda: (f"{left} {right}" for left, right in merges)
 
 
-def gigatoken(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+def gigatoken(files: list[str], processes: int, vocab_size: int) -> Lines:
     from gigatoken.gigatoken_rs import TextFileSource, train_bpe
 
     _, merges = train_bpe(TextFileSource([*files], SEPARATOR), vocab_size, [SEPARATOR], tie_breaking="huggingface")
     return lambda: (f"{_printable(left)} {_printable(right)}" for left, right in merges)
 
 
-def rustbpe(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+def rustbpe(files: list[str], processes: int, vocab_size: int) -> Lines:
     import rustbpe
 
     tokenizer = rustbpe.Tokenizer()
@@ -44,7 +44,7 @@ def rustbpe(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa
     return lambda: (_printable(bytes(token)) for token, rank in tokenizer.get_mergeable_ranks() if rank >= 256)
 
 
-def huggingface(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
+def huggingface(files: list[str], processes: int, vocab_size: int) -> Lines:
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -68,7 +68,7 @@ def _merges_of(tokenizer_json: str) -> Iterator[str]:
 def _documents(files: list[str]) -> Iterator[str]:
     """What is between separators; the end of a file ends a document."""
     for name in files:
-        with open(name, encoding="utf-8", newline="") as file:  # noqa: PTH123 (pathlib takes 10 ms to import)
+        with open(name, encoding="utf-8", newline="") as file:
             rest = ""
             while block := file.read(_BLOCK):
                 *documents, rest = (rest + block).split(SEPARATOR)
@@ -86,7 +86,7 @@ def main(peer: str, processes: str, vocab_size: str, target: str, *files: str) -
     peers = {work.__name__: work for work in (gigabpe, gigatoken, rustbpe, huggingface)}
     lines = peers[peer](list(files), int(processes), int(vocab_size))
     if target != "-":
-        with open(target, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
+        with open(target, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in ("#version: 0.2", *lines()))
     print("\n{}")
 
