@@ -188,7 +188,7 @@ class CountSettings(TokenSettings):
 
     input: Paths = _corpus(
         (),
-        "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for Python's library, or a list of sources",
+        "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for Python's library, or sources",
         example=["corpus/*.txt"],
     )
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_as_tuple)] = _corpus(
@@ -284,7 +284,7 @@ class CountSettings(TokenSettings):
 
     @property
     def document_separator(self) -> str | None:
-        """The text that ends a document: `separator`, else the first special token, else None (the end of a file does)."""
+        """The text that ends a document: `separator`, else the first special token, else None (only a file's end)."""
         return self.separator or next(iter(self.special_tokens), None)
 
 
@@ -295,9 +295,10 @@ class MergeSettings(TokenSettings):
         None, "entries of the vocabulary: 256 bytes, special tokens, merges", unset="required", example=32000
     )
     tie_break: TieBreak = _learning(
-        "greatest_bytes", "which of several pairs with the same count is merged: greatest_bytes, smallest_ids or huggingface",
+        "greatest_bytes",
+        "rule for pairs with the same count: greatest_bytes, smallest_ids or huggingface",
         example="huggingface",
-    )  # fmt: skip
+    )
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
     max_token_length: int | None = _learning(
         None, "longest token that may be made, in bytes", unset="no limit", example=64, ge=1, lt=2**63

@@ -23,7 +23,7 @@ def run(argv: Sequence[str]) -> int:
         table.add_row(backend.name, "no" if reason else "yes", escape(reason or backend.describe()))
     Console().print(table)
     best = next(backend.name for backend in BACKENDS if backend.unavailable() is None)
-    print(f"backend: auto selects {best}")
+    print(f"backend: auto selects {best}")  # noqa: T201
     reason = why_regex(load_pretokenizer("gpt2"))
-    print("counting: " + (f"by the regex module: {reason}" if reason else f"native, {chosen_instructions()}"))
+    print("counting: " + (f"by the regex module: {reason}" if reason else f"native, {chosen_instructions()}"))  # noqa: T201
     return 0

@@ -21,5 +21,5 @@ def run(argv: Sequence[str]) -> int:
     forms.add_argument("--print", action="store_true", help="as a commented YAML config (default)")
     forms.add_argument("--markdown", action="store_true", help="as a page of tables (docs/settings.md)")
     options = parser.parse_args(argv)
-    print(as_markdown() if options.markdown else as_yaml(), end="")
+    print(as_markdown() if options.markdown else as_yaml(), end="")  # noqa: T201
     return 0

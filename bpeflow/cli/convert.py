@@ -31,5 +31,5 @@ def run(argv: Sequence[str]) -> int:
     set_up_logging(Console(stderr=True), quiet=False)
     spec = registry.load(options.source)
     for path in registry.save(spec, options.target, options.to):
-        print(path)
+        print(path)  # noqa: T201
     return 0

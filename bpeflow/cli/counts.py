@@ -24,5 +24,5 @@ def run(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     counts = PretokenCounts.read(options.source)
     counts.write(options.target)
-    print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")
+    print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")  # noqa: T201
     return 0

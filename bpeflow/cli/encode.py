@@ -88,8 +88,9 @@ def run(argv: Sequence[str]) -> int:
 def _print_summary(console: Console, corpus: EncodedCorpus) -> None:
     rate = format_size(corpus.bytes / max(corpus.seconds, 1e-9))
     skipped = f", {corpus.skipped_documents:,} skipped" if corpus.skipped_documents else ""
+    documents = format_count(corpus.documents, "document") + skipped
     console.print(
         f"[bold]encoded[/]  {format_size(corpus.bytes)} in {corpus.seconds:.1f} s, {rate}/s, "
-        f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {format_count(corpus.documents, 'document')}{skipped}"
+        f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {documents}"
     )
     console.print(f"[bold]written[/]  {escape(one_line(', '.join(map(str, corpus.written))))}")

@@ -1,4 +1,4 @@
-"""How the command line ends: signals, exit statuses and last words."""
+"""How the command line ends: signals, exit statuses and the final error line."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from bpeflow.errors import (
 )
 from bpeflow.flow.launch import ENDING_SIGNALS
 
-#: Exit statuses: what the user gave is wrong; the run failed. Those of signals are 128 + the signal, as shells have it.
+#: Exit statuses for invalid input or settings, and for a failed run. A signal gives 128 + its number, as in shells.
 USAGE, FAILURE = 2, 1
 
-#: What tells a second Ctrl-C that is meant from one that comes of impatience, or is sent once more by a program between
-#: the terminal and us: so many seconds. Cleaning up takes less.
+#: Seconds within which another Ctrl-C is taken for the same one, pressed in impatience or repeated by a program between
+#: the terminal and this process. Cleaning up takes less.
 _SAME_INTERRUPT = 2.0
 
-#: Seconds after which an interruption that Python had to ignore is raised once more: the callback that it came in is
-#: long over then.
+#: Seconds after which an interruption that Python ignored is raised again. The callback that it interrupted is over by
+#: then.
 _ONCE_MORE = 0.1
 
 _REMEDIES = {
@@ -44,11 +44,11 @@ _REMEDIES = {
     errno.EDQUOT: "your quota is used up: make room, or write elsewhere",
     errno.EFBIG: "a limit of file sizes (ulimit -f), or of the file system: raise it, or write elsewhere",
     errno.EROFS: "write elsewhere",
-    errno.EACCES: "change its mode, or name another one",
-    errno.EPERM: "change its mode, or name another one",
+    errno.EACCES: "change its permissions, or use another one",
+    errno.EPERM: "change its permissions, or use another one",
     errno.EMFILE: "raise the limit (ulimit -n), or use fewer workers",
     errno.ENFILE: "the whole system has too many files open: close some",
-    errno.EIO: "see whether the disk or the network works",
+    errno.EIO: "check the disk or the network",
 }
 
 
@@ -60,18 +60,18 @@ class SignalInterrupt(KeyboardInterrupt):
         self.number = number
 
 
-#: Those that came since `end_on_signals`.
+#: Interruptions since `end_on_signals`.
 _interruptions: list[SignalInterrupt] = []
 
-#: Whether a command has failed for lack of memory. Not the failure itself: it would keep alive what its frames hold.
-_lacked_memory = threading.Event()
+#: Set when a command ran out of memory. The exception itself is not kept: its frames would keep their objects alive.
+_out_of_memory = threading.Event()
 
 
 class _ReraiseIgnored:
-    """What `sys.unraisablehook` becomes: an interruption that no one can catch is raised once more, a moment later.
+    """A `sys.unraisablehook` that raises an ignored interruption again, a moment later.
 
-    Python ignores what is raised in its callbacks, such as those of weak references; a Ctrl-C in one would be lost. A
-    timer does it, and no thread: a callback may come while `threading` holds its locks.
+    Python ignores exceptions in its callbacks, such as those of weak references, so a Ctrl-C in one would be lost. A
+    timer raises it again rather than a thread, since a callback may run while `threading` holds its locks.
     """
 
     def __init__(self, before: Callable[[sys.UnraisableHookArgs], object]) -> None:
@@ -91,14 +91,15 @@ class _ReraiseIgnored:
 
 
 def end_on_signals() -> None:
-    """Let Ctrl-C, SIGTERM and SIGHUP end the run by an exception: processes are joined, temporary files removed.
+    """Turn Ctrl-C, SIGTERM and SIGHUP into an exception, so that processes are joined and temporary files removed.
 
-    More of them in the next moment do not disturb that. A signal that is ignored, as under nohup, stays so.
+    Repeated signals within `_SAME_INTERRUPT` seconds do not disturb the clean-up. A signal that is ignored, as under
+    nohup, stays ignored.
     """
     since = -_SAME_INTERRUPT
     _interruptions.clear()
 
-    def interrupt(number: int, frame: object) -> None:
+    def interrupt(number: int, frame: object) -> None:  # noqa: ARG001
         nonlocal since
         if time.monotonic() - since > _SAME_INTERRUPT:
             since = time.monotonic()
@@ -114,7 +115,7 @@ def end_on_signals() -> None:
 
 
 def ignore_signals() -> None:
-    """Let nothing disturb the interpreter's own end, in which it gives up its handlers before it is done."""
+    """Ignore signals from now on: the interpreter removes its handlers before it has finished shutting down."""
     if threading.current_thread() is threading.main_thread():
         for number in (*ENDING_SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -123,33 +124,33 @@ def ignore_signals() -> None:
 def leave(status: int) -> NoReturn:
     """End the process, undisturbed by signals.
 
-    If memory was lacking, without the interpreter's own end and that of native libraries, in which some crash then; but
-    not without what others have registered for the end.
+    After running out of memory, skip the shutdown of the interpreter and of native libraries, some of which crash then,
+    but run the registered exit functions.
     """
     ignore_signals()
-    if _lacked_memory.is_set():
-        with suppress(Exception):  # for want of memory again
+    if _out_of_memory.is_set():
+        with suppress(Exception):  # out of memory again
             atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):  # closed, or a pipe that nobody reads any more
+            with suppress(Exception):  # closed, or a broken pipe
                 stream.flush()
         os._exit(status)
     sys.exit(status)
 
 
 def show_crashes() -> None:
-    """Should native code crash in this process, say where: for a worker, the main process says it."""
+    """Print the stack if native code crashes in this process. For a worker, the main process reports the crash."""
     try:
         faulthandler.enable()
-    except (OSError, ValueError, AttributeError, RuntimeError):  # standard error is closed, or no file
+    except (OSError, ValueError, AttributeError, RuntimeError):  # standard error is closed, or not a file
         return
 
 
 def exit_status(error: BaseException) -> int:
-    """Say what a command failed with, and return the exit status for it."""
-    if _comes_from_lack_of_memory(error):
-        _lacked_memory.set()
-    if _interruptions:  # an import of native code, say, turns it into an error of its own
+    """Print why a command failed, and return its exit status."""
+    if _is_caused_by_memory(error):
+        _out_of_memory.set()
+    if _interruptions:  # importing native code, for one, turns it into another error
         error = _interruptions[-1]
     if isinstance(error, KeyboardInterrupt):
         number = error.number if isinstance(error, SignalInterrupt) else signal.SIGINT
@@ -162,24 +163,24 @@ def exit_status(error: BaseException) -> int:
     if expected is None:
         traceback.print_exception(error)
         what = "".join(traceback.format_exception_only(error)).strip()
-        expected = f"{what} (a defect of bpeflow: please report it, with all of the above)"
+        expected = f"{what} (a bug in bpeflow: please report it with everything above)"
     return _fail(_stage_of(error) + expected, FAILURE)
 
 
-def _comes_from_lack_of_memory(error: BaseException | None) -> bool:
+def _is_caused_by_memory(error: BaseException | None) -> bool:
     while error is not None and not (isinstance(error, OutOfMemoryError) or is_memory_error(error)):
-        error = error.__cause__  # contexts may go round in circles
+        error = error.__cause__  # not __context__, which may be circular
     return error is not None
 
 
 def _expected(error: BaseException) -> str | None:
-    """Cause and remedy of what need not be a defect; None for everything else."""
+    """Return cause and remedy of an error that is not necessarily a bug; None for any other."""
     if isinstance(error, BpeflowError | FlowError):
         return str(error)
     if is_memory_error(error):
         return f"{explain(error)}: add memory, or raise the limits (ulimit -v, ulimit -u, the container's)"
     if isinstance(error, ImportError):
-        return f"{error}: the installation is not complete; install bpeflow again"
+        return f"{error}: the installation is incomplete; install bpeflow again"
     if isinstance(error, OSError):
         remedy = f"; {_REMEDIES[error.errno]}" if error.errno in _REMEDIES else ""
         return f"{error.filename or 'input/output'}: {error.strerror or error}{remedy}"
@@ -187,7 +188,7 @@ def _expected(error: BaseException) -> str | None:
 
 
 def _stage_of(error: BaseException | None) -> str:
-    """The stage of the pipeline in which it happened, if it was one; where a worker died, its message says so."""
+    """Return the pipeline stage in which the error was raised, if any. A dead worker's message names it already."""
     while error is not None:
         error = error.__cause__
         stage, worker = getattr(error, "stage", None), getattr(error, "worker", None)
@@ -197,5 +198,5 @@ def _stage_of(error: BaseException | None) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"bpeflow: {one_line(message)}", file=sys.stderr)
+    print(f"bpeflow: {one_line(message)}", file=sys.stderr)  # noqa: T201
     return status

@@ -39,7 +39,7 @@ def _with_underscores(argument: str) -> str:
 def _print_version() -> int:
     from importlib.metadata import version
 
-    print(f"bpeflow {version('bpeflow')}")
+    print(f"bpeflow {version('bpeflow')}")  # noqa: T201
     return 0
 
 

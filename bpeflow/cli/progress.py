@@ -1,4 +1,4 @@
-"""What people see of a run: plain lines of progress, and the summary at the end. On a terminal also `bars`."""
+"""Progress and messages of the command line: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from bpeflow._util.text import format_size, one_line
 from bpeflow.flow import MonitorSample
 from bpeflow.progress import Observer
 
-#: Seconds between two plain lines of progress: often enough to see that it lives, seldom enough for a log file.
+#: Seconds between two plain lines of progress: short enough to see that the run is alive, long enough for a log file.
 PLAIN_INTERVAL = 10.0
 
-#: Characters to a line of a table that goes to a file or a pipe.
+#: Width of a table that goes to a file or a pipe, in characters.
 _WIDE = 160
 
 
 @contextmanager
 def observing(quiet: bool) -> Iterator[Observer]:
-    """Set up messages, and who shows the progress: bars on a terminal, else lines."""
+    """Set up logging and yield an observer that shows progress: bars on a terminal, lines elsewhere."""
     console = Console(stderr=True, quiet=quiet)
     set_up_logging(console, quiet)
     if not console.is_terminal or quiet:
@@ -44,21 +44,21 @@ def observing(quiet: bool) -> Iterator[Observer]:
 
 
 def summary_console(quiet: bool) -> Console:
-    """Where the summary of a run is printed."""
+    """Return the console for the summary of a run."""
     return Console(quiet=quiet, highlight=False, emoji=False, soft_wrap=True)
 
 
 def table_console() -> Console:
-    """Where tables are printed."""
+    """Return the console for tables."""
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=_WIDE)
 
 
 def set_up_logging(console: Console, quiet: bool) -> None:
-    """Let the library's warnings through to the console."""
+    """Send the library's log messages to the console."""
     handler: logging.Handler
     if console.is_terminal:
-        from rich.logging import RichHandler  # which only terminals need
+        from rich.logging import RichHandler  # needed on a terminal only
 
         handler = RichHandler(console=console, show_time=False, show_path=False)
         handler.setFormatter(_OneLine("%(message)s"))
@@ -69,14 +69,14 @@ def set_up_logging(console: Console, quiet: bool) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """Keeps each message to a line of its own; a traceback may follow."""
+    """Keeps each message on one line; a traceback may follow."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the name is the base class's
         return one_line(super().formatMessage(record))
 
 
 class PlainObserver(Observer):
-    """Prints a line now and then: for log files and pipes."""
+    """Prints a line at an interval, for log files and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -84,36 +84,37 @@ class PlainObserver(Observer):
         self._printed: dict[str, float] = {}
 
     def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
-        self._say_bytes("counting", counted_bytes, total_bytes)
+        self._print_bytes("counting", counted_bytes, total_bytes)
 
     def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
-        self._say_bytes("encoding", encoded_bytes, total_bytes)
+        self._print_bytes("encoding", encoded_bytes, total_bytes)
 
     def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
-        self._say_bytes("decoding", decoded_bytes, total_bytes)
+        self._print_bytes("decoding", decoded_bytes, total_bytes)
 
     def learning(self, learned: int, wanted: int) -> None:
         if (since := self._due("learning", learned, learned >= wanted)) is not None:
             elapsed, new = since
-            self._say(f"learning: {learned:,} of {wanted:,} merges{_time_left(elapsed, new, wanted - learned)}")
+            self._print(f"learning: {learned:,} of {wanted:,} merges{_time_left(elapsed, new, wanted - learned)}")
 
     def monitored(self, sample: MonitorSample) -> None:
-        self._say(sample.line())
+        self._print(sample.line())
 
-    def _say_bytes(self, what: str, done: int, total: int | None) -> None:
+    def _print_bytes(self, what: str, done: int, total: int | None) -> None:
         if (since := self._due(what, done, total is not None and done >= total)) is not None:
             elapsed, new = since
             rate = f", {format_size(new / elapsed)}/s" if elapsed > 0.05 else ""
             of_all = "" if total is None else f" of {format_size(total)}"
             left = "" if total is None else _time_left(elapsed, new, total - done)
-            self._say(f"{what}: {format_size(done)}{of_all}{rate}{left}")
+            self._print(f"{what}: {format_size(done)}{of_all}{rate}{left}")
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _due(self, what: str, done: int, finished: bool) -> tuple[float, int] | None:
-        """How long it has been since `what` was heard of first, and what was done since then (all, or what an earlier
-        run had left to do), if it is time to say something of it; its end is told once, whenever it comes.
+        """Return the seconds and the work since the first report of an activity if a line is due, else None.
+
+        A resumed activity starts with work done before, which is left out. Its end is reported once, whenever it comes.
         """
         now = time.monotonic()
         started, at_first = self._started.setdefault(what, (now, done))
@@ -132,7 +133,7 @@ def _time_left(elapsed: float, done: int, left: int) -> str:
 
 
 class TerminalObserver(Observer):
-    """Draws progress bars. Use as a context manager."""
+    """Draws progress bars. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -175,7 +176,7 @@ class TerminalObserver(Observer):
 
 
 class _AmountColumn(ProgressColumn):
-    """Merges for merging, megabytes and their rate for all else."""
+    """The amount done: merges while learning, bytes and their rate otherwise."""
 
     _merges = MofNCompleteColumn()
 

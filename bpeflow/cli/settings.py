@@ -50,7 +50,7 @@ def all_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterato
             yield from all_settings(field.annotation, f"{prefix}{name}.")
             continue
         extra = field.json_schema_extra
-        assert isinstance(extra, dict), f"{name} is not described"
+        assert isinstance(extra, dict), f"{name} is not described"  # noqa: S101
         yield SettingDescription(
             key=prefix + name,
             description=field.description or "",

@@ -1,6 +1,6 @@
-"""`MergeCheckpoint`: merges that a run has learned so far, in a file, for the case that it does not come to its end.
+"""`MergeCheckpoint`: the merges learned so far, saved to a file from which an interrupted run resumes.
 
-To go on from them they are replayed as initial merges, which on the same counts gives what learning at once gives.
+They are replayed as initial merges, which gives the same result on the same counts as learning without interruption.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import CHECKPOINT_FILE
 from bpeflow.vocab import Merge
 
-#: Seconds between two writings: so much is lost with a run at most. It takes some hundredths of a second.
+#: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,
+#: a few hundredths of a second each.
 INTERVAL = 30.0
 VERSION = 1
 
-#: Settings that decide what is learned; the vocabulary's sizes besides.
+#: Settings that decide which merges are learned, besides the vocabulary sizes.
 _DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "init_from", "special_tokens_first")
 log = logging.getLogger(__name__)
 
 
 def learning_fingerprint(settings: Settings) -> dict[str, Any]:
-    """The settings that decide what is learned from given counts, as JSON has them."""
+    """Return the settings that decide which merges are learned from given counts, as JSON values."""
     return {"sizes": list(settings.sizes), **settings.model_dump(mode="json", include=set(_DECIDING))}
 
 
 class MergeCheckpoint:
-    """The file of partial merges, in the folder of a run that is not finished."""
+    """The checkpoint file of an unfinished run."""
 
     def __init__(self, folder: Path, counts: PretokenCounts, settings: Settings) -> None:
         self._path = folder / CHECKPOINT_FILE
@@ -48,11 +49,11 @@ class MergeCheckpoint:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to save again."""
+        """Whether it is time for the next checkpoint."""
         return monotonic() >= self._next
 
     def save(self, merges: Sequence[Merge]) -> None:
-        """Write what has been learned so far, initial merges included."""
+        """Write the merges learned so far, initial merges included. A failure to write is only logged."""
         body = {
             "version": VERSION,
             "settings": self._settings,
@@ -62,17 +63,19 @@ class MergeCheckpoint:
         try:
             with atomic_path(self._path) as temporary:
                 temporary.write_text(json.dumps(checksummed(body)), encoding="utf-8")
-        except OSError as error:  # the run itself needs no room yet, and may find some in its end
+        except OSError as error:  # the run needs no disk space yet, and there may be some when it does
             log.warning(
-                "%s cannot be written (%s): should the run be killed, it begins to merge anew", self._path, error
+                "%s cannot be written (%s): if the run is interrupted, learning will start over", self._path, error
             )
         self._next = monotonic() + INTERVAL
 
     def load(self, initial_merges: Sequence[Merge]) -> tuple[Merge, ...]:
-        """Read what was learned, after these initial merges; nothing where there is no file.
+        """Return the merges of the checkpoint, which begin with `initial_merges`; nothing if there is no checkpoint.
 
-        A damaged file is passed over, with a warning: to learn again takes time and no more. Raises `ResumeError` for
-        merges of other counts or settings.
+        A damaged file is ignored with a warning, as learning again costs only time.
+
+        Raises:
+            ResumeError: the merges were learned from other counts, with other settings, or from other initial merges.
         """
         try:
             body = verified(json.loads(self._path.read_text(encoding="utf-8")))
@@ -82,14 +85,14 @@ class MergeCheckpoint:
         except FileNotFoundError:
             return ()
         except (ValueError, KeyError, TypeError, AttributeError):
-            log.warning("%s is damaged: merges are learned from the first one on", self._path)
+            log.warning("%s is damaged: learning starts over", self._path)
             return ()
         check_same_settings(body["settings"], self._settings, self._path)
         if body["counts_sha256"] != self._digest_of_counts():
-            raise ResumeError(f"{self._path} was learned from other counts: begin again with --restart")
+            raise ResumeError(f"{self._path} was learned from other counts: start over with --restart")
         if merges[: len(initial_merges)] != tuple(initial_merges):
             raise ResumeError(
-                f"{self._path} began with other merges than init_from has now: begin again with --restart"
+                f"{self._path} began with other merges than those of init_from: start over with --restart"
             )
         return merges
 
@@ -103,9 +106,9 @@ class MergeCheckpoint:
 
 
 def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], where: Path) -> None:
-    """Raise `ResumeError` if merges were, or are being, learned with other settings."""
+    """Raise `ResumeError` if merges were learned with other settings than they are now."""
     if changes := differing(before, now):
         raise ResumeError(
-            f"{where} is of a run with other settings: {'; '.join(changes)}. Put that back to go on with it; to learn "
-            "again from its counts: python -m bpeflow merge; to begin again: --restart, or another out_dir"
+            f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
+            "from its counts (python -m bpeflow merge), or start over with --restart or in another out_dir"
         )

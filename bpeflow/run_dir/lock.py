@@ -1,9 +1,9 @@
-"""`RunLock`: one run at a time in a folder, and what the next one must know of a run that died there.
+"""`RunLock`: one run at a time in a folder, and notes for the run that comes after a dead one.
 
-The lock is the kernel's (``flock``), on a file in the folder. So it ends with its process, however that ends: a dead
-run's lock does no harm, and no process number is ever taken for another's. What is written in the file is for people
-(who holds it) and for the next run (which scratch folder the dead one has left); whether it is held, only the kernel
-says. Where the file system or the platform knows no such locks, a warning says that nobody watches.
+The lock is the kernel's (``flock``) on a file in the folder, so it ends with its process, however that ends. A dead
+run's lock does no harm, and no reused process id is mistaken for its owner. The file's content is for people (who holds
+the lock) and for the next run (which scratch folder a dead run left behind). Only the kernel decides whether the
+lock is held. Where the file system or the platform has no such locks, a warning says that the folder is not protected.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ except ImportError:  # not on every platform
 
 log = logging.getLogger(__name__)
 
-#: File descriptors of the locks that this process holds. A forked child would hold them, too, and beyond its parent's
-#: death: it closes them at once.
+#: File descriptors of the locks that this process holds. A forked child closes them at once: it would otherwise hold
+#: the locks beyond its parent's death.
 _held: set[int] = set()
 
 
@@ -46,20 +46,25 @@ if hasattr(os, "register_at_fork"):
 
 
 class RunLock:
-    """A lock on a folder, while the block runs.
+    """A lock on a folder, held while the block runs.
 
     Attributes:
-        left_behind: what the run noted down that held the lock last, if it died with it; else empty.
+        left_behind: the notes of the previous holder if it died holding the lock; else empty.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Get ready to lock `folder`, which is there."""
+        """Prepare to lock `folder`, which must exist."""
         self.left_behind: dict[str, Any] = {}
         self._path = folder / LOCK_FILE
         self._descriptor = -1
 
     def __enter__(self) -> RunLock:
-        """Take the lock. Raises `FolderInUseError`, which names the holder, and `ConfigError` for a file we may not open."""
+        """Take the lock.
+
+        Raises:
+            FolderInUseError: another process holds it; the message names the process.
+            ConfigError: the lock file cannot be opened.
+        """
         while self._descriptor < 0:
             self._descriptor = self._try()
         _held.add(self._descriptor)
@@ -67,10 +72,10 @@ class RunLock:
         return self
 
     def sign(self, **notes: Any) -> None:
-        """Write down who we are, and `notes`, in the place of what the last one wrote.
+        """Replace the previous holder's notes by this process's identity and `notes`, durably.
 
-        Once that is seen to: if we are killed before, the next run must still find it. When this returns, it finds what
-        is written now, even if the power is cut.
+        Call it once the previous notes have been dealt with: if this process is killed before, the next run must still
+        find them.
         """
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         who = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
@@ -85,14 +90,14 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Removed while it is held: who has opened it in the meantime finds out, and begins again with a new one.
+        # Remove the file while holding the lock: a process that has opened it meanwhile notices, and uses a new file.
         self._path.unlink(missing_ok=True)
         _held.discard(self._descriptor)
         os.close(self._descriptor)
         self._descriptor = -1
 
     def _try(self) -> int:
-        """Open the file and lock it; -1 if it was removed in between."""
+        """Open the file, lock it and return its descriptor; -1 if the file was removed in between."""
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -110,17 +115,17 @@ class RunLock:
 
 def _lock(descriptor: int, path: Path) -> None:
     if fcntl is None:
-        log.warning("this platform has no file locks: see to it that no other run uses %s", path.parent)
+        log.warning("this platform has no file locks: make sure that no other run uses %s", path.parent)
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise FolderInUseError(
-            f"another run{_described(_read(descriptor))} is at work in {path.parent}: wait for its end, stop it, or "
-            "name another out_dir"
+            f"another run{_described(_read(descriptor))} is at work in {path.parent}: wait for it to end, stop it, or "
+            "use another out_dir"
         ) from None
     except OSError as error:  # some network file systems
-        log.warning("%s cannot be locked (%s): see to it that no other run uses %s", path, error.strerror, path.parent)
+        log.warning("%s cannot be locked (%s): make sure that no other run uses %s", path, error.strerror, path.parent)
 
 
 def _cannot_lock(path: Path, error: OSError) -> ConfigError:
@@ -137,7 +142,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
 def _read(descriptor: int) -> dict[str, Any]:
     try:
         notes = json.loads(os.pread(descriptor, 1 << 16, 0))
-    except (OSError, ValueError):  # it is new, or has only just been locked
+    except (OSError, ValueError):  # new, or locked a moment ago
         return {}
     return notes if isinstance(notes, dict) else {}
 

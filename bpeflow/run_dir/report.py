@@ -106,7 +106,7 @@ class CountingReport(_Frozen):
     Attributes:
         in_process: whether the input was small enough to be counted in the calling process.
         threads: counting threads of the calling process; 1 if there were worker processes.
-        stages: by name: ``chunk reader``, ``stream reader`` (if there are streams), ``counter``, ``merger``, ``reducer``.
+        stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
         fingerprint: everything that the counts depend on, to compare with when resuming.
     """
 
@@ -251,6 +251,6 @@ def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -
     corpus = report.corpus
     if corpus is None or (corpus.pretokens, corpus.distinct_pretokens) != (counts.total, len(counts)):
         raise FormatError(
-            f"{path.parent / REPORT_FILE} describes other counts than {path}. Move the counts to a folder of their own, "
-            "and give special_tokens and every setting that differs from its default"
+            f"{path.parent / REPORT_FILE} describes other counts than {path}. Move the counts to a folder of their "
+            "own, and give special_tokens and every setting that differs from its default"
         )

@@ -1,4 +1,4 @@
-"""`RunDir`: where a run writes, alone, until all that it writes takes its place."""
+"""`RunDir`: the folder of a run, locked while the run is at work, and everything that is written into it."""
 
 from __future__ import annotations
 
@@ -38,20 +38,25 @@ log = logging.getLogger(__name__)
 
 
 class RunDir:
-    """The run folder, or nothing at all where there is none.
+    """A run folder. Without a path every method does nothing, for runs that write nothing.
 
-    As a context manager it has the lock of the folder, removes what a run that died there has left behind, and takes
-    back an empty folder. What an earlier run has finished there stays as it is until `finish` (see `publishing`).
+    As a context manager it holds the folder's lock, removes what a dead run left behind, and removes the folder again
+    if it was new and the run failed. Files of an earlier finished run stay untouched until `finish` (see `publish`).
 
     Attributes:
         path: the folder, or None.
-        unfinished: the folder in it where the run writes, or None.
+        unfinished: its subfolder in which the run writes, or None.
     """
 
     def __init__(self, path: Path | None, scratch: Scratch | None = None) -> None:
-        """Make the folder and see that it can be written to; `scratch` is where this run spills.
+        """Make the folder and check that it can be written to.
 
-        Raises `ConfigError`; before any work is done.
+        Args:
+            path: the folder, or None.
+            scratch: where this run spills; noted in the lock file, so that the next run can clean up after this one.
+
+        Raises:
+            ConfigError: the folder cannot be made or written to.
         """
         self.path = path
         self.unfinished = path and path / UNFINISHED
@@ -71,7 +76,7 @@ class RunDir:
         self._lock = RunLock(path)
 
     def __enter__(self) -> RunDir:
-        """Take the lock. Raises `FolderInUseError` if another run has it."""
+        """Lock the folder and clean it up. Raises `FolderInUseError` if another run is at work there."""
         if self._lock is not None and self.unfinished is not None:
             with ExitStack() as locked:
                 lock = locked.enter_context(self._lock)
@@ -84,21 +89,21 @@ class RunDir:
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
-        with self._locked, suppress(OSError, MemoryError, ResumeError):  # why it has failed matters more
+        with self._locked, suppress(OSError, MemoryError, ResumeError):  # the original failure matters more
             if failed and self.path is not None:
                 (publish if _awaits_publishing(self.path) else remove_useless)(self.path)
         if failed and self._made and self.path is not None:
-            with suppress(OSError):  # it is not empty
+            with suppress(OSError):  # not empty
                 self.path.rmdir()
 
     def begin(self, stale: Sequence[str] = VOCAB_FILES) -> None:
-        """Make the folder to write in, without the files of these names, or globs, of an unfinished run."""
+        """Make ``unfinished/`` and remove the files in it that match the globs `stale`."""
         if self.unfinished is not None:
             make_folder(self.unfinished)
             remove_files(self.unfinished, stale)
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
-        """Let `dump` write a file."""
+        """Write a file atomically: `dump` gets the path to write to."""
         if self.unfinished is not None:
             with atomic_path(self.unfinished / name) as temporary:
                 dump(temporary)
@@ -129,7 +134,7 @@ class RunDir:
         return report
 
     def write_tokenizer(self, spec: TokenizerSpec, subfolder: str, others: Sequence[str]) -> None:
-        """Write a tokenizer in our own form, and in other formats; warn of one that cannot hold it."""
+        """Write a tokenizer in bpeflow's format and in others; warn about a format that cannot represent it."""
         if self.unfinished is None:
             return
         folder = self.unfinished / subfolder
@@ -142,7 +147,7 @@ class RunDir:
     def monitor(
         self, enabled: bool, observer: Observer, append: bool
     ) -> Iterator[Callable[[MonitorSample], None] | None]:
-        """Yield what to do with a sample: tell the observer, and write it to ``monitor.jsonl``."""
+        """Yield a callback that passes monitor samples to the observer and appends them to ``monitor.jsonl``."""
         if not enabled:
             yield None
         elif self.unfinished is None:
@@ -160,11 +165,11 @@ class RunDir:
 
 
 class _SampleFile:
-    """``monitor.jsonl``: whole lines. A full disk ends the file, with a warning, and not the run."""
+    """``monitor.jsonl``, in whole lines. If the disk is full, the file ends with a warning and the run goes ahead."""
 
     def __init__(self, path: Path, append: bool) -> None:
         self._path = path
-        self._file = path.open("ab" if append else "wb", buffering=0)  # a buffer would fail again when it is closed
+        self._file = path.open("ab" if append else "wb", buffering=0)  # a buffer would fail again on close
         self._ended = False
 
     def append(self, sample: MonitorSample) -> None:
@@ -178,20 +183,20 @@ class _SampleFile:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             self._ended = True
-            log.warning("%s has no more samples from here on: %s", self._path, error.strerror)
+            log.warning("%s: no more samples are written: %s", self._path, error.strerror)
 
     def close(self) -> None:
-        with suppress(OSError):  # nor does a disk that fails end the run
+        with suppress(OSError):  # a failing disk does not end the run here either
             os.fsync(self._file.fileno())
         self._file.close()
 
 
 def _save_if_it_fits(spec: TokenizerSpec, folder: Path, name: str) -> list[Path]:
-    """Write another format, or say why it cannot hold the tokenizer: what hours have taught is not lost for that."""
+    """Write another format, or warn that it cannot represent the tokenizer: hours of work are not lost for that."""
     try:
         return formats.save(spec, folder, name)
     except FormatError as error:
-        log.warning("output.formats: %s is not written: %s", name, error)
+        log.warning("output.formats: %s was not written: %s", name, error)
         return []
 
 

@@ -36,7 +36,7 @@ class RunState:
         phase: how far it has come.
         in_progress: whether it is the run in ``unfinished/``: interrupted, failed, or still at work (its lock is the
             holder's business). False for the finished run of the folder itself.
-        counts: the folder of the latest finished counts and their report, ``unfinished/`` first; None if there are none.
+        counts: the folder of the latest finished counts and their report, ``unfinished/`` first; or None.
     """
 
     phase: Phase

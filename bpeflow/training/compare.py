@@ -1,4 +1,4 @@
-"""The merge backends side by side on the same counts: that they learn the same, and what each takes."""
+"""Comparing merge backends on the same counts: check that their merges are equal, and measure each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bpeflow.errors import BackendsDifferError, ConfigError
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.vocab import Merge
 
-#: Those fields of the statistics that are times; the others are the same in every round.
+#: Fields of the statistics that are times. The others are the same in every round.
 TIMES = ("setup_seconds", "selection_seconds", "update_seconds")
 
 
 @dataclass
 class Contender:
-    """A backend with a number of threads, and what was measured of it, a value for each round."""
+    """A backend with a number of threads, and its measurements, one per round."""
 
     backend: str
     threads: int | None
@@ -31,12 +31,13 @@ class Contender:
     def __str__(self) -> str:
         return self.backend if self.threads is None else f"{self.backend} with {self.threads} thread(s)"
 
-    def take(self, learned: LearnedMerges, seconds: float) -> None:
+    def add(self, learned: LearnedMerges, seconds: float) -> None:
+        """Add the measurement of a round."""
         self.seconds.append(seconds)
         self.statistics.append(asdict(learned.statistics))
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known after the last round: all seconds, and the statistics with the median of each time."""
+        """Return all seconds, and the statistics with the median of each time."""
         times = {name: median(s[name] for s in self.statistics) for name in TIMES}
         return {
             "backend": self.backend,
@@ -48,9 +49,11 @@ class Contender:
 
 
 def contenders(backends: Sequence[str], threads: Sequence[int]) -> list[Contender]:
-    """List the backends, each with every number of threads if it uses several; those that do not, once.
+    """Combine each backend with each number of threads; once only for a backend that uses a single thread.
 
-    Raises `BackendUnavailableError` for a backend that is not here, and `ConfigError` where there is nothing to compare.
+    Raises:
+        BackendUnavailableError: a backend is not available.
+        ConfigError: there is nothing to compare.
     """
     found = [
         Contender(name, count)
@@ -58,7 +61,7 @@ def contenders(backends: Sequence[str], threads: Sequence[int]) -> list[Contende
         for count in (dict.fromkeys(threads) if choose_backend(name).several_threads else (None,))
     ]
     if not found:
-        raise ConfigError("there is nothing to compare: name backends and numbers of threads")
+        raise ConfigError("nothing to compare: give backends and numbers of threads")
     return found
 
 
@@ -70,22 +73,32 @@ def compare(
     initial_merges: Sequence[Merge] = (),
     on_result: Callable[[Contender], object] = str,
 ) -> LearnedMerges:
-    """Let every contender learn `rounds` times, in turn, and return what all of them have learned.
+    """Let every contender learn `rounds` times, in turn, and return the merges.
 
-    Each round begins with the next contender, so that none always runs on a machine that the same other one has
-    warmed up. `on_result` is called after each measurement. Raises `BackendsDifferError` at the first difference.
+    Each round starts with the next contender, so that none always runs on a machine warmed up by the same other one.
+
+    Args:
+        counts: the counts to learn from.
+        settings: the settings; backend and threads are the contender's.
+        entrants: the contenders, which collect the measurements.
+        rounds: repetitions.
+        initial_merges: merges to start with.
+        on_result: called after each measurement.
+
+    Raises:
+        BackendsDifferError: at the first difference between two contenders.
     """
     reference: tuple[Contender, LearnedMerges] | None = None
     for contender in _turns(entrants, rounds):
         own = settings.model_copy(update={"backend": contender.backend, "threads": contender.threads})
         started = perf_counter()
         learned = learn_with_settings(counts, own, initial_merges)
-        contender.take(learned, perf_counter() - started)
+        contender.add(learned, perf_counter() - started)
         reference = reference or (contender, learned)
         _check_equal(*reference, contender, learned)
         on_result(contender)
     if reference is None:
-        raise ConfigError("there is nothing to compare: at least one contender and one round")
+        raise ConfigError("nothing to compare: need at least one contender and one round")
     return reference[1]
 
 

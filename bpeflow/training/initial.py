@@ -1,4 +1,4 @@
-"""Tokenizers to begin with (``init_from``): their merges, and whether they fit what is to be trained."""
+"""Initial merges: those of the tokenizer to extend (``init_from``), and whether they fit the training."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ log = logging.getLogger(__name__)
 
 
 def read_initial_merges(settings: Settings, pattern: str | None) -> tuple[Merge, ...]:
-    """Read the merges of the tokenizer in the folder `init_from`; none where it is not set.
+    """Read the merges of the tokenizer in the folder `init_from`; empty if it is not set.
 
-    The folder has ``vocab.json`` and ``merges.txt``. Where ``run.json`` lies beside them it tells the pattern, which
-    must be `pattern`, the expression that the counts were made with (None where nobody knows).
+    The folder has ``vocab.json`` and ``merges.txt``. Its ``run.json``, if any, has the pattern, which must be the one
+    that the counts were made with. A warning says if tokens get other ids: merges keep their ranks, but the settings decide
+    the ids of bytes and special tokens.
 
-    Raises `ConfigError` for a tokenizer that does not fit the settings, and `FormatError` for damaged files. Warns when
-    its tokens get other ids: merges keep their ranks, but where bytes and special tokens stand is for the settings to
-    say.
+    Args:
+        settings: the settings of the run.
+        pattern: the regular expression that the counts were made with; None if it is unknown.
+
+    Raises:
+        ConfigError: the tokenizer does not fit the settings.
+        FormatError: its files are damaged.
     """
     folder = settings.init_from
     if folder is None or settings.skip_merge:
@@ -34,7 +39,7 @@ def read_initial_merges(settings: Settings, pattern: str | None) -> tuple[Merge,
     for path in (vocab_path, merges_path):
         if not path.is_file():
             raise ConfigError(
-                f"init_from: there is no {path.name} in {folder}; give a run folder or one of GPT-2's form"
+                f"init_from: no {path.name} in {folder}; give a run folder, or one with GPT-2's two files"
             )
     report = read_report(folder)
     _check_pattern(report, settings, pattern, folder)
@@ -59,7 +64,7 @@ def _check_pattern(report: RunReport | None, settings: Settings, pattern: str | 
 
 
 def _check_special_tokens(report: RunReport | None, vocab: Vocab, settings: Settings, folder: Path) -> None:
-    """Compare the special tokens. Those that a merge yields too are told by ``run.json``, not by ``vocab.json``."""
+    """Compare the special tokens. Those that a merge also makes are listed in ``run.json`` only."""
     theirs, ours = set(vocab.special_tokens), set(settings.special_tokens)
     if report:
         theirs |= set(report.settings.get("special_tokens", ()))
@@ -67,8 +72,8 @@ def _check_special_tokens(report: RunReport | None, vocab: Vocab, settings: Sett
         theirs |= ours & {to_printable(token) for token in vocab.tokens}
     if theirs != ours:
         raise ConfigError(
-            f"init_from: {folder} has other special tokens: only there {sorted(theirs - ours)}, only here "
-            f"{sorted(ours - theirs)}; give the same special_tokens"
+            f"init_from: {folder} has other special tokens: it alone has {sorted(theirs - ours)}, the settings "
+            f"alone have {sorted(ours - theirs)}; give the same special_tokens"
         )
 
 
@@ -82,8 +87,8 @@ def _warn_of_changed_ids(vocab: Vocab, settings: Settings, folder: Path) -> None
     moved = sum(theirs not in (b"", ours) for theirs, ours in zip_longest(vocab.tokens, here.tokens[: len(vocab)]))
     if moved:
         log.warning(
-            "init_from: %d of the %d tokens of %s get another id here, where the order is %s: a model trained on its "
-            "ids does not fit the new ones",
+            "init_from: %d of the %d tokens of %s get another id, as the order is %s: a model trained with its ids does "
+            "not fit the new ones",
             moved,
             len(vocab),
             folder,

@@ -1,4 +1,4 @@
-"""From pre-token counts to merges: states the task for a backend, steps it to its end, and reads the answer."""
+"""`learn_merges`: pre-token counts to merges; states the task for a backend, steps it to the end, reads the result."""
 
 from __future__ import annotations
 
@@ -19,48 +19,55 @@ from bpeflow.errors import ConfigError
 from bpeflow.progress import Observer
 from bpeflow.vocab import Merge, Vocab, mergeable_bytes
 
-#: How many merges to learn before the first look at the clock and at Ctrl-C: with the slowest search (`max_search:
+#: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
 #: scan` in Python) they take seconds.
 FIRST_STEP = 64
 
-#: How long to learn, about, between two looks: shorter, and they take time of their own; longer, and people wait.
+#: Target duration of a step, in seconds. Shorter steps add overhead; longer ones delay Ctrl-C and progress.
 STEP_SECONDS = 0.1
 
-#: What to do about a lack of memory.
+#: The remedy if memory runs out.
 _LESS_MEMORY = (
-    "use backend: c, which takes least, or leave out rare pre-tokens; or add memory. Counts that are in a run folder "
-    "need not be made again (--resume, or python -m bpeflow merge)"
+    "use backend: c, which needs the least, drop rare pre-tokens, or add memory. Counts in a run folder can be reused "
+    "(--resume, or python -m bpeflow merge)"
 )
 
 
 class Checkpoint(Protocol):
-    """Keeps what has been learned so far, for a run that goes on with it: `checkpoint` has the one in a file."""
+    """Saves the merges learned so far, for a run that resumes. `run_dir.checkpoint` has the one that writes a file."""
 
     @property
     def due(self) -> bool:
-        """Whether it is time to save again."""
+        """Whether it is time for the next checkpoint."""
         ...
 
-    def save(self, merges: Sequence[Merge]) -> None: ...
+    def save(self, merges: Sequence[Merge]) -> None:
+        """Save the merges learned so far, initial merges included."""
+        ...
 
     def load(self, initial_merges: Sequence[Merge]) -> tuple[Merge, ...]:
-        """The merges of an earlier run, which begin with these; or none."""
+        """Return the merges of an interrupted run, which begin with `initial_merges`; empty if there are none."""
         ...
 
 
 @dataclass(frozen=True)
 class LearnedMerges(Sequence[Merge]):
-    """The merges, in the order in which they were learned: a sequence of ``(left bytes, right bytes)``.
+    """The merges by rank: a sequence of ``(left bytes, right bytes)``.
 
     Attributes:
         pairs: the merges.
-        counts: how often each pair occurred when it was chosen.
+        counts: the count of each pair when it was merged.
         backend: the name of the backend that learned them.
-        statistics: what the backend tells of its work.
-        wanted: how many merges would have filled the vocabulary; fewer are there when no pair was left to merge.
-        reuse_tokens: whether a merge whose bytes were there already made no new token (`Vocab.build`).
-        replayed: how many of them, from the first on, were the initial merges, whose counts can be anything.
-        resumed: how many of the others an earlier run had learned, which this one goes on with.
+        statistics: the backend's figures.
+        wanted: merges that would have filled the vocabulary; there are fewer if no pair was left to merge.
+        reuse_tokens: whether a merge whose bytes were a token already made no new token (`Vocab.build`).
+        replayed: the number of initial merges, which come first and whose counts can be anything.
+        resumed: the number of the others that an interrupted run had learned.
+
+    >>> from bpeflow import learn_merges
+    >>> merges = learn_merges({"low": 5, "lower": 2}, vocab_size=258)
+    >>> len(merges), merges[0], merges.counts
+    (2, (b'o', b'w'), (7, 7))
     """
 
     pairs: tuple[Merge, ...]
@@ -94,23 +101,22 @@ def learn_merges(
 ) -> LearnedMerges:
     """Learn the merges of a vocabulary of `vocab_size` entries: 256 bytes, the special tokens, and merges.
 
-    With `initial_merges`, those of another vocabulary, they are replayed in their order, whatever their pairs' counts
-    are here, and learning goes on from there. So a vocabulary is extended; and to go on from what was learned from the
-    same counts gives what learning at once would have given.
+    `initial_merges` extend a vocabulary: they are replayed in order, whatever the counts of their pairs are here, and
+    learning continues from there. Continuing from merges of the same counts gives the same result as learning at once.
 
     Args:
-        counts: what `bpeflow.count` returns, or a mapping from pre-token to count.
-        vocab_size: entries of the vocabulary. Fewer merges come back when no pair is left before it is full.
-        special_tokens: they take a place each; under ``tie_break="huggingface"`` their strings matter too.
-        initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks, and `vocab_size` counts them;
-            `min_frequency` and `max_token_length` concern the merges after them only.
+        counts: the result of `bpeflow.count`, or a mapping from pre-token to count.
+        vocab_size: entries of the vocabulary. Fewer merges are returned if no pair is left before it is full.
+        special_tokens: each takes an entry; with ``tie_break="huggingface"`` their strings matter too.
+        initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks and count towards `vocab_size`;
+            `min_frequency` and `max_token_length` apply to the merges after them only.
         backend: ``"auto"``, ``"omp"``, ``"c"`` or ``"python"``. All give the same merges.
-        observer: is told of the progress.
+        observer: progress callbacks.
         options: `tie_break`, `min_frequency`, `max_token_length`, `threads`, `max_search`.
 
     Raises:
-        ConfigError: a setting that is unknown or out of range, or initial merges that no vocabulary of this size has.
-        BackendUnavailableError: a backend that was asked for by name and is not here.
+        ConfigError: a setting is unknown or out of range, or no vocabulary of this size has the initial merges.
+        BackendUnavailableError: the backend named is not available.
         CountOverflowError: the count of a pair does not fit 64 bits.
 
     >>> learn_merges({"low": 5, "lower": 2}, vocab_size=259, backend="python").pairs
@@ -121,7 +127,7 @@ def learn_merges(
     values = {"vocab_size": vocab_size, "special_tokens": special_tokens, "backend": backend, **options}
     settings = make_settings(MergeSettings, values)
     if settings.vocab_size is None:
-        raise ConfigError("vocab_size is missing: how many entries the vocabulary shall have, for instance 32000")
+        raise ConfigError("vocab_size is missing: the number of entries, for instance 32000")
     try:
         check_vocab_sizes((settings.vocab_size,), len(settings.special_tokens))
     except ValueError as error:
@@ -138,9 +144,9 @@ def learn_with_settings(
     observer: Observer | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> LearnedMerges:
-    """Do what `learn_merges` does by settings, with a `vocab_size`, that have been validated. Raises as it does.
+    """Learn merges with validated settings that have a `vocab_size`; raises as `learn_merges` does.
 
-    With `checkpoint` it goes on from what an earlier run has left there, and leaves there what it has learned so far.
+    With `checkpoint` learning resumes from the merges saved there, and saves its own at an interval.
     """
     chosen = choose_backend(settings.backend)
     initial_merges = tuple(initial_merges)
@@ -164,7 +170,7 @@ def learn_with_settings(
 def _step_to_the_end(
     session: MergeSession, task: MergeTask, observer: Observer | None, checkpoint: Checkpoint | None
 ) -> npt.NDArray[np.void]:
-    """Learn all that the task asks for, in steps that take about `STEP_SECONDS` each."""
+    """Learn everything the task asks for, in steps of about `STEP_SECONDS` each."""
     observer = observer or Observer()
     wanted, made, step = task.max_tokens - len(task.tokens), 0, FIRST_STEP
     observer.learning(0, wanted)
@@ -197,7 +203,7 @@ def _pairs_of(records: npt.NDArray[np.void], task: MergeTask) -> tuple[Merge, ..
 
 
 def learning_task(counts: PretokenCounts, settings: MergeSettings, initial_merges: Iterable[Merge] = ()) -> MergeTask:
-    """State what the settings, with a `vocab_size`, ask for in the terms that backends know: ids, an order, limits.
+    """Translate settings that have a `vocab_size` into the terms of a backend: ids, an order of pairs, limits.
 
     Raises `ConfigError` for initial merges that do not fit.
     """
@@ -209,7 +215,7 @@ def learning_task(counts: PretokenCounts, settings: MergeSettings, initial_merge
         tokens = tuple(specials.get(token_id, token) for token_id, token in enumerate(start.tokens))
         byte_ids = tuple(tokens.index(bytes([byte])) for byte in range(256))
         max_tokens = vocab_size
-    else:  # b has id b and merge k has 256 + k, whatever ids the vocabulary will give them
+    else:  # byte b has id b and merge k has 256 + k, whatever ids the vocabulary gives them later
         tokens = tuple(bytes([byte]) for byte in range(256))
         byte_ids = tuple(range(256))
         max_tokens = vocab_size - len(special_tokens)
@@ -229,10 +235,10 @@ def learning_task(counts: PretokenCounts, settings: MergeSettings, initial_merge
 
 
 def _number_merges(merges: Sequence[Merge], task: MergeTask) -> tuple[tuple[int, int], ...]:
-    """Find the ids of initial merges.
+    """Return the ids of initial merges.
 
-    A part must be a byte or what a merge before it made, and no two may make the same string: then every pair is
-    complete when it is merged, and its bytes name one token. No list that was learned is any other way.
+    Each part must be a byte or the result of an earlier merge, and no two merges may make the same string: then every
+    pair is complete when it is merged, and its bytes identify one token. Every list that was learned is of this form.
     """
     made = {bytes([byte]): token_id for byte, token_id in enumerate(task.byte_ids)}
     reusable = {token: i for i, token in reversed([*enumerate(task.tokens)]) if token} if task.reuse_tokens else {}
@@ -241,13 +247,15 @@ def _number_merges(merges: Sequence[Merge], task: MergeTask) -> tuple[tuple[int,
     for index, (left, right) in enumerate(merges):
         where = f"initial merge {index}, {left!r} {right!r}"
         if missing := [part for part in (left, right) if part not in made]:
-            raise ConfigError(f"{where}: {missing[0]!r} is no token yet: neither a byte nor made by a merge before it")
+            raise ConfigError(
+                f"{where}: {missing[0]!r} is not a token yet: neither a byte nor the result of an earlier merge"
+            )
         if left + right in made:
-            raise ConfigError(f"{where}: a merge before it makes {left + right!r} already")
+            raise ConfigError(f"{where}: an earlier merge makes {left + right!r} already")
         if tokens >= task.max_tokens:
             raise ConfigError(
-                f"{where}: the vocabulary is full before it, and {len(merges) - index:,} of {len(merges):,} initial "
-                "merges have no place; give a larger vocab_size, or fewer of them"
+                f"{where}: the vocabulary is full, and {len(merges) - index:,} of {len(merges):,} initial merges "
+                "are left; give a larger vocab_size, or fewer merges"
             )
         pairs.append((made[left], made[right]))
         made[left + right] = reusable.get(left + right, tokens)

@@ -192,7 +192,7 @@ def _check_init_from(settings: Settings) -> None:
 
 
 def _check_formats(settings: Settings) -> None:
-    """Write a tokenizer without merges in each additional format, to refuse what a format cannot hold before the work."""
+    """Write a tokenizer without merges in each additional format: refuse early what a format cannot represent."""
     vocab = Vocab.build(
         (),
         settings.special_tokens,

@@ -62,7 +62,7 @@ def test_a_config_trains(config: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "280 tokens; the longest has" in out
     assert "vocab.json, merges.txt, bpeflow.json, run.json" in out
     assert "counting: 1.7 kB of 1.7 kB" in err
-    assert "merging: 23 of 23 merges" in err
+    assert "learning: 23 of 23 merges" in err
     assert "\x1b" not in out + err  # plain lines where there is no terminal
 
 
@@ -371,7 +371,7 @@ def test_merge_refuses_what_it_cannot_change(config: Path, tmp_path: Path, capsy
     assert "pattern concerns counting" in capsys.readouterr().err
     PretokenCounts.from_mapping({"other": 1}).save(out / "counts.npz")
     assert main(["merge", "--counts", str(out)]) == 2
-    assert "tells of other counts" in capsys.readouterr().err
+    assert "describes other counts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_without_memory_the_interpreters_own_end_is_left_out(error: str, status:
     """Libraries crash in theirs, for want of memory, and then the exit status tells nothing."""
     script = f"""
 import atexit, os
-from bpeflow import endings
+from bpeflow.cli import exit as endings
 class Crash:
     def __del__(self):
         os.abort()

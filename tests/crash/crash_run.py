@@ -117,7 +117,7 @@ class Run:
         assert self.seconds < SOON, self.err
         assert soon_empty(lambda: processes(self.mark)), self.err
         assert soon_empty(lambda: forsaken(shared_memory() - self._shared_before)), self.err
-        print(f"{self.seconds:.3f} s to status {self.status}: {self.err}")
+        print(f"{self.seconds:.3f} s to status {self.status}: {self.err}")  # noqa: T201
         return self
 
     def kill(self) -> None:
@@ -149,7 +149,7 @@ def soon_empty(look: Callable[[], set[str]], seconds: float = 5.0) -> bool:
     deadline = time.monotonic() + seconds
     while found := look():
         if time.monotonic() > deadline:
-            print("left over:", found)
+            print("left over:", found)  # noqa: T201
             return False
         time.sleep(0.01)
     return True

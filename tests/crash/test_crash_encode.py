@@ -18,7 +18,7 @@ ENCODER = "bpeflow.dataset.chunk_encoder:ChunkEncoder.encode"
 WRITER = "bpeflow.dataset.token_file:TokenWriter.write"
 SIDECAR = "bpeflow.dataset.token_file:TokenWriter.sidecar"
 
-DEFECT = r"RuntimeError: the injected defect \(a defect of bpeflow: please report it"
+DEFECT = r"RuntimeError: the injected defect \(a bug in bpeflow: please report it"
 MEMORY = "encoding: out of memory.*: use fewer threads .* or add memory"
 DIED = r"worker \d of \d \(pid \d+\)"
 

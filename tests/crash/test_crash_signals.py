@@ -95,7 +95,7 @@ def test_a_killed_main_process_leaves_a_run_to_go_on_with(
 
 def test_ctrl_c_twice_at_any_moment_leaves_nothing(train: Train, out: Path, expected: dict[str, bytes]) -> None:
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     shutil.rmtree(out)
     for _ in range(8):

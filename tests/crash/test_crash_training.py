@@ -16,13 +16,13 @@ from places import MAIN, WORKERS, Place
 
 #: What the message says of a fault in a worker, after the name of the stage and the worker.
 SAID = {
-    "raise": r"worker \d: RuntimeError: the injected defect \(a defect of bpeflow: please report it",
+    "raise": r"worker \d: RuntimeError: the injected defect \(a bug in bpeflow: please report it",
     "exit": r"worker \d of \d \(pid \d+\) left with exit status 7: os._exit or sys.exit",
     "exit0": r"worker \d of \d \(pid \d+\) left with exit status 0 before its work was done: os._exit",
     "segfault": r"worker \d of \d \(pid \d+\) was killed by SIGSEGV: a crash in native code: PYTHONFAULTHANDLER=1",
     "kill": r"worker \d of \d \(pid \d+\) was killed by SIGKILL: most likely .*out-of-memory killer: use fewer",
     "memory": r"worker \d: counting the corpus: out of memory: use fewer counters .* or add memory",
-    "unpicklable": r"worker \d: TypeError: cannot pickle the injected item \(a defect of bpeflow: please report it",
+    "unpicklable": r"worker \d: TypeError: cannot pickle the injected item \(a bug in bpeflow: please report it",
 }
 DEFECTS = {"raise", "unpicklable"}
 
@@ -66,7 +66,7 @@ def test_a_fault_in_a_worker(
 @pytest.mark.parametrize(
     ("action", "status", "said"),
     [
-        ("raise", 1, r"^bpeflow: RuntimeError: the injected defect \(a defect of bpeflow: please report it"),
+        ("raise", 1, r"^bpeflow: RuntimeError: the injected defect \(a bug in bpeflow: please report it"),
         ("memory", 1, r"^bpeflow: .*out of memory.*: .*add memory"),
         ("segfault", -11, r"^Fatal Python error: Segmentation fault"),
     ],

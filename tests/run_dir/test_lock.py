@@ -24,7 +24,7 @@ from bpeflow.run_dir.lock import RunLock
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bpeflow.lock import RunLock
+from bpeflow.run_dir.lock import RunLock
 with RunLock(Path(sys.argv[1])) as lock:
     lock.sign(scratch="somewhere")
     print("locked", flush=True)
@@ -108,7 +108,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     script = """
 import os, sys, time
 from pathlib import Path
-from bpeflow.lock import RunLock
+from bpeflow.run_dir.lock import RunLock
 RunLock(Path(sys.argv[1])).__enter__()
 if not os.fork():
     time.sleep(60)

@@ -36,7 +36,7 @@ def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
 def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[tuple[str, Path, bool]]:
     """Do it, and yield what a cut may leave of `disk`, at `place`; and whether that was when all was done."""
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose, seen = random.Random(seed), set[frozenset[object]]()
     with Recorder(disk) as recorder:
         work()

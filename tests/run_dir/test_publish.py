@@ -160,7 +160,7 @@ def test_a_damaged_last_report_is_an_error_with_the_way_out(corpus: Path, out: P
     (out / "unfinished" / publishing.DONE_FILE).write_text("{")
     before = contents(out)
     for resume in (False, True):
-        with pytest.raises(ResumeError, match=r"done\.json is damaged: begin again with --restart"):
+        with pytest.raises(ResumeError, match=r"done\.json is damaged: start over with --restart"):
             bpeflow.train(settings_of(corpus, out, **NEW, resume=resume))
     assert contents(out) == before
     bpeflow.train(settings_of(corpus, out, **NEW, restart=True))

@@ -115,7 +115,7 @@ def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
 
 def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     out = tmp_path / "run"
     for attempt in range(8):
@@ -209,7 +209,7 @@ def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path,
     assert not (out / ".lock").exists()
     refused = run(*command(large, out))
     assert refused.returncode == 2
-    assert "has an unfinished run (segments/): go on with it (--resume), begin again and lose it" in refused.stderr
+    assert "has an unfinished run (segments/): resume it (--resume), discard it and start over" in refused.stderr
     assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 2
 
 
@@ -234,7 +234,7 @@ def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Pa
                 second = run(*command(large, out, *flags))
                 assert second.returncode == 1
                 assert f"another run (process {process.pid} on " in second.stderr
-                assert "name another out_dir" in second.stderr
+                assert "use another out_dir" in second.stderr
         finally:
             os.kill(process.pid, signal.SIGCONT)
         process.communicate(timeout=60)

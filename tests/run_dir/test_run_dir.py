@@ -32,7 +32,7 @@ def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, ca
     lines = (tmp_path / UNFINISHED / MONITOR_FILE).read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["elapsed"] for line in lines] == list(range(len(lines)))
     assert 1 < len(lines) < 20
-    assert caplog.text.count("has no more samples from here on: ") == 1
+    assert caplog.text.count("no more samples are written: ") == 1
 
 
 def test_what_a_killed_run_has_left_is_looked_through_before_anything_else(tmp_path: Path) -> None:
@@ -41,12 +41,12 @@ def test_what_a_killed_run_has_left_is_looked_through_before_anything_else(tmp_p
     segments = unfinished / SEGMENTS
     segments.mkdir(parents=True)
     parts = [unfinished / ".counts.npz.1.part", segments / ".manifest.json.1.part", segments / ".000001.run.1.part"]
-    for path in (*parts, segments / "000000.run", segments / MANIFEST_FILE, unfinished / "vocab.json"):
+    for path in (*parts, segments / "000000.shard", segments / MANIFEST_FILE, unfinished / "vocab.json"):
         path.write_bytes(b"of a killed run")
 
     with RunDir(tmp_path):
         left = {path.name for path in unfinished.rglob("*")}
-    assert left == {SEGMENTS, "000000.run", MANIFEST_FILE}  # even if it is damaged: that is for people to decide
+    assert left == {SEGMENTS, "000000.shard", MANIFEST_FILE}  # even if it is damaged: that is for people to decide
 
     (segments / MANIFEST_FILE).unlink()
     with RunDir(tmp_path):

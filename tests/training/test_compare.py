@@ -83,13 +83,13 @@ def test_what_cannot_be_compared_is_refused(counts_file: Path, capsys: pytest.Ca
     assert main(["compare", "--counts", str(counts_file)]) == 2
     assert "vocab_size is missing" in capsys.readouterr().err
     assert main(["compare", "--counts", str(counts_file.parent / "none.npz"), "--vocab_size", "300"]) == 2
-    assert "there are no counts" in capsys.readouterr().err
+    assert "no counts at" in capsys.readouterr().err
 
 
 def test_contenders_take_turns() -> None:
     heard: list[str] = []
     entrants = contenders(HERE, [1])
-    compare(COUNTS, settings(), entrants, 3, heard=lambda contender: heard.append(contender.backend))
+    compare(COUNTS, settings(), entrants, 3, on_result=lambda contender: heard.append(contender.backend))
     count = len(entrants)
     assert all(sorted(heard[i * count : (i + 1) * count]) == sorted(HERE) for i in range(3))
     assert [heard[i * count] for i in range(3)] == [entrants[i % count].backend for i in range(3)]

@@ -129,7 +129,7 @@ def faulty(function):
 
 def is_first():
     try:
-        with open(fault["mark"], "x", encoding="ascii") as file:
+        with open(fault["mark"], "x", encoding="ascii") as file:  # noqa: PTH123
             file.write(f"{time.monotonic()} {os.getpid()}")
     except FileExistsError:
         return False
