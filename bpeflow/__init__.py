@@ -1,7 +1,7 @@
 """bpeflow: train byte-level BPE vocabularies from corpora of any size, exactly and fast, and encode with them.
 
-The public names are imported when they are first used: worker processes, which import this package too, need few of
-the modules behind them.
+Public names are imported on first use, because worker processes import this package too and need only a few of its
+modules.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
     "train_bpe",
 ]
 
-_HOMES = {
+_MODULES = {
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",
@@ -54,9 +54,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'bpeflow' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 
 

@@ -1,26 +1,26 @@
-"""``python -m bpeflow``, and the command ``bpeflow``."""
+"""Entry point of ``python -m bpeflow`` and of the command ``bpeflow``."""
 
 import gc
 import os
 import sys
 
-# numpy's linear algebra, which nothing here needs, would start a thread for each core, and they spin for a while.
+# numpy's linear algebra library is not used here, but would start one thread per core, and these spin for a while.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# What is imported stays: looking through it for garbage, again and again while it grows, finds none.
+# Imported modules are never garbage, so frequent collections while they are imported would only cost time.
 gc.set_threshold(100_000)
 
 
 def run() -> None:
-    """Run the command line, and end the process."""
+    """Run the command line and exit the process."""
     try:
         from bpeflow.cli.exit import leave
         from bpeflow.cli.main import main
 
         leave(main())
-    except KeyboardInterrupt:  # while the imports are still going on
+    except KeyboardInterrupt:  # during the imports
         import signal
 
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would disturb the end
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not disturb the exit
         sys.exit(130)
 
 

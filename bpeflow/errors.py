@@ -1,8 +1,8 @@
-"""Every exception that users of bpeflow can meet.
+"""All exceptions that bpeflow raises on purpose.
 
-All are subclasses of `BpeflowError`, except those of the flow framework, which stands on its own and is only
-re-exported here (`FlowError`, `WorkerDiedError`). Each takes one message, so that it survives the pickling between
-processes; the message says what went wrong, where, and what to do about it.
+They derive from `BpeflowError`, except `FlowError` and `WorkerDiedError`: these belong to the flow framework, which
+does not depend on the rest of bpeflow, and are only re-exported here. Each exception takes a single message, so that it
+can be pickled and sent between processes. The message says what went wrong, where, and what to do about it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 
 
 class BpeflowError(Exception):
-    """Base of bpeflow's own errors."""
+    """Base class of bpeflow's own exceptions."""
 
 
 class ConfigError(BpeflowError):
-    """A setting that is missing, unknown or out of range. Raised before any work is done."""
+    """A missing, unknown or out-of-range setting. Raised before any work is done."""
 
 
 class PatternError(ConfigError):
@@ -48,19 +48,19 @@ class PatternError(ConfigError):
 
 
 class ResumeError(ConfigError):
-    """An unfinished run that cannot be gone on with as asked, with what has changed and the ways out."""
+    """An interrupted run that cannot be resumed as requested, with what has changed and what the options are."""
 
 
 class FolderInUseError(BpeflowError):
-    """A run folder in which another run is at work."""
+    """A run folder that another run is using."""
 
 
 class CorpusError(BpeflowError):
-    """An input file that is missing, unreadable or changed while it was read."""
+    """An input file that is missing or unreadable, or that changed while it was read."""
 
 
 class InvalidUtf8Error(CorpusError):
-    """Input that is not UTF-8, with the file and the byte offset, under ``invalid_utf8: error``."""
+    """Input that is not UTF-8, with its file and byte offset. Raised under ``invalid_utf8: error``."""
 
 
 class CountOverflowError(BpeflowError):
@@ -68,48 +68,48 @@ class CountOverflowError(BpeflowError):
 
 
 class ScratchError(BpeflowError):
-    """Counts that cannot be written to the scratch folder, or read again from there: a full disk, as a rule."""
+    """Counts that cannot be written to the scratch folder or read back, usually because the disk is full."""
 
 
 class FormatError(BpeflowError):
-    """A file that is not what its format says, or content that a format cannot hold."""
+    """A file that violates its format, or content that a format cannot represent."""
 
 
 class InputTypeError(BpeflowError, TypeError):
-    """An argument of a wrong type, such as bytes where text belongs."""
+    """An argument of the wrong type, such as bytes instead of text."""
 
 
 class InvalidTextError(BpeflowError, ValueError):
-    """Text that has no UTF-8 form, such as a `str` with a lone surrogate, or bytes that are not UTF-8."""
+    """A `str` that cannot be encoded as UTF-8 (one with a lone surrogate, for example), or bytes that are not UTF-8."""
 
 
 class SpecialTokenError(BpeflowError, ValueError):
-    """A special token in a text that the call refuses, or a name that is no special token."""
+    """A special token in a text where the call does not allow it, or a name that is not a special token."""
 
 
 class UnknownTokenError(BpeflowError, ValueError):
-    """An id that is not in the vocabulary, with its place."""
+    """An id that is not in the vocabulary, with its position."""
 
 
 class BackendUnavailableError(BpeflowError):
-    """A merge backend that was asked for by name and is not there, with the reason and the remedy."""
+    """A backend that was requested by name but is not available, with the reason and the remedy."""
 
 
 class BackendsDifferError(BpeflowError):
-    """Backends that learned different merges from the same counts: a defect, which `compare` looks for."""
+    """Backends that learned different merges from the same counts: a bug, which `compare` looks for."""
 
 
 class NativeUnavailableError(BpeflowError):
-    """A native library that is not there or does not fit, with the reason and the remedy."""
+    """A native library that is missing or incompatible, with the reason and the remedy."""
 
 
 class NativeError(BpeflowError):
-    """Native code that failed: out of memory, or an input beyond its documented limits."""
+    """A failure of native code: out of memory, or an input beyond its documented limits."""
 
 
 class NativeMemoryError(NativeError, MemoryError):
-    """Native code that got no memory."""
+    """A failed memory allocation in native code."""
 
 
 class OutOfMemoryError(BpeflowError, MemoryError):
-    """MemoryBudget that was not enough, with what it was for and what helps."""
+    """Insufficient memory. The message says what the memory was needed for and what helps."""

@@ -1,4 +1,4 @@
-"""`Vocab`: which ids there are, what bytes each stands for, and the merges that made them."""
+"""`Vocab`, the bytes of each token id and the merges that made them; and GPT-2's printable form of bytes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,32 @@ if TYPE_CHECKING:
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
-_SHOWN_SPECIAL_TOKENS = 5
+
+#: Number of special tokens that `repr` of a `Vocab` lists by name.
+_SPECIAL_TOKENS_IN_REPR = 5
 
 
 @dataclass(frozen=True)
 class Vocab:
     """An immutable vocabulary.
 
+    Training returns one, and `bpeflow.Tokenizer` has one. `Vocab.build` makes one from a list of merges.
+
     Attributes:
-        tokens: the bytes of each id; an id is an index.
+        tokens: the bytes of each token, indexed by id. ``b""`` marks an unused id.
         special_tokens: the id of each special token.
-        merges: in the order in which they were learned; a merge's index is its rank.
+        merges: the merges in the order in which they were learned. A merge's index is its rank.
+
+    >>> from bpeflow import Vocab
+    >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], special_tokens=["<s>"])
+    >>> vocab
+    Vocab(259 tokens, 2 merges, special tokens: <s>)
+    >>> vocab.tokens[256:]
+    (b'<s>', b'th', b'the')
+    >>> vocab.special_tokens
+    {'<s>': 256}
+    >>> vocab.merge_ids.tolist()
+    [[116, 104, 257], [257, 101, 258]]
     """
 
     tokens: tuple[bytes, ...]
@@ -38,11 +53,11 @@ class Vocab:
         return len(self.tokens)
 
     def __repr__(self) -> str:
-        """Name the special tokens and count the rest, which is hundreds of thousands of characters when written out."""
-        shown = list(self.special_tokens)[:_SHOWN_SPECIAL_TOKENS]
-        if len(self.special_tokens) > len(shown):
-            shown.append(f"{len(self.special_tokens) - len(shown):,} more")
-        specials = ", ".join(shown) or "none"
+        """Return a summary. The full content could be hundreds of thousands of characters long."""
+        listed = list(self.special_tokens)[:_SPECIAL_TOKENS_IN_REPR]
+        if len(self.special_tokens) > len(listed):
+            listed.append(f"{len(self.special_tokens) - len(listed):,} more")
+        specials = ", ".join(listed) or "none"
         return f"Vocab({len(self):,} tokens, {len(self.merges):,} merges, special tokens: {specials})"
 
     @classmethod
@@ -55,13 +70,25 @@ class Vocab:
         reuse_tokens: bool = False,
         max_tokens: int | None = None,
     ) -> Vocab:
-        """Number the tokens: bytes, special tokens, merges; or special tokens, bytes in HuggingFace's order, merges.
+        """Build a vocabulary from merges and assign the ids.
 
-        With `reuse_tokens` (HuggingFace's way) a token whose bytes exist already, as a special token's can, keeps their
-        id; without it every merge makes a token of its own. Merges are taken until there are `max_tokens` tokens,
-        which is how a vocabulary of a smaller size is cut from a larger one.
+        Args:
+            merges: the merges by rank.
+            special_tokens: the special tokens, in the order of their ids.
+            special_tokens_first: whether ids are assigned in HuggingFace's order (special tokens, bytes in the order of
+                their printable characters, merges) instead of the default order (bytes, special tokens, merges).
+            reuse_tokens: whether a merge that makes the bytes of an existing token, which can be a special token, gets
+                its id, as in HuggingFace tokenizers. By default every merge makes a new token.
+            max_tokens: the size to stop at. Merges beyond it are left out, so a smaller vocabulary is a prefix of a
+                larger one.
+
+        Returns:
+            The vocabulary.
+
+        >>> Vocab.build([(b"t", b"h"), (b"th", b"e")], max_tokens=257).merges
+        ((b't', b'h'),)
         """
-        builder = _Builder(reuse_tokens)
+        builder = _VocabBuilder(reuse_tokens)
         if special_tokens_first:
             specials = {token: builder.add_special(token) for token in special_tokens}
             for byte in BYTES_BY_CHARACTER:
@@ -80,9 +107,10 @@ class Vocab:
 
     @cached_property
     def byte_ids(self) -> tuple[int, ...]:
-        """The id of each of the 256 bytes: its own token's, or that of the special token it shares an id with.
+        """The id of each of the 256 bytes: of its own token, or of the special token that it shares an id with.
 
-        Raises `FormatError` for a byte without one.
+        Raises:
+            FormatError: a byte has no id.
         """
         missing = [byte for byte in range(256) if bytes([byte]) not in self._ids]
         if missing:
@@ -93,11 +121,14 @@ class Vocab:
 
     @cached_property
     def merge_ids(self) -> NDArray[np.uint32]:
-        """The merges as ids: an array of shape (merges, 3), whose columns are left, right, and what they make.
+        """The merges as ids: an array of shape (merges, 3) with the columns left, right and result.
 
-        Where a merge and a special token have the same bytes and an id each, the merge has its own; where they have
-        one id in common, as in HuggingFace's mode, it is that. Merges that make the same string yield the same id.
-        Raises `FormatError`, with rank and bytes, where a merge's part or result has no id.
+        If a merge and a special token have the same bytes but separate ids, the result is the merge's own id. If they
+        share an id, as in HuggingFace's mode, the result is the shared id. Merges that make the same string have the
+        same result.
+
+        Raises:
+            FormatError: a part or the result of a merge has no id. The message has the merge's rank and bytes.
         """
         ids = self._ids
         try:
@@ -108,10 +139,13 @@ class Vocab:
 
     @cached_property
     def ordinary_tokens(self) -> tuple[bytes, ...]:
-        """The bytes of each id as ordinary text can yield it; ``b""`` where it cannot.
+        """The bytes of each id that encoding ordinary text can yield; ``b""`` for all other ids.
 
-        It cannot yield a special token, unless that shares its id with a byte or a merge; nor the higher one of two ids
-        with the same bytes. Raises `FormatError` as `merge_ids` does.
+        Ordinary text never yields a special token, unless that shares its id with a byte or a merge. Of two ids with
+        the same bytes, it never yields the higher.
+
+        Raises:
+            FormatError: as for `merge_ids`.
         """
         specials = set(self.special_tokens.values())
         reachable = [left + right for left, right in self.merges]
@@ -126,19 +160,23 @@ class Vocab:
 
     @cached_property
     def decoded_tokens(self) -> tuple[bytes, ...]:
-        """The bytes that each id is decoded to: those of ordinary text, if that can yield it, else the token's own.
+        """The bytes that each id is decoded to: those of ordinary text if that can yield the id, else the token's own.
 
-        They differ where a special token shares its id with other bytes, as ``"Ġthe"`` can in HuggingFace's mode with
-        ``b" the"``: ordinary text comes back as it was, and HuggingFace decodes the special token to that, too.
-        Raises `FormatError` as `merge_ids` does.
+        The two differ if a special token shares its id with other bytes, as ``"Ġthe"`` can with ``b" the"`` in
+        HuggingFace's mode. Then ordinary text survives the round trip. HuggingFace also decodes such a special token to
+        the other bytes.
+
+        Raises:
+            FormatError: as for `merge_ids`.
         """
         return tuple(ordinary or token for ordinary, token in zip(self.ordinary_tokens, self.tokens, strict=True))
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:
-        """The id of each string: the lowest of its own; else that of a special token that shares its id with it.
+        """The id of each byte string: the lowest id of an ordinary token, else the id of a special token.
 
-        A special token shares it with what HuggingFace takes it for while merging, else with its own bytes.
+        A special token provides the id of two strings: of the bytes that HuggingFace takes it for while merging
+        (`mergeable_bytes`) and, with lower precedence, of its own bytes.
         """
         specials = {token_id: token for token, token_id in self.special_tokens.items()}
         same_bytes = {token.encode(): token_id for token_id, token in specials.items()}
@@ -155,50 +193,23 @@ class Vocab:
         missing = next(part for part in (left, right, left + right) if part not in self._ids)
         return FormatError(
             f"merge {rank}, {left!r} + {right!r}, does not fit the vocabulary, which has no token {missing!r}; "
-            "are both of the same tokenizer?"
+            "do the merges and the vocabulary belong to the same tokenizer?"
         )
 
     @property
     def longest_token(self) -> bytes:
-        """The longest token that merging made; the first of several."""
+        """The longest token that is not a special token; of several, the one with the lowest id."""
         specials = set(self.special_tokens.values())
         return max((t for i, t in enumerate(self.tokens) if i not in specials), key=len)
 
     def to_dict(self) -> dict[int, bytes]:
-        """Return ``{id: bytes}``, as CS336's ``train_bpe`` does."""
+        """Return the tokens as ``{id: bytes}``, as CS336's ``train_bpe`` does."""
         return dict(enumerate(self.tokens))
 
 
-def mergeable_bytes(special_token: str) -> bytes:
-    """The bytes that HuggingFace takes a special token for while it merges; empty where no merge can yield it.
+class _VocabBuilder:
+    """Assigns ids to tokens in the order in which they are added."""
 
-    It compares tokens in printable form, so ``"the"`` is what merging ``t h e`` yields, ``"Ġthe"`` is what merging a
-    space and ``the`` yields, and ``"a b"``, having a space, is nothing that merging could yield.
-    """
-    return from_printable(special_token) or b""
-
-
-def check_special_tokens(special_tokens: Iterable[str], reuse_tokens: bool) -> None:
-    """Raise `ValueError` for a special token that ``vocab.json`` could not hold beside a byte; call it before training.
-
-    A byte and a special token that is the byte's printable form, as ``"a"`` or ``"Ġ"`` is, would share an entry. With
-    `reuse_tokens` (HuggingFace's way) they share an id as well, so that nothing is lost.
-    """
-    for token in special_tokens:
-        if token in BYTE_CHARACTERS and len(token) == 1 and not reuse_tokens:
-            raise ValueError(hidden_byte(token))
-
-
-def hidden_byte(special_token: str) -> str:
-    """Say why a special token that is a byte's printable form cannot be."""
-    byte = BYTE_CHARACTERS.index(special_token)
-    return (
-        f"special token {special_token!r} is the form in which vocab.json writes byte 0x{byte:02x}, and would take its "
-        "place; choose a longer one, or tie_break: huggingface, where both have the same id"
-    )
-
-
-class _Builder:
     def __init__(self, reuse_tokens: bool) -> None:
         self.tokens: list[bytes] = []
         self._reuse_tokens = reuse_tokens
@@ -217,24 +228,69 @@ class _Builder:
         return self.add(token.encode(), mergeable_bytes(token))
 
 
+def mergeable_bytes(special_token: str) -> bytes:
+    """Return the bytes that HuggingFace takes a special token for while merging; empty if no merge can yield it.
+
+    HuggingFace compares tokens in printable form. So ``"the"`` is the result of merging ``t h e``, and ``"Ġthe"`` is
+    the result of merging a space and ``the``. ``"a b"`` contains a space, which no printable form does, so no merge can
+    yield it.
+    """
+    return from_printable(special_token) or b""
+
+
+def check_special_tokens(special_tokens: Iterable[str], reuse_tokens: bool) -> None:
+    """Check, before training, that ``vocab.json`` will be able to hold the special tokens and all bytes.
+
+    A special token that is the printable form of a byte, such as ``"a"`` or ``"Ġ"``, would share an entry with that
+    byte. With `reuse_tokens` (HuggingFace's way) they also share an id, so nothing is lost.
+
+    Raises:
+        ValueError: a special token is the printable form of a byte, and `reuse_tokens` is false.
+    """
+    for token in special_tokens:
+        if token in BYTE_CHARACTERS and len(token) == 1 and not reuse_tokens:
+            raise ValueError(describe_byte_conflict(token))
+
+
+def describe_byte_conflict(special_token: str) -> str:
+    """Return the error message for a special token that is the printable form of a byte."""
+    byte = BYTE_CHARACTERS.index(special_token)
+    return (
+        f"special token {special_token!r} is the printable form of byte 0x{byte:02x}, and would replace it in "
+        "vocab.json; choose a longer special token, or tie_break: huggingface, where both have the same id"
+    )
+
+
+# ---- GPT-2's printable form of bytes ----
+
+# GPT-2's files write each byte as one character. Printable bytes stand for themselves, and the others, in ascending
+# order, for the characters from U+0100. Source: bytes_to_unicode in GPT-2's encoder.py.
 _PRINTABLE_BYTES = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE_BYTES]
 
-#: ``BYTE_CHARACTERS[byte]`` is the byte's character.
+#: The character of each byte, indexed by byte.
 BYTE_CHARACTERS = "".join(chr(b) if b in _PRINTABLE_BYTES else chr(256 + _OTHER_BYTES.index(b)) for b in range(256))
 
-#: All bytes in the order of their characters: the order of HuggingFace's byte-level alphabet.
+#: All bytes in ascending order of their characters, which is the order of HuggingFace's byte-level alphabet.
 BYTES_BY_CHARACTER = tuple(sorted(range(256), key=BYTE_CHARACTERS.__getitem__))
 _BYTE_OF = codecs.charmap_build(BYTE_CHARACTERS)
 
 
 def to_printable(token: bytes) -> str:
-    """Write bytes in printable form: ``b" the"`` → ``"Ġthe"``."""
+    """Convert bytes to printable form.
+
+    >>> to_printable(b" the")
+    'Ġthe'
+    """
     return codecs.charmap_decode(token, "strict", BYTE_CHARACTERS)[0]
 
 
 def from_printable(text: str) -> bytes | None:
-    """Read printable form back: ``"Ġthe"`` → ``b" the"``; None when a character is not one of the 256."""
+    """Convert printable form back to bytes; None if a character is not one of the 256.
+
+    >>> from_printable("Ġthe")
+    b' the'
+    """
     try:
         return codecs.charmap_encode(text, "strict", _BYTE_OF)[0]
     except UnicodeEncodeError:

@@ -81,7 +81,7 @@ def test_settings_are_frozen() -> None:
         ({"special_tokens": ["a", "b", "a"]}, "given twice"),
         ({"special_tokens": [""]}, "special_tokens"),
         ({"separator": ""}, "separator"),
-        ({"special_tokens": ["Ġ"]}, "special token 'Ġ' is the form in which vocab.json writes byte 0x20"),
+        ({"special_tokens": ["Ġ"]}, "special token 'Ġ' is the printable form of byte 0x20"),
         ({"special_tokens": {"a"}}, "a set has no order"),
         ({"vocab_size": 2**32}, "vocab_size"),
     ],

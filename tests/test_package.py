@@ -1,4 +1,4 @@
-"""The package as it is imported: its public names, and what importing it costs."""
+"""Importing the package: its public names, and the modules that workers import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import bpeflow
 
 
-def test_public_names_are_there() -> None:
+def test_all_public_names_can_be_imported() -> None:
     for name in bpeflow.__all__:
         assert getattr(bpeflow, name).__name__ == name
         assert name in dir(bpeflow)
@@ -18,11 +18,11 @@ def test_public_names_are_there() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'tokenise'"):
-        bpeflow.tokenise
+        bpeflow.tokenise  # noqa: B018
 
 
-def test_workers_import_neither_settings_nor_terminal() -> None:
-    """Every worker process pays for what the modules of the counting stages import."""
-    code = "import sys, bpeflow.counting.reader, bpeflow.counting.counter, bpeflow.counting.merger; print(*sys.modules)"
+def test_workers_import_neither_settings_nor_the_command_line() -> None:
+    """Every worker process pays the import time of the counting stages' modules."""
+    code = "import sys, bpeflow.corpus.reader, bpeflow.counting.counter, bpeflow.counting.merger; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pydantic", "yaml", "rich", "bpeflow.training.train"} & set(modules)

@@ -1,4 +1,4 @@
-"""`Vocab` and the printable form of bytes."""
+"""`Vocab` and GPT-2's printable form of bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bpeflow.vocab import (
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"ab")]
 
 
-def test_ids_are_bytes_then_specials_then_merges() -> None:
+def test_ids_are_assigned_to_bytes_then_special_tokens_then_merges() -> None:
     vocab = Vocab.build(MERGES, ["<s>", "</s>"])
     assert vocab.tokens[:256] == tuple(bytes([b]) for b in range(256))
     assert vocab.tokens[256:] == (b"<s>", b"</s>", b"ab", b"abc", b" ab")
@@ -30,7 +30,7 @@ def test_ids_are_bytes_then_specials_then_merges() -> None:
     assert vocab.byte_ids == tuple(range(256))
 
 
-def test_specials_first_is_huggingface_order() -> None:
+def test_special_tokens_first_is_huggingfaces_order() -> None:
     vocab = Vocab.build(MERGES, ["<s>"], special_tokens_first=True)
     assert vocab.tokens[0] == b"<s>"
     assert vocab.tokens[1:257] == tuple(bytes([b]) for b in BYTES_BY_CHARACTER)
@@ -39,21 +39,21 @@ def test_specials_first_is_huggingface_order() -> None:
     assert vocab.tokens[vocab.byte_ids[0x20]] == b" "
 
 
-def test_a_smaller_size_is_a_prefix() -> None:
+def test_a_smaller_vocabulary_is_a_prefix_of_a_larger_one() -> None:
     assert Vocab.build(MERGES, ["<s>"], max_tokens=258).tokens == Vocab.build(MERGES, ["<s>"]).tokens[:258]
     assert Vocab.build(MERGES, ["<s>"], max_tokens=258).merges == tuple(MERGES[:1])
 
 
-def test_every_merge_makes_a_token_of_its_own_unless_tokens_are_reused() -> None:
+def test_every_merge_makes_a_new_token_unless_tokens_are_reused() -> None:
     merges = [(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"a", b"bc")]
-    own = Vocab.build(merges, ["ab"])
-    assert own.tokens[256:] == (b"ab", b"ab", b"abc", b"bc", b"abc")
+    separate = Vocab.build(merges, ["ab"])
+    assert separate.tokens[256:] == (b"ab", b"ab", b"abc", b"bc", b"abc")
     reused = Vocab.build(merges, ["ab"], reuse_tokens=True)
     assert reused.tokens[256:] == (b"ab", b"abc", b"bc")
     assert reused.merges == tuple(merges)
 
 
-def test_a_special_token_of_one_byte_does_not_stand_for_the_byte() -> None:
+def test_a_special_token_of_one_byte_gets_the_id_of_the_byte_only_if_tokens_are_reused() -> None:
     assert Vocab.build([], ["a"], special_tokens_first=True).byte_ids[ord("a")] != 0
     assert Vocab.build([], ["a"], special_tokens_first=True, reuse_tokens=True).byte_ids[ord("a")] == 0
 
@@ -66,17 +66,19 @@ def test_a_byte_that_shares_its_id_with_a_special_token_has_that_id(special: str
 
 
 @pytest.mark.parametrize("special", [*BYTE_CHARACTERS])
-def test_special_tokens_in_the_form_of_a_byte_are_found_before_training(special: str) -> None:
-    with pytest.raises(ValueError, match=rf"byte 0x{BYTE_CHARACTERS.index(special):02x}, and would take its place"):
+def test_special_tokens_that_are_the_printable_form_of_a_byte_are_found_before_training(special: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"byte 0x{BYTE_CHARACTERS.index(special):02x}, and would replace it in vocab.json"
+    ):
         check_special_tokens(["<s>", special], reuse_tokens=False)
     check_special_tokens(["<s>", special], reuse_tokens=True)
 
 
-def test_other_special_tokens_pass() -> None:
+def test_all_other_special_tokens_are_accepted() -> None:
     check_special_tokens(["<s>", "Ġthe", "ab", " ", "\n", "日", ""], reuse_tokens=False)
 
 
-def test_repr_is_short_whatever_the_size() -> None:
+def test_repr_is_short_for_any_size() -> None:
     merges = [(b"a" * n, b"a") for n in range(1, 2001)]
     assert repr(Vocab.build(merges, ["<s>"])) == "Vocab(2,257 tokens, 2,000 merges, special tokens: <s>)"
     assert repr(Vocab.build([])) == "Vocab(256 tokens, 0 merges, special tokens: none)"
@@ -85,11 +87,11 @@ def test_repr_is_short_whatever_the_size() -> None:
 
 
 @pytest.mark.parametrize(("special", "merged"), [("the", b"the"), ("Ġthe", b" the"), ("a b", b""), ("日", b"")])
-def test_special_tokens_collide_in_printable_form(special: str, merged: bytes) -> None:
+def test_mergeable_bytes_are_the_inverse_of_printable_form_or_empty(special: str, merged: bytes) -> None:
     assert mergeable_bytes(special) == merged
 
 
-def test_printable_form_is_gpt2s() -> None:
+def test_printable_form_is_that_of_gpt2() -> None:
     assert to_printable(b" the\n") == "ĠtheĊ"
     assert to_printable("é".encode()) == "Ã©"
     assert len(set(BYTE_CHARACTERS)) == 256
@@ -97,5 +99,5 @@ def test_printable_form_is_gpt2s() -> None:
 
 
 @given(st.binary())
-def test_printable_form_brings_back_any_bytes(token: bytes) -> None:
+def test_printable_form_round_trips_any_bytes(token: bytes) -> None:
     assert from_printable(to_printable(token)) == token

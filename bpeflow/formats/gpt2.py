@@ -20,7 +20,7 @@ from bpeflow.errors import FormatError
 from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.untrusted import MOST_GAPS, check_special_tokens, is_text, read_json, read_text
-from bpeflow.vocab import BYTE_CHARACTERS, Merge, Vocab, from_printable, hidden_byte, to_printable
+from bpeflow.vocab import BYTE_CHARACTERS, Merge, Vocab, from_printable, describe_byte_conflict, to_printable
 
 TOKENIZER_FILE = "bpeflow.json"
 _VERSION = 1
@@ -162,7 +162,7 @@ def save_files(vocab: Vocab, folder: Path) -> list[Path]:
         if not token or token_id in specials or ids.setdefault(text, token_id) == token_id:
             continue
         if text in _BYTES and text in vocab.special_tokens:
-            raise FormatError(f"{folder / VOCAB_FILE}: {hidden_byte(text)}")
+            raise FormatError(f"{folder / VOCAB_FILE}: {describe_byte_conflict(text)}")
         log.warning(
             "%s has one id for each printable form: %r keeps id %d, and id %d, which has the same form, is left out",
             VOCAB_FILE,
