@@ -178,7 +178,7 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
         ),
         ended(
             status=1,
-            stderr="Exception ignored in sys.unraisablehook: <bpeflow.endings._ReraiseIgnored object>\nMemoryError\n"
+            stderr="Exception ignored in sys.unraisablehook: <bpeflow.cli.exit._ReraiseIgnored object>\nMemoryError\n"
             "Exception ignored in thread started by: <bound method Thread._bootstrap>\n"
             'Traceback (most recent call last):\n  File "lib/python3.11/threading.py", line 1002, in _bootstrap\n'
             "    self._bootstrap_inner()\nMemoryError: \nINFO: counting\nbpeflow: counting the corpus: out of memory",
@@ -294,7 +294,7 @@ def test_a_right_folder_is_none_to_complain_of(tmp_path: Path, files: dict[str, 
 
 
 def test_what_a_killed_run_left_is_not_held_against_one_that_never_came_to_the_folder(tmp_path: Path) -> None:
-    left = {**PREVIOUS, ".lock": b"of 7", "unfinished/.counts.npz.7.part": b"", ".scratch-0/x.run": b""}
+    left = {**PREVIOUS, ".lock": b"of 7", "unfinished/.counts.npz.7.part": b"", ".scratch-0/x.shard": b""}
     interrupted = ended(status=130, signals=[signal.SIGINT])
     folder = folder_with(tmp_path, left)
     assert problems_of_folder(folder, interrupted, [RIGHT], left) == []
@@ -320,7 +320,7 @@ def test_what_our_damage_left_is_not_held_against_a_run_that_never_came_to_the_f
     [
         ({**RIGHT.files, "vocab.json": b"Vocab"}, ended(), "vocab.json is wrong"),
         ({"counts.npz": b"counts"}, ended(), "vocab.json is missing"),
-        ({**RIGHT.files, "unfinished/segments/000000.run": b""}, ended(), "is too many"),
+        ({**RIGHT.files, "unfinished/segments/000000.shard": b""}, ended(), "is too many"),
         (PREVIOUS, ended(), "is wrong"),
         ({"vocab.json": b"old vocab"}, ended(**FAILED), "not as it was: ['counts.npz']"),
         ({}, KILLED, "not as it was: ['counts.npz', 'vocab.json']"),
@@ -339,7 +339,7 @@ def test_what_our_damage_left_is_not_held_against_a_run_that_never_came_to_the_f
         ({**PREVIOUS, "unfinished/monitor.jsonl": b""}, ended(**FAILED), "nothing to go on with"),
         ({".lock": b""}, ended(**FAILED), "left: .lock"),
         ({"unfinished/.merges.txt.7.part": b""}, ended(status=130, signals=[signal.SIGINT]), "left: "),
-        ({**RIGHT.files, ".scratch-0/x.run": b""}, ended(), "left: .scratch-0"),
+        ({**RIGHT.files, ".scratch-0/x.shard": b""}, ended(), "left: .scratch-0"),
     ],
 )
 def test_a_wrong_folder_is_seen(tmp_path: Path, files: dict[str, bytes], end: Ended, problem: str) -> None:

@@ -39,11 +39,11 @@ def _bpeflow(name: str, note: str, backend: str, threads: int | None = None, on_
     )
 
 
-def _seconds_of_run(out_dir: Path, measurement: Measurement) -> float:
+def _seconds_of_run(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
     return float(ours.read_report(out_dir)["learning"]["seconds"])
 
 
-def seconds_of_phases(out_dir: Path, measurement: Measurement) -> float:
+def seconds_of_phases(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
     """Add up what gigabpe tells of its second phase: alphabet, words as symbols, pair counts, merges."""
     phases = _PHASE.findall(measurement.stderr)
     if not phases:
@@ -68,7 +68,7 @@ SUBJECT = Subject(
     (
         _bpeflow(
             "bpeflow-omp",
-            "`python -m bpeflow merge`, a thread per process; the step's seconds are merging.seconds in run.json, "
+            "`python -m bpeflow merge`, a thread per process; the step's seconds are learning.seconds in run.json, "
             "set-up included; the process reads the counts and writes the vocabulary",
             "omp",
         ),

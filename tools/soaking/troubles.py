@@ -30,8 +30,8 @@ _ODDS: dict[Kind, int] = {
 }  # fmt: skip
 _ENCODING = ("change input", "second run")
 _AFTER = (
-    "unfinished/segments/000000.run",
-    "unfinished/segments/000002.run",
+    "unfinished/segments/000000.shard",
+    "unfinished/segments/000002.shard",
     "unfinished/segments/manifest.json",
     "unfinished/counts.npz",
     "unfinished/merges.partial",
@@ -79,7 +79,9 @@ def limits_of(trouble: Trouble) -> dict[int, int]:
 @cache
 def memory_at_rest() -> int:
     """The address space of a process that has imported all and done nothing."""
-    code = "import bpeflow.commands, bpeflow.token_commands; print(open('/proc/self/status').read())"
+    code = (
+        "import bpeflow.cli.encode, bpeflow.cli.train, bpeflow.training.train; print(open('/proc/self/status').read())"
+    )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return int(told.stdout.partition("VmPeak:")[2].split()[0]) << 10
