@@ -89,18 +89,21 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def setting(default: Any, description: str, *, example: Any, unset: str = "", group: str = "", **options: Any) -> Any:
+def setting(
+    default: Any, description: str, details: str = "", *, example: Any, unset: str = "", group: str = "", **options: Any
+) -> Any:
     """Return a field with everything that users read about it; nothing is described anywhere else.
 
     Args:
         default: the default.
-        description: one line, a noun phrase, without the default.
+        description: one line, a noun phrase, without the default; the help of a flag.
+        details: sentences that configs and the settings page add to it.
         example: a value worth showing, as YAML would have it.
         unset: what a default of None means.
         group: the heading under which the setting is listed.
         options: as for `pydantic.Field`.
     """
-    extra = {"example": example, "unset": unset, "group": group}
+    extra = {"details": details, "example": example, "unset": unset, "group": group}
     return Field(default=default, description=description, json_schema_extra=extra, **options)
 
 
@@ -156,7 +159,7 @@ class SourceSettings(_Frozen):
     paths: Paths = Field(
         min_length=1,
         description="files, folders, globs, @lists or URLs, as for input",
-        json_schema_extra={"example": ["books/*.jsonl.zst"], "unset": "", "group": ""},
+        json_schema_extra={"details": "", "example": ["books/*.jsonl.zst"], "unset": "required", "group": ""},
         validation_alias=AliasChoices("paths", "path"),
         serialization_alias="paths",
     )
@@ -189,12 +192,14 @@ class CountSettings(TokenSettings):
     input: Paths = _corpus(
         (),
         "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for Python's library, or sources",
+        "A folder stands for all files in it, @list.txt for the inputs listed in that file. gzip, bzip2, xz and "
+        "zstandard are recognised by content.",
         example=["corpus/*.txt"],
     )
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(_as_tuple)] = _corpus(
         (),
-        "sources of a mixed corpus, each with paths and optionally name, exclude, weight, max_bytes, seed, format, "
-        "text_field, text_column",
+        "parts of a mixed corpus, reported separately in run.json",
+        "Each has paths and optionally name, exclude, weight, max_bytes, seed, format, text_field and text_column.",
         example=[{"name": "books", "paths": "books/", "weight": 3}],
     )
     input_format: Literal["auto", "text", "jsonl", "parquet"] = _corpus(
@@ -224,7 +229,12 @@ class CountSettings(TokenSettings):
 
     num_counter: int | None = _pipeline(None, "counter processes", unset="one per core", example=8, ge=1)
     num_merger: int = _pipeline(1, "merger processes, each with a partition of the counts", example=2, ge=1)
-    chunk_size: Size = _pipeline(ByteSize(8_000_000), "bytes of text that a counter processes at a time", example="8mb")
+    chunk_size: Size = _pipeline(
+        ByteSize(8_000_000),
+        "bytes of text that a counter processes at a time",
+        "Smaller chunks balance the load better, larger ones cost more memory.",
+        example="8mb",
+    )
     small_input: Annotated[ByteSize, Field(ge=0)] | None = _pipeline(
         None,
         "input up to this size is counted in threads rather than processes",
@@ -234,6 +244,8 @@ class CountSettings(TokenSettings):
     memory_limit: MemoryLimit | None = _pipeline(
         None,
         "memory for counts, over all processes; the rest is spilled to scratch_dir",
+        "The result is the same with any limit, at least 16mb. The processes themselves (about 30 MB each) and the "
+        "final counts (16 bytes and the pre-token's own for each distinct one) come on top.",
         unset="half of what is available",
         example="4gb",
     )
@@ -246,6 +258,7 @@ class CountSettings(TokenSettings):
     segment_size: Size = _pipeline(
         ByteSize(8_000_000_000),
         "a larger corpus is counted in segments of this size, so that an interrupted run can resume",
+        "Smaller segments lose less work; each costs about half a second.",
         example="8gb",
     )
     queue: QueueSettings = QueueSettings()
@@ -297,6 +310,8 @@ class MergeSettings(TokenSettings):
     tie_break: TieBreak = _learning(
         "greatest_bytes",
         "rule for pairs with the same count: greatest_bytes, smallest_ids or huggingface",
+        "greatest_bytes merges the greater pair of byte strings (Stanford CS336), smallest_ids the smaller pair of ids "
+        "(rustbpe), huggingface the smaller pair of HuggingFace's ids, where a token that exists keeps its id.",
         example="huggingface",
     )
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)

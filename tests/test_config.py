@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bpeflow.config import CountSettings, Settings, load_settings, make_settings, override
+from bpeflow.cli.settings import SettingDescription, all_settings, as_markdown, as_yaml
+from bpeflow.config import CountSettings, Settings, SourceSettings, load_settings, make_settings, override
 from bpeflow.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -123,18 +124,42 @@ def test_shipped_configs_are_valid(path: Path) -> None:
     assert load_settings(path).out_dir is not None
 
 
-def test_the_full_config_names_every_setting_with_its_default() -> None:
-    """configs/owt.yaml explains all settings; what it comments out must be the default."""
-    text = (CONFIGS / "owt.yaml").read_text(encoding="utf-8")
-    lines = [line.removeprefix("# ") for line in text.splitlines()]
-    documented = yaml.safe_load("\n".join(line for line in lines if _is_setting(line)))
-    documented.pop("vocab_sizes")  # the alternative to vocab_size, shown with an example
-    assert set(documented) == set(Settings.model_fields) - {"vocab_sizes"}
-    shown = make_settings(Settings, documented)
-    required = {key: documented[key] for key in ("input", "vocab_size", "out_dir")}
-    assert shown == make_settings(Settings, required)
+def test_the_full_config_is_written_from_the_descriptions_of_the_settings() -> None:
+    """configs/owt.yaml describes all settings; after a change: python -m bpeflow config --config configs/owt.yaml."""
+    path = CONFIGS / "owt.yaml"
+    body = as_yaml(yaml.safe_load(path.read_text(encoding="utf-8"))).partition("\n\n")[2]
+    assert path.read_text(encoding="utf-8").endswith(body)
 
 
-def _is_setting(line: str) -> bool:
-    key = line.strip().partition(":")[0]
-    return ":" in line and (key in Settings.model_fields or (line.startswith("  ") and not line.startswith("   ")))
+def test_the_settings_page_is_written_from_the_descriptions_of_the_settings() -> None:
+    """After a change: python -m bpeflow config --markdown > docs/settings.md."""
+    page = Path(__file__).parents[1] / "docs" / "settings.md"
+    assert page.read_text(encoding="utf-8") == as_markdown()
+
+
+def test_every_setting_is_described() -> None:
+    described = list(all_settings())
+    assert {setting.key.partition(".")[0] for setting in described} == set(Settings.model_fields)
+    for setting in [*described, *all_settings(SourceSettings)]:
+        assert setting.description, setting.key
+        assert not setting.description.endswith("."), setting.key
+        assert setting.example is not None, setting.key
+
+
+@pytest.mark.parametrize("setting", [*all_settings()], ids=lambda setting: setting.key)
+def test_the_examples_of_settings_are_valid(setting: SettingDescription) -> None:
+    required = {"input": "a.txt", "vocab_size": 32000, "out_dir": "run"}
+    if setting.key == "vocab_sizes":
+        required.pop("vocab_size")
+    make_settings(Settings, override(required, {setting.key: setting.example}))
+
+
+def test_all_settings_can_be_uncommented() -> None:
+    """Apart from those that exclude each other, and whose examples need another setting."""
+    lines = [line.removeprefix("# ") for line in as_yaml().splitlines()]
+    keys = {setting.key.rpartition(".")[2] for setting in all_settings()} | {"queue", "monitor", "output"}
+    values = yaml.safe_load("\n".join(line for line in lines if line.strip().partition(":")[0] in keys))
+    assert set(values) == set(Settings.model_fields)
+    for key in ("vocab_sizes", "restart"):
+        values.pop(key)
+    make_settings(Settings, values)

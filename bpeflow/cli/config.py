@@ -1,9 +1,11 @@
-"""`bpeflow config`: print every setting, or check a config."""
+"""`bpeflow config`: print every setting."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from bpeflow._util.yaml import read_yaml
 from bpeflow.cli.options import new_parser
 from bpeflow.cli.settings import as_markdown, as_yaml
 
@@ -11,6 +13,7 @@ _DESCRIPTION = """\
 Print every setting with its description, default and an example, as a commented YAML config.
 
   python -m bpeflow config --print > mine.yaml
+  python -m bpeflow config --print --config configs/quickstart.yaml     with the values of a config
 """
 
 
@@ -20,6 +23,8 @@ def run(argv: Sequence[str]) -> int:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--print", action="store_true", help="as a commented YAML config (default)")
     forms.add_argument("--markdown", action="store_true", help="as a page of tables (docs/settings.md)")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="YAML config whose values to show")
     options = parser.parse_args(argv)
-    print(as_markdown() if options.markdown else as_yaml(), end="")  # noqa: T201
+    values = read_yaml(options.config) if options.config else {}
+    print(as_markdown() if options.markdown else as_yaml(values), end="")  # noqa: T201
     return 0

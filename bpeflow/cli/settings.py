@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ByteSize
 
 from bpeflow.config import Settings, SourceSettings
+
+#: Width of the comments in a config.
+_WIDTH = 100
 
 #: Groups of settings, in the order in which they are listed.
 GROUPS = ("corpus", "pre-tokens", "pipeline", "learning", "run")
@@ -22,6 +26,7 @@ class SettingDescription:
     Attributes:
         key: the dotted name, such as ``monitor.interval``.
         description: one line.
+        details: further sentences, or nothing.
         default: the default as text.
         example: a value worth showing.
         group: one of `GROUPS`.
@@ -29,13 +34,20 @@ class SettingDescription:
 
     key: str
     description: str
+    details: str
     default: str
     example: Any
     group: str
 
     def help_line(self) -> str:
         """Return the help of a flag."""
+        if self.default == "required":
+            return f"{self.description} (required)"
         return self.description + (f" (default: {self.default})" if self.default not in ("false", "[]", "none") else "")
+
+    def default_sentence(self) -> str:
+        """Return the default as a sentence."""
+        return "Required." if self.default == "required" else f"Default: {self.default}."
 
 
 def describe_setting(key: str) -> SettingDescription:
@@ -54,35 +66,41 @@ def all_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterato
         yield SettingDescription(
             key=prefix + name,
             description=field.description or "",
+            details=str(extra["details"]),
             default=str(extra["unset"]) or _as_text(field.default),
             example=extra["example"],
             group=str(extra["group"]),
         )
 
 
-def as_yaml() -> str:
-    """Return a config that names every setting, commented out, with its description, default and an example."""
+def as_yaml(values: Mapping[str, Any] | None = None) -> str:
+    """Return a config that names every setting, with its description, default and an example.
+
+    Args:
+        values: the settings to give a value; all others are commented out.
+    """
+    values = values or {}
     lines = [
-        "# Every setting of bpeflow, with its default. Uncomment what you want to change.",
-        "# Each is also a flag (--set key=value) and a keyword of bpeflow.train_bpe.",
+        "# Every setting of bpeflow. Those commented out have their default, and show an example.",
+        "# Written by `python -m bpeflow config --print`. Each setting is also a flag (--set key=value).",
     ]
     for group in GROUPS:
         lines += ["", f"# ---- {group} ----"]
         section = ""
-        for setting in all_settings():
-            if setting.group != group:
-                continue
+        for setting in (setting for setting in all_settings() if setting.group == group):
             name, _, key = setting.key.rpartition(".")
-            if name != section and name:
-                lines += ["", f"#{name}:"]
-            else:
-                lines.append("")
-            section = name
+            inside = values.get(name, {}) if name else values
             indent = "  " if name else ""
+            lines.append("")
+            if name and name != section:
+                lines.append(f"{'' if inside else '# '}{name}:")
+            section = name
+            text = " ".join(filter(None, [_sentence(setting.description), setting.details, setting.default_sentence()]))
+            lines += [f"# {line}" for line in wrap(text, _WIDTH - 2)]
+            given = key in inside
             lines.append(
-                f"# {indent}{setting.description[0].upper()}{setting.description[1:]}. Default: {setting.default}."
+                f"{indent if given else '# ' + indent}{key}: {_as_text(inside[key] if given else setting.example)}"
             )
-            lines.append(f"#{indent}{key}: {_as_text(setting.example)}")
     return "\n".join(lines) + "\n"
 
 
@@ -105,9 +123,14 @@ def as_markdown() -> str:
             "|---|---|---|---|",
         ]
         for setting in settings:
-            cells = (f"`{setting.key}`", setting.description, setting.default, f"`{_as_text(setting.example)}`")
+            meaning = f"{_sentence(setting.description)} {setting.details}".strip()
+            cells = (f"`{setting.key}`", meaning, setting.default, f"`{_as_text(setting.example)}`")
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _as_text(value: object) -> str:

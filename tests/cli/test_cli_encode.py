@@ -69,7 +69,7 @@ def test_a_corpus_goes_there_and_back(run: Path, corpus: Path, out: Path, capsys
     shown, err = capsys.readouterr()
     assert names(out.parent) == ["train.bin", "train.bin.idx", "train.bin.json"]
     tokens = bpeflow.load_tokens(out)
-    assert re.search(rf"encoded  1\.7 kB in \d\.\d s, .*B/s, {len(tokens):,} tokens \(uint16\) of 40 documents", shown)
+    assert re.search(rf"encoded  1\.7 kB in \d\.\d s, .*B/s, {len(tokens):,} tokens \(uint16\) in 40 documents", shown)
     assert f"written  {out}, {out}.json, {out}.idx" in shown
     assert "encoding: 1.7 kB of 1.7 kB" in err
     assert tokens.tolist() == Tokenizer.load(run).encode(TEXT)

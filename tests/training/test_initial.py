@@ -94,11 +94,11 @@ def test_several_sizes_all_begin_with_it(corpus: Path, first: Path, tmp_path: Pa
     [
         (
             {"special_tokens": ["<|endoftext|>", "<pad>"]},
-            r"other special tokens: only there \[\], only here \['<pad>'\]",
+            r"other special tokens: it alone has \[\], the settings alone have \['<pad>'\]",
         ),
-        ({"special_tokens": ["<eot>"]}, r"only there \['<\|endoftext\|>'\], only here \['<eot>'\]"),
-        ({"special_tokens": []}, r"only there \['<\|endoftext\|>'\], only here \[\]"),
-        ({"special_tokens": ["<|endoftext|>", "the"]}, r"only there \[\], only here \['the'\]"),
+        ({"special_tokens": ["<eot>"]}, r"it alone has \['<\|endoftext\|>'\], the settings alone have \['<eot>'\]"),
+        ({"special_tokens": []}, r"it alone has \['<\|endoftext\|>'\], the settings alone have \[\]"),
+        ({"special_tokens": ["<|endoftext|>", "the"]}, r"it alone has \[\], the settings alone have \['the'\]"),
         ({"pattern": "cl100k"}, "trained with another pattern, 'gpt2', than these counts, 'cl100k'"),
         ({"vocab_size": 260}, "the vocabulary is full, and 10 of 13 initial merges are left"),
         ({"init_from": "nowhere"}, "no vocab.json in nowhere"),
