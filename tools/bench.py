@@ -1,13 +1,13 @@
-"""Measure bpeflow beside its peers, in the same run, on the same input.
+"""Benchmark bpeflow against its peers, in one session and on the same input.
 
     python tools/bench.py count --input FILE... --rounds 5 --json count.json
     python tools/bench.py merge --input FILE... --vocab_size 32000
     python tools/bench.py train --input FILE... --vocab_size 32000
     python tools/bench.py encode --input FILE... --tokenizer FOLDER --work first
 
-Every measurement is a fresh process, timed from its start to its end; the contenders alternate; medians are shown.
-The peers are in the extra `bench` (pip install 'bpeflow[bench]'); those that are not installed are left out.
-Exit status 1: a contender failed, or results differ.
+Each measurement times a fresh process from start to end. The contenders take turns, and the table shows medians.
+The extra `bench` installs the peers (pip install 'bpeflow[bench]'). Missing peers are skipped.
+Exit status 1: a contender failed, or the results differ.
 """
 
 from __future__ import annotations
@@ -71,58 +71,58 @@ def make_parser() -> argparse.ArgumentParser:
         command.set_defaults(subject=subject, counts=None, vocab_size=0, skip_compare=False, work="", tokenizer=Path())
         names = ", ".join(contender.name for contender in subject.contenders)
         source = command.add_mutually_exclusive_group(required=True)
-        source.add_argument("--input", metavar="FILE", nargs="+", type=_file, default=[], help="text, as files")
+        source.add_argument("--input", metavar="FILE", nargs="+", type=_file, default=[], help="text files")
         if subject.make_counts:
             source.add_argument("--counts", metavar="PATH", type=_counts,
-                                help="a run folder, or a file of counts, in place of text (without peers)")  # fmt: skip
+                                help="a run folder or a counts file, instead of text; skips the peers")  # fmt: skip
         if subject.learns:
             command.add_argument("--vocab_size", metavar="N", type=_vocab_size, default=32000,
-                                 help="entries of the vocabulary (32000)")  # fmt: skip
+                                 help="vocabulary size (32000)")  # fmt: skip
         if subject.works:
             works = "; ".join(f"{work}: {note}" for work, note in subject.works.items())
             command.add_argument("--work", choices=subject.works, default=next(iter(subject.works)), help=works)
             command.add_argument("--tokenizer", metavar="FOLDER", type=_tokenizer, required=True,
-                                 help="with vocab.json and merges.txt: a run folder, or GPT-2's files")  # fmt: skip
+                                 help="a folder with vocab.json and merges.txt, such as a run folder")  # fmt: skip
         if any(contender.twin for contender in subject.contenders):
             command.add_argument("--skip_compare", action="store_true",
-                                 help="do not let them learn once more, untimed, to compare their merges")  # fmt: skip
-        command.add_argument("--rounds", metavar="N", type=_positive, default=5, help="measurements of each (5)")
-        command.add_argument("--only", metavar="NAMES", help=f"with commas between them, of: {names}")
+                                 help="skip the untimed runs that compare the peers' merges with ours")  # fmt: skip
+        command.add_argument("--rounds", metavar="N", type=_positive, default=5, help="measurements per contender (5)")
+        command.add_argument("--only", metavar="NAMES", help=f"comma-separated contenders to measure, out of: {names}")
         command.add_argument("--pattern", default="gpt2", help="a named pattern or a regular expression (gpt2)")
         command.add_argument("--processes", metavar="N", type=_positive, default=os.cpu_count() or 1,
-                             help="processes or threads of each contender (one per core)")  # fmt: skip
-        command.add_argument("--timeout", metavar="SECONDS", type=float, default=600.0, help="of one process (600)")
-        command.add_argument("--json", metavar="OUT.json", type=_writable, help="where to write all that was measured")
+                             help="processes or threads per contender (one per core)")  # fmt: skip
+        command.add_argument("--timeout", metavar="SECONDS", type=float, default=600.0, help="limit per process (600)")
+        command.add_argument("--json", metavar="OUT.json", type=_writable, help="file for all measurements")
     return parser
 
 
 def choose(
     subject: Subject, only: str | None, pattern: str, *, has_text: bool = True
 ) -> tuple[list[Contender], dict[str, str]]:
-    """Return the contenders that take part, and for each other one that was asked for the reason why it does not."""
+    """Return the contenders that take part, and the requested ones that cannot, each with the reason."""
     known = {contender.name: contender for contender in subject.contenders}
-    usual = [contender.name for contender in subject.contenders if not contender.on_request]
-    names = [name.strip() for name in only.split(",")] if only else usual
+    default = [contender.name for contender in subject.contenders if not contender.on_request]
+    names = [name.strip() for name in only.split(",")] if only else default
     if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"bench.py: no contender {unknown[0]!r}; there are {', '.join(known)}")
+        raise SystemExit(f"bench.py: unknown contender {unknown[0]!r}; choose from {', '.join(known)}")
     reasons = {name: known[name].unavailable(pattern, has_text=has_text) for name in names}
     skipped = {name: reason for name, reason in reasons.items() if reason}
     return [known[name] for name in reasons if name not in skipped], skipped
 
 
 def prepare(subject: Subject, job: Job, folder: Path, timeout: float) -> Job:
-    """Make the counts that a subject begins with; nothing of this is in the figures."""
+    """Create the counts that a subject starts from. This is not measured."""
     if subject.make_counts is None:
         return job
     print("counting", file=sys.stderr, flush=True)
-    taken = measure([sys.executable, *subject.make_counts(replace(job, out_dir=folder))], timeout)
-    if taken.error is not None:
-        raise SystemExit(f"bench.py: there are no counts to begin with: {taken.error}")
+    measurement = measure([sys.executable, *subject.make_counts(replace(job, out_dir=folder))], timeout)
+    if measurement.error is not None:
+        raise SystemExit(f"bench.py: counting the input failed: {measurement.error}")
     return replace(job, counts=folder)
 
 
 def compare_merges(results: Sequence[Result], job: Job, timeout: float) -> list[Comparison]:
-    """Compare the merges of those that have not failed."""
+    """Compare the merges of the contenders that did not fail."""
     contenders = [result.contender for result in results if result.error is None]
     return compare_all(contenders, job, timeout, lambda name: print(f"merges: {name}", file=sys.stderr, flush=True))
 
@@ -133,7 +133,7 @@ def show_progress(number: int, contender: Contender, measurement: Measurement) -
 
 
 def show(report: dict[str, Any]) -> None:
-    from rich.console import Console  # now: what this process has in memory while it measures is a floor (see process)
+    from rich.console import Console  # late: this process's memory is a lower bound of what `measure` reports
 
     console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
     print_report(console, report)
@@ -141,13 +141,13 @@ def show(report: dict[str, Any]) -> None:
 
 def _file(text: str) -> Path:
     if not Path(text).is_file():
-        raise argparse.ArgumentTypeError(f"there is no file {text}")
+        raise argparse.ArgumentTypeError(f"file not found: {text}")
     return Path(text)
 
 
 def _counts(text: str) -> Path:
     if not _counts_file(Path(text)).is_file():
-        raise argparse.ArgumentTypeError(f"there are no counts at {text}")
+        raise argparse.ArgumentTypeError(f"no counts found at {text}")
     return Path(text)
 
 
@@ -158,26 +158,26 @@ def _counts_file(path: Path) -> Path:
 def _tokenizer(text: str) -> Path:
     for name in ("vocab.json", "merges.txt"):
         if not (Path(text) / name).is_file():
-            raise argparse.ArgumentTypeError(f"there is no {name} in {text}")
+            raise argparse.ArgumentTypeError(f"{name} not found in {text}")
     return Path(text)
 
 
 def _vocab_size(text: str) -> int:
     if not text.isdecimal() or int(text) < 258:
-        raise argparse.ArgumentTypeError(f"need a number from 258 (bytes, the separator and a merge), found {text}")
+        raise argparse.ArgumentTypeError(f"must be an integer from 258 up (256 bytes, the separator, a merge): {text}")
     return int(text)
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"need a number from 1, found {text}")
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 up: {text}")
     return int(text)
 
 
 def _writable(text: str) -> Path:
-    """Refuse now what would fail after the last round."""
+    """Check the folder now. Otherwise writing would fail only after the last round."""
     if not Path(text).parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {Path(text).parent}")
+        raise argparse.ArgumentTypeError(f"folder not found: {Path(text).parent}")
     return Path(text)
 
 

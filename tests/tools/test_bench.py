@@ -1,4 +1,4 @@
-"""tools/bench.py: the rounds, one measurement, the table and the JSON file."""
+"""Tests of tools/bench.py: rounds, single measurements, the table and the JSON file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from benchmarks.report import disagreement
 from benchmarks.rounds import Result, run_rounds, turns
 
 TEXT = "low lower lowest<|endoftext|>newer wider\n  it's 42\n\nlow"
-#: Of gpt2's pattern: low ×2, " lower", " lowest", newer, " wider", "\n ", " it", "'s", " 42", "\n", "\n"
-TOLD = {"distinct": 10, "total": 12}
+#: With gpt2's pattern: low ×2, " lower", " lowest", newer, " wider", "\n ", " it", "'s", " 42", "\n", "\n"
+OUTCOME = {"distinct": 10, "total": 12}
 
 
 def script(name: str, code: str, **options: Any) -> Contender:
@@ -49,14 +49,14 @@ def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- rounds ----
 
 
-def test_contenders_alternate_and_each_round_begins_with_the_next() -> None:
+def test_contenders_take_turns_and_each_round_starts_with_the_next_one() -> None:
     contenders = [script(name, "") for name in "ABC"]
     order = [(number, contender.name) for number, contender in turns(contenders, 4)]
     assert "".join(name for _, name in order) == "ABC" + "BCA" + "CAB" + "ABC"
     assert [number for number, _ in order] == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
 
 
-def test_a_contender_that_fails_is_reported_and_does_not_come_on_again(tmp_path: Path) -> None:
+def test_a_failed_contender_is_reported_and_not_measured_again(tmp_path: Path) -> None:
     fails = script("fails", "import sys; sys.exit('first line\\nno memory left\\n')")
     works = script("works", "print('chatter'); print('{\"total\": 3}')")
     progress: list[str] = []
@@ -66,19 +66,19 @@ def test_a_contender_that_fails_is_reported_and_does_not_come_on_again(tmp_path:
     assert (results[1].error, results[1].outcome, len(results[1].seconds)) == (None, {"total": 3}, 2)
 
 
-def test_a_contender_that_tells_nothing_sensible_has_failed(tmp_path: Path) -> None:
+def test_a_contender_without_a_readable_result_has_failed(tmp_path: Path) -> None:
     [silent] = run_rounds([script("silent", "")], job(tmp_path), 1, 60, lambda *_: None)
     assert silent.error is not None
-    assert silent.error.startswith("its result cannot be told")
+    assert silent.error.startswith("cannot read its result")
 
 
-def test_a_contender_that_tells_something_else_each_time_has_failed(tmp_path: Path) -> None:
+def test_a_contender_with_a_different_result_each_time_has_failed(tmp_path: Path) -> None:
     fickle = script("fickle", "import time; print('{\"total\": %d}' % time.time_ns())")
     [result] = run_rounds([fickle], job(tmp_path), 2, 60, lambda *_: None)
     assert "in an earlier round" in str(result.error)
 
 
-def test_results_that_differ_are_named() -> None:
+def test_differing_results_are_reported() -> None:
     results = [Result(script(name, ""), outcome={"total": total}) for name, total in (("a", 3), ("b", 4), ("c", 3))]
     assert disagreement(results) == "total: 3 (a, c); 4 (b)"
     assert disagreement([*results[::2], Result(script("d", ""))]) is None
@@ -87,43 +87,43 @@ def test_results_that_differ_are_named() -> None:
 # ---- one measurement ----
 
 
-def test_wall_time_is_that_of_the_whole_process() -> None:
-    taken = measure([sys.executable, "-c", "import time; time.sleep(0.3)"], timeout=60)
-    assert taken.error is None
-    assert 0.3 <= taken.seconds < 30
+def test_wall_time_covers_the_whole_process() -> None:
+    measurement = measure([sys.executable, "-c", "import time; time.sleep(0.3)"], timeout=60)
+    assert measurement.error is None
+    assert 0.3 <= measurement.seconds < 30
 
 
-def test_memory_is_that_of_the_largest_process_and_of_all() -> None:
+def test_memory_covers_the_largest_process_and_all_together() -> None:
     hold = "import time; block = b'x' * 100_000_000; time.sleep(1)"
     code = f"import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', {hold!r}]); {hold}; c.wait()"
-    taken = measure([sys.executable, "-c", code], timeout=60)
-    assert taken.error is None
-    assert taken.largest_bytes > 100_000_000
-    assert taken.tree_bytes > 200_000_000
-    assert taken.samples > 3
+    measurement = measure([sys.executable, "-c", code], timeout=60)
+    assert measurement.error is None
+    assert measurement.largest_bytes > 100_000_000
+    assert measurement.tree_bytes > 200_000_000
+    assert measurement.samples > 3
 
 
-def test_after_the_timeout_all_its_processes_are_killed(tmp_path: Path) -> None:
+def test_a_timeout_kills_all_processes(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys, time, pathlib\n"
         "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         "pathlib.Path(sys.argv[1]).write_text(str(c.pid)); time.sleep(60)"
     )
-    taken = measure([sys.executable, "-c", code, str(tmp_path / "child")], timeout=1)
-    assert taken.error == "timed out after 1 s"
-    assert taken.seconds < 30
+    measurement = measure([sys.executable, "-c", code, str(tmp_path / "child")], timeout=1)
+    assert measurement.error == "timed out after 1 s"
+    assert measurement.seconds < 30
     assert_gone(int((tmp_path / "child").read_text()))
 
 
-def test_what_a_process_leaves_running_is_killed(tmp_path: Path) -> None:
+def test_processes_left_running_are_killed(tmp_path: Path) -> None:
     code = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)"
-    taken = measure([sys.executable, "-W", "ignore", "-c", code], timeout=60)
-    assert_gone(int(taken.stdout))
+    measurement = measure([sys.executable, "-W", "ignore", "-c", code], timeout=60)
+    assert_gone(int(measurement.stdout))
 
 
-def test_a_death_without_words_names_the_signal() -> None:
-    taken = measure([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], timeout=60)
-    assert taken.error == "killed by SIGKILL"
+def test_a_silent_death_is_described_by_its_signal_or_status() -> None:
+    measurement = measure([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], timeout=60)
+    assert measurement.error == "killed by SIGKILL"
     assert measure([sys.executable, "-c", "raise SystemExit(3)"], timeout=60).error == "exit status 3"
 
 
@@ -161,7 +161,7 @@ def test_count_prints_a_table_and_writes_everything_as_json(
     assert report["input"][0]["bytes"] == len(TEXT.encode())
     assert report["settings"] == {"pattern": "gpt2", "processes": os.cpu_count(), "rounds": 2}
     ours, plain = report["contenders"]
-    assert (ours["name"], ours["error"], ours["outcome"], len(ours["rounds"])) == ("bpeflow", None, TOLD, 2)
+    assert (ours["name"], ours["error"], ours["outcome"], len(ours["rounds"])) == ("bpeflow", None, OUTCOME, 2)
     assert ours["command"].startswith("python -m bpeflow --input ")
     assert plain["command"].startswith("python tools/benchmarks/peers/count.py regex ")
     assert {"seconds", "largest_bytes", "tree_bytes", "samples", "error"} == set(plain["rounds"][0])
@@ -175,7 +175,7 @@ def test_each_peer_takes_part(peer: str, corpus: Path, tmp_path: Path) -> None:
         pytest.skip(reason)
     [result] = run_rounds([contender], Job((corpus,), "gpt2", 1, tmp_path), 1, 60, lambda *_: None)
     assert result.error is None
-    assert result.outcome in (TOLD, {})
+    assert result.outcome in (OUTCOME, {})
 
 
 def test_several_files_are_one_corpus(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,15 +186,15 @@ def test_several_files_are_one_corpus(corpus: Path, tmp_path: Path, capsys: pyte
     assert "agree: 11 distinct, 13 total" in capsys.readouterr().out
 
 
-def test_another_pattern_leaves_out_whom_it_is_unknown_to(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contenders_without_the_pattern_are_skipped(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--pattern", r"[a-z]+|'", "--only", "bpeflow,regex,gigabpe", "--rounds", "1", "--input", str(corpus)]
     assert bench.main(["count", *arguments]) == 0
     printed = capsys.readouterr().out
     assert "bpeflow, regex agree: 8 distinct, 9 total" in printed
-    assert "gigabpe left out: " in printed
+    assert "gigabpe skipped: " in printed
 
 
-def test_a_failure_is_in_the_table_and_in_the_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_shows_in_the_table_and_the_exit_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken.txt").write_bytes(b"caf\xe9 ")
     arguments = ["--only", "bpeflow", "--rounds", "2", "--input", str(tmp_path / "broken.txt")]
     assert bench.main(["count", *arguments]) == 1
@@ -203,31 +203,31 @@ def test_a_failure_is_in_the_table_and_in_the_exit_status(tmp_path: Path, capsys
     assert re.search(r"^bpeflow failed: bpeflow: .*broken\.txt.*UTF-8", printed, re.MULTILINE)
 
 
-# ---- choosing ----
+# ---- choosing contenders ----
 
 
 @pytest.mark.usefixtures("no_peers")
-def test_a_peer_that_is_missing_is_left_out_with_the_remedy() -> None:
+def test_a_missing_peer_is_skipped_with_the_remedy() -> None:
     chosen, skipped = bench.choose(SUBJECT, "gigatoken,bpeflow", "gpt2")
     assert [contender.name for contender in chosen] == ["bpeflow"]
     assert skipped == {"gigatoken": "gigatoken is not installed: pip install 'bpeflow[bench]'"}
 
 
 @pytest.mark.usefixtures("no_peers")
-def test_without_any_contender_there_is_nothing_to_measure(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_having_no_contender_is_an_error(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["count", "--only", "gigabpe", "--input", str(corpus)]) == 1
     assert "pip install 'bpeflow[bench]'" in capsys.readouterr().err
 
 
-def test_an_unknown_contender_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_contender_is_refused_with_a_list_of_the_known_ones() -> None:
     subject = Subject("speech", "", (script("demosthenes", ""), script("cicero", "")))
-    with pytest.raises(SystemExit, match=r"'catilina'; there are demosthenes, cicero"):
+    with pytest.raises(SystemExit, match=r"'catilina'; choose from demosthenes, cicero"):
         bench.choose(subject, "cicero,catilina", "gpt2")
 
 
 @pytest.mark.parametrize(
     "wrong", [["--input", "missing.txt"], ["--rounds", "0"], ["--processes", "x"], ["--json", "missing/out.json"]]
 )
-def test_what_cannot_work_is_refused_before_anything_runs(wrong: list[str], corpus: Path) -> None:
+def test_wrong_arguments_are_refused_before_anything_runs(wrong: list[str], corpus: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         bench.main(["count", "--input", str(corpus), *wrong])

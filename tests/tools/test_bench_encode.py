@@ -1,4 +1,4 @@
-"""tools/bench.py encode: each kind of work, with bpeflow and its peers, and whether they give the same."""
+"""Tests of tools/bench.py encode: bpeflow and its peers give the same results in each kind of work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(folder: Path, work: str, *more: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("work", encode.WORKS)
-def test_all_give_the_same(folder: Path, work: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_tools_give_the_same_result(folder: Path, work: str, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["bpeflow", "bpeflow-python", *PEERS]
     status, report = run(folder, work, "--only", ",".join(names))
     printed = capsys.readouterr()
@@ -55,7 +55,7 @@ def test_all_give_the_same(folder: Path, work: str, capsys: pytest.CaptureFixtur
             assert entry["outcome"]["ids"] > 100
 
 
-def test_one_that_gives_other_ids_is_found_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_ids_change_the_result(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong(tools.Bpeflow):
         def short(self, text: str) -> list[int]:  # type: ignore[override]
             return [0]
@@ -66,7 +66,7 @@ def test_one_that_gives_other_ids_is_found_out(folder: Path, monkeypatch: pytest
     assert right[1:] != wrong[1:]
 
 
-def test_texts_are_cut_where_that_changes_no_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cutting_the_text_changes_no_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "PART_BYTES", 64)
     files = [folder / "corpus.txt"]
     pieces = tools._pieces(folder, "gpt2", files)
@@ -79,10 +79,10 @@ def test_texts_are_cut_where_that_changes_no_id(folder: Path, monkeypatch: pytes
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         bench.main(["encode", "--input", __file__, "--tokenizer", str(tmp_path)])
-    assert f"there is no vocab.json in {tmp_path}" in capsys.readouterr().err
+    assert f"vocab.json not found in {tmp_path}" in capsys.readouterr().err
 
 
-def test_peers_of_one_pattern_are_left_out_with_another() -> None:
-    left_out = {one.name for one in encode.SUBJECT.contenders if one.unavailable("cl100k") and not one.on_request}
-    known = {one.name for one in encode.SUBJECT.contenders if not one.unavailable("gpt2")}
-    assert left_out & known == {"gigatoken", "huggingface"} & known
+def test_peers_with_one_pattern_are_skipped_with_another() -> None:
+    skipped = {one.name for one in encode.SUBJECT.contenders if one.unavailable("cl100k") and not one.on_request}
+    installed = {one.name for one in encode.SUBJECT.contenders if not one.unavailable("gpt2")}
+    assert skipped & installed == {"gigatoken", "huggingface"} & installed

@@ -1,4 +1,4 @@
-"""tools/bench.py train and merge: steps of a process, the peers, and whether they learn the same merges."""
+"""Tests of tools/bench.py train and merge: steps of a process, the peers, and comparing the merges they learn."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from benchmarks.rounds import Result, run_rounds
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
 SEPARATOR = "<|endoftext|>"
-#: Enough for merges of merges, and few enough that the text below has as many.
+#: Large enough for merges of merges, and small enough to be reached with the text below.
 VOCAB_SIZE = 400
 PEERS = ["gigabpe", "gigatoken", "rustbpe", "huggingface"]
 
 
 def made_up_text(length: int) -> str:
-    """Few letters, so that many counts are equal, and all that a pattern treats in a way of its own."""
+    """Make text of few letters, so that many counts tie, with everything that the pattern treats specially."""
     parts = [
         "a",
         "b",
@@ -75,7 +75,7 @@ def named(name: str) -> Contender:
 # ---- the step ----
 
 
-def test_a_step_is_what_it_tells_or_the_difference_of_two_medians() -> None:
+def test_a_step_is_reported_or_the_difference_of_two_medians() -> None:
     three = [measured(seconds) for seconds in (5.0, 9.0, 6.0)]
     assert Result(script(""), three, steps=[1.0, 3.0, 2.0]).step_seconds == 2.0
     assert (
@@ -85,17 +85,20 @@ def test_a_step_is_what_it_tells_or_the_difference_of_two_medians() -> None:
     assert Result(script(""), three, steps=[1.0], error="no").step_seconds is None
 
 
-def test_a_step_that_cannot_be_told_is_a_failure(tmp_path: Path) -> None:
+def test_an_unreadable_step_is_a_failure(tmp_path: Path) -> None:
     job = Job((), "gpt2", 1, tmp_path)
     silent = script("print('{}')", read_step=seconds_of_phases)
     [result] = run_rounds([silent], job, 2, 60, lambda *_: None)
-    assert (result.error, len(result.measurements)) == ("its result cannot be told: it has told no phases", 1)
+    assert (result.error, len(result.measurements)) == (
+        "cannot read its result: no phase found in its standard error",
+        1,
+    )
     half = script("print('{}')", without_step=lambda job: ["-c", "raise SystemExit('no memory left')"])
     [result] = run_rounds([half], job, 2, 60, lambda *_: None)
     assert (result.error, result.step_seconds) == ("without the step: no memory left", None)
 
 
-def test_a_contender_has_an_environment_of_its_own(tmp_path: Path) -> None:
+def test_a_contender_can_have_its_own_environment(tmp_path: Path) -> None:
     code = "import os; print('{\"total\": %s}' % os.environ['BENCH_TEST'])"
     [result] = run_rounds(
         [script(code, environment={"BENCH_TEST": "7"})], Job((), "gpt2", 1, tmp_path), 1, 60, lambda *_: None
@@ -104,18 +107,18 @@ def test_a_contender_has_an_environment_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_phases_of_gigabpe_are_added_up(tmp_path: Path) -> None:
-    told = (
+    stderr = (
         "phase1 cpu-ms (summed across threads):\n  read 0 over 1 readers\n  phase2 alphabet: 400µs\n"
         "  phase2 tokenize: 600000ns\nrss after tokenize (word strings still held): 11 MB\n"
         "  phase2 initial pair count: 24.5ms\n  phase2 merge loop: 1.25s\n"
     )
-    assert seconds_of_phases(tmp_path, measured(9.0, told)) == pytest.approx(1.2755)
+    assert seconds_of_phases(tmp_path, measured(9.0, stderr)) == pytest.approx(1.2755)
 
 
 # ---- comparing merges ----
 
 
-def test_the_first_difference_is_named() -> None:
+def test_the_first_difference_is_reported() -> None:
     ours = [("a", "b"), ("ab", "c"), ("d", "e")]
     assert compare("x", "y", [*ours, ("f", "g")], ours).first_difference is None
     other = compare("x", "y", [ours[0], ("a", "bc"), ours[2]], ours)
@@ -124,13 +127,13 @@ def test_the_first_difference_is_named() -> None:
     assert (short.first_difference, short.told, short.expected) == (2, "", "d e")
 
 
-def test_tokens_are_compared_where_the_pairs_are_not_told() -> None:
+def test_tokens_are_compared_if_pairs_are_not_reported() -> None:
     ours = [("a", "b"), ("ab", "c")]
     assert compare("x", "y", [("ab",), ("abc",)], ours).first_difference is None
     assert compare("x", "y", [("ab",), ("abd",)], ours).first_difference == 1
 
 
-def test_what_cannot_be_compared_says_why() -> None:
+def test_a_comparison_that_is_impossible_says_why() -> None:
     assert compare("x", "y", "timed out", []).error == "timed out"
     assert compare("x", "y", [], "no memory").error == "y: no memory"
 
@@ -148,7 +151,7 @@ def test_each_peer_learns_the_merges_of_its_twin(peer: str, corpus: Path, tmp_pa
     assert comparison.merges >= VOCAB_SIZE - 257
 
 
-def test_the_pattern_by_lines_is_gpt2_over_each_line() -> None:
+def test_the_pattern_by_lines_matches_gpt2_on_each_line() -> None:
     whole, by_lines = regex.compile(NAMED_PATTERNS["gpt2"].regex), regex.compile(train.GPT2_BY_LINES)
     text = made_up_text(20_000)
     expected = [token for line in text.splitlines(keepends=True) for token in whole.findall(line)]
@@ -156,7 +159,7 @@ def test_the_pattern_by_lines_is_gpt2_over_each_line() -> None:
     assert whole.findall(text) != expected
 
 
-def test_documents_do_not_depend_on_how_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_do_not_depend_on_the_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"a\r\n{SEPARATOR}b{SEPARATOR}{SEPARATOR}\nc", "d"]
     files = [tmp_path / "1.txt", tmp_path / "2.txt"]
     for path, text in zip(files, texts, strict=True):
@@ -183,12 +186,12 @@ def test_train_prints_a_table_and_writes_everything_as_json(
     assert len(report["contenders"][0]["rounds"]) == 2
 
 
-def test_merge_measures_the_step_alone(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merge_measures_only_the_step(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out.json"
     arguments = ["--input", str(corpus), "--vocab_size", "300", "--rounds", "2", "--only", "bpeflow-python"]
     assert bench.main(["merge", *arguments, "--json", str(target)]) == 0
     printed = capsys.readouterr().out
-    assert "merging s" in printed
+    assert "learning s" in printed
     assert re.search(r"^bpeflow-python( +\d+\.\d\d){4} +– +[\d,]+ +[\d,]+ *$", printed, re.MULTILINE)
     [entry] = json.loads(target.read_text(encoding="utf-8"))["contenders"]
     assert 0 < entry["step_seconds"] < entry["median_seconds"]
@@ -196,18 +199,18 @@ def test_merge_measures_the_step_alone(corpus: Path, tmp_path: Path, capsys: pyt
     assert "--counts COUNTS" in entry["command"]
 
 
-def test_merge_begins_with_counts_that_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merge_starts_from_existing_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counts = tmp_path / "counts.json"
     counts.write_text(json.dumps({"low": 5, "lower": 2}), encoding="utf-8")
     arguments = ["--counts", str(counts), "--vocab_size", "260", "--rounds", "1", "--only", "bpeflow-python,rustbpe"]
     assert bench.main(["merge", *arguments]) == 0
     printed = capsys.readouterr().out
     assert "bpeflow-python agree: 3 merges" in printed
-    assert "rustbpe left out: cannot begin with counts" in printed
+    assert "rustbpe skipped: cannot start from counts" in printed
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_each_peer_tells_the_merge_step(peer: str, corpus: Path, tmp_path: Path) -> None:
+def test_each_peer_measures_the_merge_step(peer: str, corpus: Path, tmp_path: Path) -> None:
     [contender] = [contender for contender in merge.SUBJECT.contenders if contender.name == peer]
     if reason := contender.unavailable("gpt2"):
         pytest.skip(reason)
@@ -216,7 +219,7 @@ def test_each_peer_tells_the_merge_step(peer: str, corpus: Path, tmp_path: Path)
     assert result.step_seconds is not None
 
 
-def test_a_vocabulary_has_a_size_where_none_is_given(corpus: Path) -> None:
+def test_vocab_size_has_a_default_where_it_applies(corpus: Path) -> None:
     sizes = {
         name: bench.make_parser().parse_args([name, "--input", str(corpus)]).vocab_size
         for name in ("count", "merge", "train")
@@ -224,16 +227,16 @@ def test_a_vocabulary_has_a_size_where_none_is_given(corpus: Path) -> None:
     assert sizes == {"count": 0, "merge": 32000, "train": 32000}
 
 
-def test_a_slow_backend_takes_part_on_request_only() -> None:
+def test_the_slow_backend_takes_part_only_on_request() -> None:
     for subject in (train.SUBJECT, merge.SUBJECT):
-        usual, _ = bench.choose(subject, None, "gpt2")
-        assert "bpeflow-python" not in [contender.name for contender in usual]
-        asked, _ = bench.choose(subject, "bpeflow-python", "gpt2")
-        assert [contender.name for contender in asked] == ["bpeflow-python"]
+        default, _ = bench.choose(subject, None, "gpt2")
+        assert "bpeflow-python" not in [contender.name for contender in default]
+        chosen, _ = bench.choose(subject, "bpeflow-python", "gpt2")
+        assert [contender.name for contender in chosen] == ["bpeflow-python"]
 
 
 @pytest.mark.parametrize("wrong", [["--vocab_size", "257"], ["--counts", "missing.npz"], ["--input", "missing.txt"]])
-def test_what_cannot_work_is_refused_before_anything_runs(wrong: list[str], corpus: Path) -> None:
-    given = ["--input", str(corpus)] if wrong[0] == "--vocab_size" else []
+def test_wrong_arguments_are_refused_before_anything_runs(wrong: list[str], corpus: Path) -> None:
+    source = ["--input", str(corpus)] if wrong[0] == "--vocab_size" else []
     with pytest.raises(SystemExit, match="2"):
-        bench.main(["merge", *given, *wrong])
+        bench.main(["merge", *source, *wrong])

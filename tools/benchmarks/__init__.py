@@ -1,6 +1,6 @@
-"""What `tools/bench.py` is made of.
+"""The parts of `tools/bench.py`.
 
-`contender` says what is measured, `process` measures one fresh process, `rounds` alternates them, `machine` says where,
-and `report` makes the table and the JSON file. Each subject has a module of its own, which lists its contenders, and
-one in `peers/`, which holds what the peers' processes run.
+`contender` defines what is measured, `process` measures one fresh process, `rounds` lets the contenders take turns,
+`machine` describes the computer, and `report` makes the table and the JSON file. Each subject has its own module, which
+lists its contenders, and a module in `peers/` with the code that the peers' processes run.
 """

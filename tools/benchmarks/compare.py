@@ -1,4 +1,4 @@
-"""Whether a peer learns the merges that it should: beside bpeflow, set to the peer's rules, outside of all timing."""
+"""Check the merges of the peers, untimed, against bpeflow configured to follow the peer's rules (its twin)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from benchmarks.contender import Contender, Job
 from benchmarks.ours import MERGES_FILE
 from benchmarks.process import measure
 
-#: Both parts of each merge, or where they are not told the whole token; in printable form.
+#: The parts of each merge, or the whole token if the peer does not report the parts; in printable form.
 Merges = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A peer's merges beside its twin's.
+    """A peer's merges compared with its twin's.
 
-    ``first_difference`` is a merge rank; None: all that the twin has learned the peer has learned, too. (Some peers
-    have room for more.) ``told`` and ``expected`` are the two merges of that rank, empty where there is none. With an
-    ``error`` nothing could be compared.
+    Attributes:
+        merges: the number of merges that the twin learned.
+        first_difference: the lowest merge rank at which the two differ, or None if the peer learned every merge of the
+            twin. (Some peers have room for more merges.)
+        told: the peer's merge of that rank, empty if it has none.
+        expected: the twin's merge of that rank.
+        error: why the two could not be compared.
     """
 
     contender: str
@@ -37,7 +41,7 @@ class Comparison:
 def compare_all(
     contenders: Sequence[Contender], job: Job, timeout: float, progress: Callable[[str], None]
 ) -> list[Comparison]:
-    """Let each contender that has a twin, and each twin, once more learn and tell what."""
+    """Run each contender that has a twin, and the twins, once more and compare their merges."""
     comparisons = []
     learned: dict[str, Merges | str] = {}
     for contender in contenders:
@@ -52,25 +56,25 @@ def compare_all(
     return comparisons
 
 
-def compare(contender: str, twin: str, told: Merges | str, expected: Merges | str) -> Comparison:
-    """Compare two lists of merges; a string in the place of one says why it is not there."""
-    if isinstance(told, str):
-        return Comparison(contender, twin, error=told)
+def compare(contender: str, twin: str, actual: Merges | str, expected: Merges | str) -> Comparison:
+    """Compare two lists of merges. A string instead of a list is the reason why there are none."""
+    if isinstance(actual, str):
+        return Comparison(contender, twin, error=actual)
     if isinstance(expected, str):
         return Comparison(contender, twin, error=f"{twin}: {expected}")
-    if any(len(merge) == 1 for merge in told):
+    if any(len(merge) == 1 for merge in actual):
         expected = [("".join(merge),) for merge in expected]
     for rank, merge in enumerate(expected):
-        other = told[rank] if rank < len(told) else ()
+        other = actual[rank] if rank < len(actual) else ()
         if other != merge:
             return Comparison(contender, twin, len(expected), rank, " ".join(other), " ".join(merge))
     return Comparison(contender, twin, len(expected))
 
 
 def _learn(contender: Contender, job: Job, timeout: float) -> Merges | str:
-    """Return its merges, or why there are none."""
+    """Return a contender's merges, or the error that prevented them."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        command = [sys.executable, *contender.arguments(replace(job, out_dir=Path(folder), tell_merges=True))]
+        command = [sys.executable, *contender.arguments(replace(job, out_dir=Path(folder), write_merges=True))]
         measurement = measure(command, timeout, contender.environment)
         if measurement.error is not None:
             return measurement.error

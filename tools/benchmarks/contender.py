@@ -1,4 +1,4 @@
-"""The words of a benchmark: a subject has contenders, and each of them does a job."""
+"""The terms of a benchmark: a subject has contenders, and each contender does a job."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from pathlib import Path
 
 from benchmarks.process import Measurement
 
-#: What a contender tells of its result, such as how many pre-tokens it found; by this results are compared.
+#: Figures of a contender's result, such as the number of pre-tokens. They serve to check that the results agree.
 Outcome = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every contender of a run is given: files to read, and a folder to write to that is its own.
+    """The task of every contender in a benchmark.
 
-    ``counts`` is a run folder or a file of pre-token counts, for the contenders that begin there; ``tell_merges`` asks
-    the peers to leave ``merges.txt`` in ``out_dir`` (never while they are timed). ``work`` is one of the subject's
-    works, and ``tokenizer`` the folder of the tokenizer that does it.
+    Attributes:
+        inputs: the text files to read.
+        pattern: the name of a split pattern, or a regular expression.
+        processes: the number of processes or threads to use.
+        out_dir: the folder to write to; each contender gets its own.
+        vocab_size: the vocabulary size to train to.
+        counts: a run folder or a file of pre-token counts, for contenders that start from counts.
+        write_merges: whether peers write ``merges.txt`` to `out_dir`; never set while they are timed.
+        work: the kind of work, one of the subject's `works`.
+        tokenizer: the folder of the tokenizer to encode and decode with.
     """
 
     inputs: tuple[Path, ...]
@@ -29,7 +36,7 @@ class Job:
     out_dir: Path
     vocab_size: int = 0
     counts: Path = Path()
-    tell_merges: bool = False
+    write_merges: bool = False
     work: str = ""
     tokenizer: Path = Path()
 
@@ -38,8 +45,8 @@ class Job:
         return [str(path) for path in self.inputs]
 
 
-def outcome_from_stdout(out_dir: Path, stdout: str) -> Outcome:
-    """Take the last line of what a peer's script prints, which is JSON. (Some peers print lines of their own.)"""
+def outcome_from_stdout(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+    """Read the outcome from the last line that a peer's script printed, as JSON. Peers may print other lines before."""
     outcome: Outcome = json.loads(stdout.splitlines()[-1])
     return outcome
 
@@ -48,13 +55,21 @@ def outcome_from_stdout(out_dir: Path, stdout: str) -> Outcome:
 class Contender:
     """One row of the table.
 
-    ``arguments(job)`` are those of the Python interpreter that is its process; ``read_outcome(out_dir, stdout)`` tells
-    the result after that has ended well. ``package`` is what must be installed, ``patterns`` are those it knows (None:
-    all), and ``note`` is what a reader must know to compare fairly.
-
-    Where a subject measures a step of a process, ``read_step(out_dir, measurement)`` tells the seconds of that step; or
-    else ``without_step(job)`` are the arguments of a process that does all but the step, and the difference of the two
-    medians is taken. ``twin`` is bpeflow made to learn what this peer should learn: their merges are compared.
+    Attributes:
+        name: its name in the table and in `--only`.
+        arguments: returns the arguments for the Python interpreter of its process, given the job.
+        note: a remark that readers need for a fair comparison.
+        package: the package that must be installed.
+        patterns: the split patterns that it supports; None for all.
+        read_outcome: returns the outcome of a successful process, given its output folder and standard output.
+        read_step: returns the seconds of the measured step, given the output folder and the measurement, for subjects
+            that measure one step of a process.
+        without_step: returns the arguments of a process that does everything but the step. It is used for contenders
+            that have no `read_step`: the step takes the difference of the two medians.
+        twin: bpeflow configured to learn the merges that this peer should learn. The two lists are compared.
+        needs_text: whether it cannot start from counts.
+        on_request: whether it runs only if `--only` names it.
+        environment: additional environment variables of its process.
     """
 
     name: str
@@ -71,25 +86,30 @@ class Contender:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def unavailable(self, pattern: str, *, has_text: bool = True) -> str | None:
-        """Return why it cannot take part, or None if it can."""
+        """Return the reason why this contender cannot take part, or None if it can."""
         if self.needs_text and not has_text:
-            return "cannot begin with counts: give it text, by --input"
+            return "cannot start from counts: pass text with --input"
         if self.package and importlib.util.find_spec(self.package) is None:
             return f"{self.package} is not installed: pip install 'bpeflow[bench]'"
         if self.patterns is not None and pattern not in self.patterns:
-            return f"knows the pattern {', '.join(sorted(self.patterns))} only"
+            return f"supports only the pattern {', '.join(sorted(self.patterns))}"
         return None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compared: a name, which is the subcommand's, a line of explanation, and the contenders.
+    """A thing to compare; each subject is a subcommand.
 
-    ``reference`` is the contender by which the others are divided. ``step`` names the part of a process that is
-    compared (None: all of it). ``learns`` says that there is a vocabulary to learn, of a size that is to be given; and
-    ``make_counts`` are the arguments of the process that prepares counts, for a subject that begins with them.
-    ``works`` are the kinds of work that it measures with a tokenizer, each with a line of explanation; a run is for one
-    of them, which is its step.
+    Attributes:
+        name: the name of the subcommand.
+        description: one line of explanation.
+        contenders: the rows of its table.
+        reference: the contender whose time the other times are divided by.
+        step: the part of a process that is compared; None for the whole process.
+        learns: whether contenders learn a vocabulary, so that the subcommand takes `--vocab_size`.
+        make_counts: returns the arguments of the process that prepares counts, for subjects that start from counts.
+        works: the kinds of work that are measured with a tokenizer, each with one line of explanation. A benchmark
+            measures one of them, as its step.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""`bench.py count`: from files to pre-token counts, process start included."""
+"""`bench.py count`: from files to pre-token counts, including the start of the process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
 PEERS = Path(__file__).parent / "peers" / "count.py"
 GPT2 = frozenset({"gpt2"})
-#: Two of the peers train or do nothing.
-_NO_MERGES = "asked for a vocabulary of 1: counts and sets up, learns no merge, does not tell its counts"
+#: Two of the peers can count only as a part of training.
+_NO_MERGES = "with vocab_size=1: counts and sets up, learns no merge, does not report its counts"
 
 
 def _bpeflow(name: str, note: str, counters: int | None = None, settings: Sequence[str] = ()) -> Contender:
@@ -22,7 +22,7 @@ def _bpeflow(name: str, note: str, counters: int | None = None, settings: Sequen
     return Contender(name, arguments, note, read_outcome=_outcome_from_run)
 
 
-def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:
+def _outcome_from_run(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
     corpus = ours.read_report(out_dir)["corpus"]
     return {"distinct": corpus["distinct_pretokens"], "total": corpus["pretokens"]}
 
@@ -39,14 +39,12 @@ SUBJECT = Subject(
     "count",
     "files → pre-token counts",
     (
-        _bpeflow("bpeflow", "`python -m bpeflow --skip_merge`; the counts and run.json are on the disk at the end"),
+        _bpeflow("bpeflow", "`python -m bpeflow --skip_merge`; writes the counts and run.json to disk"),
         _bpeflow("bpeflow-1", "the same with one counter", counters=1),
-        _bpeflow("bpeflow-regex", "the same with the regex module for a scanner", settings=["scanner=regex"]),
-        _peer(
-            "gigatoken", "gigatoken", "pretokenized_counts; has the whole text in memory, and leaves the counts there"
-        ),
+        _bpeflow("bpeflow-regex", "the same with the regex module as the scanner", settings=["scanner=regex"]),
+        _peer("gigatoken", "gigatoken", "pretokenized_counts; holds the whole text and the counts in memory"),
         _peer("gigabpe", "gigabpe", f"train_bpe, bytelevel, {_NO_MERGES}"),
         _peer("huggingface", "tokenizers", f"Tokenizer.train, ByteLevel, {_NO_MERGES}; reads line by line"),
-        _peer("regex", "regex", "one process, a Counter over regex.finditer; has the whole text in memory", None),
+        _peer("regex", "regex", "one process, a Counter over regex.finditer; holds the whole text in memory", None),
     ),
 )

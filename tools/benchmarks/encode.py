@@ -1,4 +1,4 @@
-"""`bench.py encode`: text to ids and back, with a tokenizer that is ready; one kind of work at a time."""
+"""`bench.py encode`: text to ids and back, with a loaded tokenizer; one kind of work at a time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SCRIPT = Path(__file__).parent / "peers" / "encode.py"
 GPT2 = frozenset({"gpt2"})
 
 WORKS = {
-    "first": "the whole input, the first call of a process",
-    "warm": "the whole input, the median of three calls after the first",
-    "lines": "all lines, in one call, to lists",
-    "short": "strings of 20 characters, up to 100,000 of them, each in a call of its own, in one thread",
-    "decode": "all ids to bytes, in one thread",
+    "first": "the whole input, first call of the process",
+    "warm": "the whole input, median of three calls after the first",
+    "lines": "all lines in one call, to lists",
+    "short": "up to 100,000 strings of 20 characters, one call each, one thread",
+    "decode": "all ids to bytes, one thread",
 }
 
 
@@ -40,32 +40,32 @@ def _contender(name: str, package: str | None, note: str, on_request: bool = Fal
     )
 
 
-def _told(stdout: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(stdout.splitlines()[-1])
-    return told
+def _result(stdout: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(stdout.splitlines()[-1])
+    return result
 
 
-def _outcome(out_dir: Path, stdout: str) -> Outcome:
-    return {key: value for key, value in _told(stdout).items() if key != "seconds"}
+def _outcome(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+    return {key: value for key, value in _result(stdout).items() if key != "seconds"}
 
 
-def _seconds(out_dir: Path, measurement: Measurement) -> float:
-    return float(_told(measurement.stdout)["seconds"])
+def _seconds(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
+    return float(_result(measurement.stdout)["seconds"])
 
 
-_PIECES = "gets the text in pieces of 0.5 MB, read, decoded and cut beforehand"
+_PIECES = "given pieces of 0.5 MB that were read, decoded and cut beforehand"
 
 SUBJECT = Subject(
     "encode",
-    "text → ids → text, without the start and the loading of the tokenizer",
+    "text → ids → text, without the start of the process and the loading of the tokenizer",
     (
         _contender(
-            "bpeflow", None, "Tokenizer.encode_to_array of the file's bytes, which it reads; encode_batch; encode"
+            "bpeflow", None, "Tokenizer.encode_to_array on the file's bytes, reading included; encode_batch; encode"
         ),
         _contender("bpeflow-python", None, "the same with encoder='python'", on_request=True),
-        _contender("gigatoken", "gigatoken", "encode_files, which reads the file; encode_batch_list; encode"),
-        _contender("tiktoken", "tiktoken", f"encode_to_numpy in a pool of threads, {_PIECES}; encode_batch; encode"),
-        _contender("huggingface", "tokenizers", f"encode_batch_fast, {_PIECES}, or in groups of lines; encode"),
+        _contender("gigatoken", "gigatoken", "encode_files, reading included; encode_batch_list; encode"),
+        _contender("tiktoken", "tiktoken", f"encode_to_numpy in a thread pool, {_PIECES}; encode_batch; encode"),
+        _contender("huggingface", "tokenizers", f"encode_batch_fast, {_PIECES}, or groups of lines; encode"),
     ),
     works=WORKS,
 )

@@ -1,4 +1,4 @@
-"""Where a benchmark ran, with what, and on what."""
+"""Describe the computer, the package versions and the input of a benchmark."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import psutil
 
-#: Small, since the memory of this process is the floor of what is measured (see `process.measure`).
+#: Bytes to read at a time. Small, since the memory of this process is a lower bound of what `process.measure` reports.
 _BLOCK = 1 << 20
 
 
 def describe_machine() -> dict[str, Any]:
-    """The machine, and how busy it is: the load average of a minute before the first process."""
+    """Return the hardware and software of this computer, and its load average over the last minute."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -29,12 +29,12 @@ def describe_machine() -> dict[str, Any]:
 
 
 def package_versions(packages: Iterable[str]) -> dict[str, str | None]:
-    """The versions of packages; None for those that are not installed."""
+    """Return the versions of packages, None if a package is not installed."""
     return {package: _version(package) for package in sorted(set(packages))}
 
 
 def read_input(path: Path) -> dict[str, Any]:
-    """Read a file once, so that it is in the page cache (where it fits) for every contender alike; say what it is."""
+    """Read a file and describe it. Reading puts it into the page cache, if it fits, for all contenders alike."""
     digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
@@ -54,7 +54,7 @@ def _version(package: str) -> str | None:
 def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         lines = []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, platform.processor() or platform.machine())

@@ -1,7 +1,7 @@
 """`bench.py merge`: from pre-token counts to merges.
 
-bpeflow and gigabpe tell the seconds of the step. The other peers do not, and cannot begin with counts: for them it is
-the difference of two processes, one of which learns no merge.
+bpeflow and gigabpe report the seconds of the step. The other peers do not, and they cannot start from counts. Their
+step is the difference between two processes, one of which learns no merge.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from benchmarks.contender import Contender, Job, Subject
 from benchmarks.process import Measurement
 from benchmarks.train import GPT2, peer_arguments
 
-#: 256 bytes and the separator: nothing to learn.
+#: A vocabulary of 256 bytes and the separator leaves nothing to learn.
 _NO_MERGES = 257
 _DIFFERENCE = (
-    f"medians of training to N and to {_NO_MERGES} entries, the one minus the other; so what it does before the first "
-    "merge, such as counting all pairs, is not in it"
+    f"median of training to N entries minus median of training to {_NO_MERGES}, so work before the first merge, such "
+    "as counting all pairs, is left out"
 )
 _PHASE = re.compile(r"^ *phase2 [^:]+: ([0-9.]+)(ns|µs|ms|s)$", re.MULTILINE)
 _UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -32,7 +32,7 @@ def _bpeflow(name: str, note: str, backend: str, threads: int | None = None, on_
         name,
         arguments,
         note,
-        read_outcome=ours.outcome_of_merging,
+        read_outcome=ours.learning_outcome,
         read_step=_seconds_of_run,
         needs_text=False,
         on_request=on_request,
@@ -44,10 +44,10 @@ def _seconds_of_run(out_dir: Path, measurement: Measurement) -> float:  # noqa: 
 
 
 def seconds_of_phases(out_dir: Path, measurement: Measurement) -> float:  # noqa: ARG001
-    """Add up what gigabpe tells of its second phase: alphabet, words as symbols, pair counts, merges."""
+    """Add up the second phase that gigabpe reports: alphabet, words as symbols, pair counts, merges."""
     phases = _PHASE.findall(measurement.stderr)
     if not phases:
-        raise ValueError("it has told no phases")
+        raise ValueError("no phase found in its standard error")
     return sum(float(number) * _UNITS[unit] for number, unit in phases)
 
 
@@ -68,29 +68,29 @@ SUBJECT = Subject(
     (
         _bpeflow(
             "bpeflow-omp",
-            "`python -m bpeflow merge`, a thread per process; the step's seconds are learning.seconds in run.json, "
-            "set-up included; the process reads the counts and writes the vocabulary",
+            "`python -m bpeflow merge`, --processes threads; the step is learning.seconds in run.json, including the "
+            "set-up; the process reads the counts and writes the vocabulary",
             "omp",
         ),
         _bpeflow("bpeflow-omp-1", "the same with one thread", "omp", threads=1),
-        _bpeflow("bpeflow-c", "the same with the backend c", "c"),
-        _bpeflow("bpeflow-python", "the same with the backend python", "python", on_request=True),
+        _bpeflow("bpeflow-c", "the same with backend c", "c"),
+        _bpeflow("bpeflow-python", "the same with backend python", "python", on_request=True),
         Contender(
             "gigabpe",
             lambda job: peer_arguments("gigabpe", job, job.vocab_size),
-            "train_bpe, bytelevel, GIGABPE_STATS=1: the step is the sum of the lines `phase2`, set-up included; the "
-            "process counts, too",
+            "train_bpe, bytelevel, GIGABPE_STATS=1; the step is the sum of the `phase2` lines, including the set-up; "
+            "the process also counts",
             "gigabpe",
             GPT2,
             read_step=seconds_of_phases,
             environment={"GIGABPE_STATS": "1"},
         ),
-        _difference("gigatoken", "gigatoken", "train_bpe of a TextFileSource"),
+        _difference("gigatoken", "gigatoken", "train_bpe with a TextFileSource"),
         _difference("rustbpe", "rustbpe", "train_from_iterator"),
         _difference("huggingface", "tokenizers", "ByteLevel, BpeTrainer, train_from_iterator"),
     ),
     reference="bpeflow-omp",
-    step="merging",
+    step="learning",
     learns=True,
     make_counts=ours.count_arguments,
 )

@@ -1,4 +1,4 @@
-"""bpeflow's command lines, as a user types them, and what its runs leave to be read."""
+"""bpeflow's command lines, as a user types them, and reading the results of its runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MERGES_FILE = "merges.txt"
 
 
 def count_arguments(job: Job, counters: int | None = None, settings: Sequence[str] = ()) -> list[str]:
-    """Files → counts."""
+    """Return the arguments that count files."""
     return [*_from_text(job, counters), "--skip_merge", *_set(*settings, *_pattern(job))]
 
 
 def train_arguments(job: Job, settings: Sequence[str] = ()) -> list[str]:
-    """Files → vocabulary. A pattern among the settings is in the place of the job's."""
+    """Return the arguments that train on files. A pattern in the settings replaces the job's pattern."""
     pattern = [] if any(setting.startswith("pattern=") for setting in settings) else _pattern(job)
     return [*_from_text(job, None), "--vocab_size", str(job.vocab_size), *_set(*settings, *pattern)]
 
 
 def merge_arguments(job: Job, settings: Sequence[str] = ()) -> list[str]:
-    """Counts → vocabulary."""
+    """Return the arguments that learn a vocabulary from counts."""
     return [
         *("-m", "bpeflow", "merge", "--counts", str(job.counts), "--out_dir", str(job.out_dir)),
         *("--vocab_size", str(job.vocab_size), *_set(*settings)),
@@ -33,7 +33,7 @@ def merge_arguments(job: Job, settings: Sequence[str] = ()) -> list[str]:
 
 
 def pattern_setting(pattern: str) -> str:
-    return f"pattern={json.dumps(pattern)}"  # JSON is YAML, too
+    return f"pattern={json.dumps(pattern)}"  # JSON is valid YAML
 
 
 def read_report(out_dir: Path) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def read_report(out_dir: Path) -> dict[str, Any]:
     return run
 
 
-def outcome_of_merging(out_dir: Path, stdout: str) -> Outcome:
-    """How many merges there are, and a checksum of them all, by which the backends are compared in each round."""
+def learning_outcome(out_dir: Path, stdout: str) -> Outcome:  # noqa: ARG001
+    """Return the number of merges and their checksum, which must be the same for all backends in every round."""
     checksum = zlib.crc32((out_dir / MERGES_FILE).read_bytes())
     return {"merges": read_report(out_dir)["learning"]["learned"], "checksum": checksum}
 

@@ -1,4 +1,4 @@
-"""One measurement: a fresh process from its start to its end, its wall time and its memory."""
+"""Measure the wall time and the memory of one fresh process, from start to end."""
 
 from __future__ import annotations
 
@@ -16,21 +16,30 @@ from typing import IO
 
 import psutil
 
-#: Seconds between two looks at a process's memory. Less sees shorter peaks, more disturbs less.
+#: Seconds between two memory samples. A shorter interval catches shorter peaks, a longer one disturbs less.
 SAMPLING_INTERVAL = 0.05
-#: The part of one core that looking may take at most: to list the processes takes 1 ms where 70 run, 10 where 700 do.
+#: The largest share of one core that sampling may take. More catches shorter peaks, less disturbs less: listing the
+#: processes takes 1 ms if 70 are running and 10 ms if 700 are.
 SAMPLING_SHARE = 0.02
-#: What `ru_maxrss` counts in.
+#: The unit of `ru_maxrss` in bytes.
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one process took: wall seconds, bytes of memory, and why it failed (None: it did not).
+    """The time and memory that one process took, with its descendants.
 
-    ``largest_bytes`` is the peak of the largest of its processes: of the first as the system has kept account of it, of
-    the others as sampled. ``tree_bytes`` is the peak of the sum over all of them, as sampled, where pages that
-    processes share count once for each. Both are of resident memory, pages of mapped files included.
+    Memory is resident memory and includes the pages of mapped files.
+
+    Attributes:
+        seconds: wall time.
+        largest_bytes: peak of the largest process, from the system's accounting for the first process and from samples
+            for its descendants.
+        tree_bytes: peak of the sum over all processes, from samples. Pages that processes share count once for each.
+        samples: the number of memory samples.
+        error: why the process failed, or None if it did not.
+        stdout: its standard output.
+        stderr: its standard error.
     """
 
     seconds: float
@@ -43,7 +52,7 @@ class Measurement:
 
 
 class _Watcher(threading.Thread):
-    """Samples the memory of a process and its descendants, and kills them all when their time is over."""
+    """Samples the memory of a process and its descendants, and kills all of them after a timeout."""
 
     def __init__(self, process_id: int, timeout: float) -> None:
         super().__init__(name="watcher", daemon=True)
@@ -70,7 +79,7 @@ class _Watcher(threading.Thread):
 
     def _sample(self) -> None:
         sizes = []
-        with suppress(psutil.Error):  # it has just ended
+        with suppress(psutil.Error):  # the process has just ended
             root = psutil.Process(self._process_id)
             for process in (root, *root.children(recursive=True)):
                 with suppress(psutil.Error):
@@ -81,13 +90,17 @@ class _Watcher(threading.Thread):
 
 
 def measure(command: Sequence[str], timeout: float, environment: Mapping[str, str] | None = None) -> Measurement:
-    """Run a command to its end and say what it took; after ``timeout`` seconds it is killed and has failed.
+    """Run a command to its end and measure it. After `timeout` seconds it is killed and counts as failed.
 
-    ``environment`` is added to this process's own. What the command leaves running is killed, so that it does not run
-    into the next measurement.
+    Processes that the command leaves running are killed, so that they do not disturb the next measurement.
 
-    A process inherits its parent's peak of resident memory as its own floor (Linux), so whoever calls this should be
-    small: the runner imports little and has about 30 MB.
+    On Linux a process starts with its parent's resident memory as the lower bound of its own peak, so the calling
+    process should be small. `tools/bench.py` imports little and takes about 30 MB.
+
+    Args:
+        command: the program and its arguments.
+        timeout: in seconds.
+        environment: variables to add to the environment of this process.
     """
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         started = time.perf_counter()
@@ -105,7 +118,7 @@ def measure(command: Sequence[str], timeout: float, environment: Mapping[str, st
             _, status, usage = os.wait4(process.pid, 0)
             seconds = time.perf_counter() - started
             process.returncode = os.waitstatus_to_exitcode(status)
-        finally:  # Ctrl-C, too
+        finally:  # also on Ctrl-C
             watcher.stop()
             kill_group(process.pid)
         error = f"timed out after {timeout:g} s" if watcher.timed_out else _explain(process.returncode, _text(stderr))
@@ -122,8 +135,8 @@ def measure(command: Sequence[str], timeout: float, environment: Mapping[str, st
 
 
 def kill_group(leader: int) -> None:
-    """Kill all processes of a group, if there still are any."""
-    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
+    """Kill the remaining processes of a group, if any."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group of zombies
         os.killpg(leader, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""What is shown of a benchmark, and what is kept of it."""
+"""The report of a benchmark: as JSON, and as a printed table."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _REPOSITORY = Path(__file__).parents[2]
 _MEMORY = (
-    "memory is MB of resident pages, at least those of bench.py itself (some 30): of the largest process, and of all "
-    "together, sampled, with pages that processes share counted once for each"
+    "memory: resident MB of the largest process and of all processes together (sampled; shared pages count once per "
+    "process); no lower than that of bench.py itself, about 30 MB"
 )
 
 
@@ -36,7 +36,7 @@ def make_report(
     skipped: Mapping[str, str],
     comparisons: Sequence[Comparison] = (),
 ) -> dict[str, Any]:
-    """Everything about a run, ready for JSON."""
+    """Return the full report of a benchmark, as JSON values."""
     packages = [result.contender.package for result in results if result.contender.package]
     return {
         "subject": subject.name,
@@ -61,23 +61,23 @@ def make_report(
 
 
 def has_failed(report: Mapping[str, Any]) -> bool:
-    """Whether a contender failed, or results differ."""
+    """Return whether a contender failed or the results differ."""
     return (
         report["disagreement"] is not None
         or any(entry["error"] for entry in report["contenders"])
-        or any(told["error"] or told["first_difference"] is not None for told in report["comparisons"])
+        or any(each["error"] or each["first_difference"] is not None for each in report["comparisons"])
     )
 
 
 def disagreement(results: Sequence[Result]) -> str | None:
-    """Say how results differ; None if all that tell the same thing tell it alike."""
-    told: dict[str, dict[int, list[str]]] = {}
+    """Describe how the results differ, or return None if the contenders that report a figure agree on it."""
+    reported: dict[str, dict[int, list[str]]] = {}
     for result in results:
         for key, value in result.outcome.items():
-            told.setdefault(key, {}).setdefault(value, []).append(result.contender.name)
+            reported.setdefault(key, {}).setdefault(value, []).append(result.contender.name)
     parts = [
         f"{key}: " + "; ".join(f"{value:,} ({', '.join(names)})" for value, names in values.items())
-        for key, values in told.items()
+        for key, values in reported.items()
         if len(values) > 1
     ]
     return " / ".join(parts) or None
@@ -99,12 +99,12 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
         if entry["error"]:
             console.print(f"{entry['name']} failed: {entry['error']}")
     for name, reason in report["skipped"].items():
-        console.print(f"{name} left out: {reason}")
+        console.print(f"{name} skipped: {reason}")
     console.print(_agreement(report))
     for comparison in report["comparisons"]:
-        console.print(_compared(comparison))
+        console.print(_describe_comparison(comparison))
     if report["step"]:
-        console.print(f"÷ is of the seconds of {report['step']}; the others are of the whole process")
+        console.print(f"÷ compares the seconds of {report['step']}; the other figures are for the whole process")
     console.print(_MEMORY)
     for entry in report["contenders"]:
         console.print(f"{entry['name']}: {entry['note']}")
@@ -132,17 +132,17 @@ def _numbers(measurement: Measurement) -> dict[str, Any]:
 
 
 def _command_line(contender: Contender, job: Job) -> str:
-    """The command as one would type it in the repository; what is long or of this machine only is left out."""
+    """Return the command as typed in the repository: without the paths of this computer."""
     return shlex.join(["python", *contender.arguments(job)]).replace(f"{_REPOSITORY}/", "")
 
 
 def _headline(report: Mapping[str, Any]) -> str:
     machine, settings = report["machine"], report["settings"]
     size = sum(file["bytes"] for file in report["input"]) / 1e6
-    learned = f"vocabulary of {settings['vocab_size']:,}, " if "vocab_size" in settings else ""
+    vocabulary = f"vocabulary of {settings['vocab_size']:,}, " if "vocab_size" in settings else ""
     return (
         f"{report['subject']}: {', '.join(file['path'] for file in report['input'])} ({size:,.1f} MB), "
-        f"{learned}pattern {settings['pattern']}, {settings['processes']} processes, {settings['rounds']} rounds\n"
+        f"{vocabulary}pattern {settings['pattern']}, {settings['processes']} processes, {settings['rounds']} rounds\n"
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 1e9:.0f} GB; {machine['os']}, "
         f"Python {machine['python']}; load {machine['load_average']}"
     )
@@ -152,19 +152,19 @@ def _cells(entry: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
     median = entry["median_seconds"]
     if median is None:
         return ["failed", *["–"] * 6]
-    seconds = [one["seconds"] for one in entry["rounds"]]
-    compared = "step_seconds" if report["step"] else "median_seconds"
-    taken = entry[compared]
-    ours = next((other[compared] for other in report["contenders"] if other["name"] == report["reference"]), None)
+    seconds = [each["seconds"] for each in entry["rounds"]]
+    key = "step_seconds" if report["step"] else "median_seconds"
+    compared = entry[key]
+    reference = next((other[key] for other in report["contenders"] if other["name"] == report["reference"]), None)
     largest, tree = (
-        statistics.median(one[key] for one in entry["rounds"]) / 1e6 for key in ("largest_bytes", "tree_bytes")
+        statistics.median(each[kind] for each in entry["rounds"]) / 1e6 for kind in ("largest_bytes", "tree_bytes")
     )
     return [
         f"{median:.2f}",
         f"{min(seconds):.2f}",
         f"{max(seconds):.2f}",
-        f"{taken:.2f}" if report["step"] else f"{entry['mb_per_second']:.1f}",
-        f"{taken / ours:.2f}" if ours else "–",
+        f"{compared:.2f}" if report["step"] else f"{entry['mb_per_second']:.1f}",
+        f"{compared / reference:.2f}" if reference else "–",
         f"{largest:,.0f}",
         f"{tree:,.0f}",
     ]
@@ -173,19 +173,19 @@ def _cells(entry: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
 def _agreement(report: Mapping[str, Any]) -> str:
     if report["disagreement"]:
         return f"THE RESULTS DIFFER: {report['disagreement']}"
-    telling = [entry for entry in report["contenders"] if entry["outcome"]]
-    if not telling:
-        return "no contender told its result"
-    result = ", ".join(f"{value:,} {key}" for key, value in telling[0]["outcome"].items())
-    return f"{', '.join(entry['name'] for entry in telling)} agree: {result}"
+    reporting = [entry for entry in report["contenders"] if entry["outcome"]]
+    if not reporting:
+        return "no contender reported its result"
+    result = ", ".join(f"{value:,} {key}" for key, value in reporting[0]["outcome"].items())
+    return f"{', '.join(entry['name'] for entry in reporting)} agree: {result}"
 
 
-def _compared(told: Mapping[str, Any]) -> str:
-    if told["error"]:
-        return f"{told['contender']} not compared: {told['error']}"
-    beside = f"{told['contender']} beside {told['twin']}"
-    if told["first_difference"] is None:
-        return f"{beside}: same merges, {told['merges']:,}"
-    here, there = (f"'{merge}'" if merge else "none" for merge in (told["told"], told["expected"]))
-    rank = told["first_difference"]
-    return f"{beside}: FIRST DIFFERENCE at merge rank {rank:,} of {told['merges']:,}: {here}, there {there}"
+def _describe_comparison(comparison: Mapping[str, Any]) -> str:
+    if comparison["error"]:
+        return f"{comparison['contender']} not compared: {comparison['error']}"
+    pair = f"{comparison['contender']} and {comparison['twin']}"
+    rank, merges = comparison["first_difference"], comparison["merges"]
+    if rank is None:
+        return f"{pair}: same merges, {merges:,}"
+    actual, expected = (f"'{merge}'" if merge else "none" for merge in (comparison["told"], comparison["expected"]))
+    return f"{pair}: FIRST DIFFERENCE at merge rank {rank:,} of {merges:,}: {actual} instead of {expected}"

@@ -1,4 +1,4 @@
-"""Rounds: every contender once in each, in turning order, so that a slow minute of the machine meets all of them."""
+"""Measure the contenders in rounds, in rotating order, so that a slow minute of the computer affects all of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ from benchmarks.process import Measurement, measure
 
 @dataclass
 class Result:
-    """All measurements of a contender, in the order of rounds, and what it told of its result.
+    """The measurements of a contender and its outcome.
 
-    ``steps`` are the seconds of the step that it told; ``without_step`` are the measurements of the process that does
-    all but the step (see `Contender`).
+    Attributes:
+        contender: the contender.
+        measurements: one per round, in order.
+        steps: the seconds of the step in each round, if the contender reports them.
+        without_step: the measurements of the process that does everything but the step (see `Contender`).
+        outcome: the contender's result.
+        error: why the contender failed, or None if it did not.
     """
 
     contender: Contender
@@ -30,17 +35,17 @@ class Result:
 
     @property
     def seconds(self) -> list[float]:
-        """The wall times of the rounds that went well."""
+        """The wall times of the successful rounds."""
         return [measurement.seconds for measurement in self.measurements if measurement.error is None]
 
     @property
     def median_seconds(self) -> float | None:
-        """The median; None for a contender that has failed, be it in one round."""
+        """The median wall time; None if the contender failed in any round."""
         return None if self.error or not self.seconds else median(self.seconds)
 
     @property
     def step_seconds(self) -> float | None:
-        """The median of the step's seconds, or the difference of two medians; None where the step is not known."""
+        """The median of the step's seconds, or the difference of two medians; None if neither is known."""
         if self.median_seconds is None:
             return None
         if self.without_step:
@@ -49,9 +54,9 @@ class Result:
 
 
 def turns(contenders: Sequence[Contender], rounds: int) -> Iterator[tuple[int, Contender]]:
-    """Yield (round, contender): all of them in each round, each round beginning with the next one.
+    """Yield (round, contender) for all contenders in each round, starting each round with the next contender.
 
-    Three contenders: A B C, B C A, C A B, A B C, …
+    The order of three contenders is A B C, B C A, C A B, A B C, …
     """
     for number in range(rounds):
         first = number % max(len(contenders), 1)
@@ -66,7 +71,7 @@ def run_rounds(
     timeout: float,
     progress: Callable[[int, Contender, Measurement], None],
 ) -> list[Result]:
-    """Measure every contender ``rounds`` times. One that has failed does not come on again."""
+    """Measure every contender `rounds` times. A contender that failed is not measured again."""
     results = {contender.name: Result(contender) for contender in contenders}
     for number, contender in turns(contenders, rounds):
         result = results[contender.name]
@@ -78,7 +83,7 @@ def run_rounds(
 
 def _take_turn(result: Result, job: Job, timeout: float) -> None:
     contender = result.contender
-    # Rayon, which the peers in Rust are built on, takes its number of threads from there.
+    # The peers in Rust are built on Rayon, which reads its number of threads from the environment.
     environment = {"RAYON_NUM_THREADS": str(job.processes), "TOKENIZERS_PARALLELISM": "true", **contender.environment}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         job = replace(job, out_dir=Path(folder))
@@ -87,12 +92,12 @@ def _take_turn(result: Result, job: Job, timeout: float) -> None:
             try:
                 outcome = contender.read_outcome(Path(folder), measurement.stdout)
                 if result.outcome and outcome != result.outcome:
-                    raise ValueError(f"{dict(outcome)} after {dict(result.outcome)} in an earlier round")
+                    raise ValueError(f"{dict(outcome)}, but {dict(result.outcome)} in an earlier round")
                 result.outcome = outcome
                 if contender.read_step is not None:
                     result.steps.append(contender.read_step(Path(folder), measurement))
             except (OSError, LookupError, ValueError) as error:
-                measurement = replace(measurement, error=f"its result cannot be told: {error}")
+                measurement = replace(measurement, error=f"cannot read its result: {error}")
         result.measurements.append(measurement)
         result.error = measurement.error
         if contender.without_step is not None and result.error is None:

@@ -1,4 +1,4 @@
-"""`bench.py train`: from files to a vocabulary, process start included."""
+"""`bench.py train`: from files to a vocabulary, including the start of the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.contender import Contender, Job, Subject
 PEERS = Path(__file__).parent / "peers" / "train.py"
 GPT2 = frozenset({"gpt2"})
 
-#: What gigabpe does: gpt2's pattern over each line by itself, so that no pre-token goes on after a line end.
+#: gigabpe applies gpt2's pattern to each line separately, so no pre-token continues after a line end.
 GPT2_BY_LINES = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|[^\S\n]*\n|[^\S\n]+(?!\S)|[^\S\n]+"
 
 
@@ -18,12 +18,12 @@ def _bpeflow(name: str, note: str, *settings: str, threads: int | None = None, o
     def arguments(job: Job) -> list[str]:
         return ours.train_arguments(job, [*settings, f"threads={threads or job.processes}"])
 
-    return Contender(name, arguments, note, read_outcome=ours.outcome_of_merging, on_request=on_request)
+    return Contender(name, arguments, note, read_outcome=ours.learning_outcome, on_request=on_request)
 
 
 def peer_arguments(name: str, job: Job, vocab_size: int) -> list[str]:
-    """Those of the script that trains with a peer."""
-    target = str(job.out_dir / ours.MERGES_FILE) if job.tell_merges else "-"
+    """Return the arguments of the script that trains with a peer."""
+    target = str(job.out_dir / ours.MERGES_FILE) if job.write_merges else "-"
     return [str(PEERS), name, str(job.processes), str(vocab_size), target, *job.files]
 
 
@@ -37,7 +37,7 @@ def _peer(name: str, package: str, note: str, twin: Contender) -> Contender:
 _AS_HUGGINGFACE = _bpeflow("bpeflow with tie_break=huggingface", "", "tie_break=huggingface")
 _AS_RUSTBPE = _bpeflow("bpeflow with tie_break=smallest_ids", "", "tie_break=smallest_ids")
 _AS_GIGABPE = _bpeflow(
-    "bpeflow with tie_break=huggingface, no special tokens, and a pattern that ends at each line end",
+    "bpeflow with tie_break=huggingface, no special tokens, and a pattern that stops at line ends",
     "",
     *("tie_break=huggingface", "special_tokens=[]", ours.pattern_setting(GPT2_BY_LINES)),
 )
@@ -48,38 +48,38 @@ SUBJECT = Subject(
     (
         _bpeflow(
             "bpeflow-omp",
-            "`python -m bpeflow`, a thread per process; ties: greatest bytes; vocabulary, counts and run.json are on "
-            "the disk at the end",
+            "`python -m bpeflow`, --processes threads; ties: greatest bytes; writes the vocabulary, the counts and "
+            "run.json to disk",
             "backend=omp",
         ),
-        _bpeflow("bpeflow-omp-1", "the same, merges with one thread", "backend=omp", threads=1),
-        _bpeflow("bpeflow-c", "the same with the backend c", "backend=c"),
-        _bpeflow("bpeflow-python", "the same with the backend python", "backend=python", on_request=True),
+        _bpeflow("bpeflow-omp-1", "the same, learning with one thread", "backend=omp", threads=1),
+        _bpeflow("bpeflow-c", "the same with backend c", "backend=c"),
+        _bpeflow("bpeflow-python", "the same with backend python", "backend=python", on_request=True),
         _peer(
             "gigabpe",
             "gigabpe",
-            "train_bpe, bytelevel; ties as HuggingFace; reads line by line, learns from the separators too, and has as "
-            "many more merges as there are bytes that do not occur",
+            "train_bpe, bytelevel; ties as HuggingFace; reads line by line, also learns from the separators, and "
+            "learns one more merge for each byte that does not occur",
             _AS_GIGABPE,
         ),
         _peer(
             "gigatoken",
             "gigatoken",
-            "train_bpe of a TextFileSource, tie_breaking='huggingface'",
+            "train_bpe with a TextFileSource, tie_breaking='huggingface'",
             _AS_HUGGINGFACE,
         ),
         _peer(
             "rustbpe",
             "rustbpe",
-            "train_from_iterator of documents, gpt2's pattern as GPT-2 has it; ties: smallest ids; tells tokens and "
-            "not pairs, so tokens are compared",
+            "train_from_iterator on documents, GPT-2's original pattern; ties: smallest ids; reports tokens instead of "
+            "pairs, so tokens are compared",
             _AS_RUSTBPE,
         ),
         _peer(
             "huggingface",
             "tokenizers",
-            "ByteLevel, BpeTrainer with all 256 bytes; train_from_iterator of documents, since Tokenizer.train reads "
-            "line by line, which has other pre-tokens",
+            "ByteLevel, BpeTrainer with all 256 bytes; train_from_iterator on documents, since Tokenizer.train reads "
+            "line by line, which yields different pre-tokens",
             _AS_HUGGINGFACE,
         ),
     ),

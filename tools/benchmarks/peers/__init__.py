@@ -1,1 +1,1 @@
-"""What the peers' processes run: one script for each subject. Nothing here imports the rest of `benchmarks`."""
+"""The scripts that the peers' processes run, one for each subject. They do not import the rest of `benchmarks`."""

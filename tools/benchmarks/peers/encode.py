@@ -1,8 +1,8 @@
 """Encode or decode: `encode.py TOOL WORK THREADS PATTERN TOKENIZER FILE...`, started by `tools/bench.py`.
 
 TOOL is bpeflow or a peer, WORK one of `benchmarks.encode.WORKS`, TOKENIZER a folder with vocab.json and merges.txt.
-The last line of the output tells (JSON) the seconds of the work, how many ids (decoding: bytes) there are, and a
-checksum of them. Only the work is timed.
+The last line of the output is JSON: the seconds of the work, the number of ids (of bytes when decoding), and their
+checksum. Only the work is timed.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-_SHORT, _MOST_SHORT = 20, 100_000
-_LINES_AT_ONCE = 10_000
+#: Characters of a short text, and the largest number of them.
+_SHORT, _MAX_SHORT = 20, 100_000
+#: Lines per call of HuggingFace's tokenizer. More take more memory, about 100 bytes per id; fewer mean more calls.
+_LINES_PER_CALL = 10_000
 
 Ids = NDArray[Any]
 T = TypeVar("T")
 
 
 class Tool(Protocol):
-    """A tokenizer that is ready to encode certain files with so many threads."""
+    """A loaded tokenizer, ready to encode its files with its number of threads."""
 
     def files(self) -> Ids: ...
     def lines(self, lines: list[str]) -> list[list[int]]: ...
@@ -43,15 +45,15 @@ class Bpeflow:
         from dataclasses import replace
 
         from bpeflow.dataset.facade import Tokenizer
-        from bpeflow.formats import gpt2 as folders
+        from bpeflow.formats import gpt2
 
-        saved = replace(folders.load(folder), pattern=_by_name(pattern))
-        self._tokenizer = Tokenizer.from_spec(saved, encoder=encoder)
+        spec = replace(gpt2.load(folder), pattern=_by_name(pattern))
+        self._tokenizer = Tokenizer.from_spec(spec, encoder=encoder)
         self._files, self._threads = files, threads
         self.short = self._tokenizer.encode
 
     def files(self) -> Ids:
-        return _joined([self._encode(path) for path in self._files])
+        return _concatenated([self._encode(path) for path in self._files])
 
     def _encode(self, path: Path) -> Ids:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
@@ -73,9 +75,9 @@ class Tiktoken:
     def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
         import tiktoken
 
-        from bpeflow.formats import gpt2 as folders
+        from bpeflow.formats import gpt2
 
-        vocab = folders.load(folder).vocab
+        vocab = gpt2.load(folder).vocab
         specials = vocab.special_tokens
         ranks = {token: i for i, token in enumerate(vocab.tokens) if token and i not in specials.values()}
         self._encoding = tiktoken.Encoding("bench", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
@@ -100,7 +102,7 @@ class Tiktoken:
 
 
 class Gigatoken:
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
         import gigatoken
 
         self._tokenizer = gigatoken.Tokenizer.from_json(_huggingface_tokenizer(folder).to_str())
@@ -110,7 +112,7 @@ class Gigatoken:
 
     def files(self) -> Ids:
         rows = self._tokenizer.encode_files(self._files, parallel=self._parallel)
-        return _joined([np.asarray(row) for row in rows])
+        return _concatenated([np.asarray(row) for row in rows])
 
     def lines(self, lines: list[str]) -> list[list[int]]:
         encoded: list[list[int]] = self._tokenizer.encode_batch_list(lines, parallel=self._parallel)
@@ -122,16 +124,16 @@ class Gigatoken:
 
 
 class Huggingface:
-    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:
+    def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int) -> None:  # noqa: ARG002
         self._tokenizer = _huggingface_tokenizer(folder)
         self._pieces = _pieces(folder, pattern, files)
 
     def files(self) -> Ids:
-        pieces = _groups(self._pieces, 8)  # what it gives takes some 100 bytes for each id
+        pieces = _groups(self._pieces, 8)  # the encodings take about 100 bytes per id
         return np.concatenate([np.array(ids, np.uint32) for group in pieces for ids in self._encode(group)])
 
     def lines(self, lines: list[str]) -> list[list[int]]:
-        return [ids for group in _groups(lines, _LINES_AT_ONCE) for ids in self._encode(group)]
+        return [ids for group in _groups(lines, _LINES_PER_CALL) for ids in self._encode(group)]
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return [encoded.ids for encoded in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
@@ -148,37 +150,37 @@ class Huggingface:
 def _huggingface_tokenizer(folder: Path) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    from bpeflow.formats import gpt2 as folders
+    from bpeflow.formats import gpt2
 
     tokenizer = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([*folders.load(folder).vocab.special_tokens])
+    tokenizer.add_special_tokens([*gpt2.load(folder).vocab.special_tokens])
     return tokenizer
 
 
 def _pieces(folder: Path, pattern: str, files: list[Path]) -> list[str]:
-    """The texts, cut where that changes no id."""
-    from bpeflow.formats import gpt2 as folders
+    """Return the text of all files, cut at places that change no id."""
+    from bpeflow.formats import gpt2
     from bpeflow.pretokenize.regex import load_pretokenizer
     from bpeflow.tokenizer.parallel import cut_text
     from bpeflow.tokenizer.special_tokens import SpecialTokens
 
     pretokenizer = load_pretokenizer(_by_name(pattern))
-    specials = SpecialTokens.of(folders.load(folder).vocab.special_tokens)
+    specials = SpecialTokens.of(gpt2.load(folder).vocab.special_tokens)
     texts = [path.read_bytes() for path in files]
     return [bytes(piece).decode() for text in texts for piece in cut_text(text, pretokenizer, specials)]
 
 
 def _by_name(pattern: str) -> str:
-    """The name of a named pattern, which is given as its expression."""
+    """Return the name of a named pattern's expression, or the expression itself if it has no name."""
     from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
     names = {named.regex: name for name, named in NAMED_PATTERNS.items()}
     return names.get(pattern, pattern)
 
 
-def _joined(arrays: list[Ids]) -> Ids:
+def _concatenated(arrays: list[Ids]) -> Ids:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
@@ -194,7 +196,7 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 
 def do(tool: Tool, work: str, files: list[Path]) -> tuple[float, bytes, int]:
-    """Do the work: its seconds, what has come out, as bytes, and how many ids (or bytes) that are."""
+    """Do the work. Return its seconds, the result as bytes, and the number of ids (of bytes when decoding)."""
     if work in ("first", "warm", "decode"):
         seconds, ids = _timed(tool.files)
         if work == "warm":
@@ -209,7 +211,7 @@ def do(tool: Tool, work: str, files: list[Path]) -> tuple[float, bytes, int]:
         lines = text.split("\n")
         seconds, encoded = _timed(lambda: tool.lines(lines))
     else:
-        texts = [text[i : i + _SHORT] for i in range(0, min(len(text), _SHORT * _MOST_SHORT), _SHORT)]
+        texts = [text[i : i + _SHORT] for i in range(0, min(len(text), _SHORT * _MAX_SHORT), _SHORT)]
         tool.short(texts[0])
         seconds, encoded = _timed(lambda: [tool.short(text) for text in texts])
     flat = np.fromiter(itertools.chain.from_iterable(encoded), "<u4")

@@ -1,8 +1,8 @@
 """Train with a peer: `train.py PEER PROCESSES VOCAB_SIZE MERGES FILE...`, started by `tools/bench.py`.
 
-MERGES is a file to write the merges to, in the form of GPT-2's merges.txt, or ``-`` while it is timed: then the lines
-are never made. Each function imports what it needs and nothing else is imported before: what a process takes to start
-is measured, too.
+MERGES is the file to write the merges to, in the format of GPT-2's merges.txt, or ``-`` if the process is timed: then
+the lines are never built. Each function imports what it needs, and nothing else is imported before, since the start of
+the process is measured, too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 
 SEPARATOR = "<|endoftext|>"
-#: GPT-2's own pattern; the one that bpeflow has for it is equal on every text, but possessive, which not all know.
+#: GPT-2's original pattern. bpeflow's version of it gives the same pre-tokens, but it has possessive quantifiers, which
+#: not every peer supports.
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-#: Characters that are read at a time. Much less would join a document of 100 MB from many pieces, again and again.
+#: Characters to read at a time. More takes more memory; with much less, a document of 100 MB is copied many times over
+#: while it is joined from pieces.
 _BLOCK = 1 << 24
 
-#: Each merge as one line: both parts, or the whole token where the peer does not tell the parts; in printable form.
+#: Each merge as a line: both parts, or the whole token if the peer does not report the parts; in printable form.
 Lines = Callable[[], Iterable[str]]
 
 
@@ -29,22 +31,22 @@ def gigabpe(files: list[str], processes: int, vocab_size: int) -> Lines:
     return lambda: (f"{left} {right}" for left, right in merges)
 
 
-def gigatoken(files: list[str], processes: int, vocab_size: int) -> Lines:
+def gigatoken(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
     from gigatoken.gigatoken_rs import TextFileSource, train_bpe
 
     _, merges = train_bpe(TextFileSource([*files], SEPARATOR), vocab_size, [SEPARATOR], tie_breaking="huggingface")
     return lambda: (f"{_printable(left)} {_printable(right)}" for left, right in merges)
 
 
-def rustbpe(files: list[str], processes: int, vocab_size: int) -> Lines:
+def rustbpe(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
     import rustbpe
 
     tokenizer = rustbpe.Tokenizer()
-    tokenizer.train_from_iterator(_documents(files), vocab_size - 1, pattern=GPT2)  # it has no special tokens
+    tokenizer.train_from_iterator(_documents(files), vocab_size - 1, pattern=GPT2)  # rustbpe has no special tokens
     return lambda: (_printable(bytes(token)) for token, rank in tokenizer.get_mergeable_ranks() if rank >= 256)
 
 
-def huggingface(files: list[str], processes: int, vocab_size: int) -> Lines:
+def huggingface(files: list[str], processes: int, vocab_size: int) -> Lines:  # noqa: ARG001
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -66,9 +68,9 @@ def _merges_of(tokenizer_json: str) -> Iterator[str]:
 
 
 def _documents(files: list[str]) -> Iterator[str]:
-    """What is between separators; the end of a file ends a document."""
+    """Yield the texts between separators. The end of a file ends a document."""
     for name in files:
-        with open(name, encoding="utf-8", newline="") as file:
+        with open(name, encoding="utf-8", newline="") as file:  # noqa: PTH123 (pathlib takes 10 ms to import)
             rest = ""
             while block := file.read(_BLOCK):
                 *documents, rest = (rest + block).split(SEPARATOR)
@@ -83,10 +85,10 @@ def _printable(token: bytes) -> str:
 
 
 def main(peer: str, processes: str, vocab_size: str, target: str, *files: str) -> None:
-    peers = {work.__name__: work for work in (gigabpe, gigatoken, rustbpe, huggingface)}
+    peers = {train.__name__: train for train in (gigabpe, gigatoken, rustbpe, huggingface)}
     lines = peers[peer](list(files), int(processes), int(vocab_size))
     if target != "-":
-        with open(target, "w", encoding="utf-8", newline="\n") as file:
+        with open(target, "w", encoding="utf-8", newline="\n") as file:  # noqa: PTH123
             file.writelines(f"{line}\n" for line in ("#version: 0.2", *lines()))
     print("\n{}")
 
