@@ -1,25 +1,25 @@
-"""Write a text corpus of any size whose words are as unequal as those of real text, from nothing but a seed.
+"""Generate a text corpus of any size from a seed, with the word frequencies of real text.
 
     python tools/make_corpus.py --size 12GB --seed 1 corpus.txt
 
-What makes counting pre-tokens of a large corpus hard is its long tail, so that is what this text has from real ones:
+Counting the pre-tokens of a large corpus is hard because of its long tail of rare words. This text models that tail:
 
 * Zipf's law with Mandelbrot's shift (G. K. Zipf, Human Behavior and the Principle of Least Effort, 1949; B. Mandelbrot,
   An informational theory of the statistical structure of language, 1953): the word of rank r has a frequency near
-  1 / (r + shift); and, past the some ten thousand words that all writers share, a second, steeper exponent (R. Ferrer i
+  1 / (r + shift). Beyond the roughly ten thousand words that all writers share, the exponent is steeper (R. Ferrer i
   Cancho and R. V. Solé, Two regimes in the frequency of words, 2001).
-* Heaps' law (H. S. Heaps, Information Retrieval, 1978), which follows from the steeper exponent s: n words have about
-  K * n ** (1 / s) distinct ones, and new ones keep appearing.
+* Heaps' law (H. S. Heaps, Information Retrieval, 1978), which follows from the steeper exponent s: among n words about
+  K * n ** (1 / s) are distinct, and new words keep appearing.
 
-Set against 150 MB of English Wikipedia (28 M pre-tokens of GPT-2's pattern, 0.60 M of them distinct) and OpenWebText
-(11.9 GB; 2.5-2.7 G, 6.6 M). What this text has not: grammar, topics, and words that recur within a document more than
-elsewhere, so that small stretches of it have more distinct words than small stretches of real text.
+The parameters are calibrated against 150 MB of English Wikipedia (28 M pre-tokens with GPT-2's pattern, 0.60 M of them
+distinct) and OpenWebText (11.9 GB; 2.5-2.7 G, 6.6 M). The text has no grammar and no topics, and words do not recur
+within a document more than elsewhere, so short stretches of it have more distinct words than those of real text.
 
-**The same everywhere.** The text is one endless stream, a function of seed and separator; a file is its beginning,
-and a smaller corpus a prefix of every larger one. Its size is exact: a character that the end would cut in two is
-replaced by spaces, 1 to 3 of them. Machines agree to the last bit because random numbers come as raw words of PCG64
-(whose stream numpy promises to keep), and because weights are made with + * / and square roots alone, which IEEE 754
-rounds in one way; a logarithm or a power may differ between libraries, and none is used.
+**Reproducible everywhere.** The text is one endless stream, which depends only on the seed and the separator. A file
+contains its beginning, so a smaller corpus is a prefix of every larger one. The size is exact: a character that does
+not fit at the end is replaced by 1 to 3 spaces. Every machine generates the same bytes, for two reasons. Random numbers
+are raw words of PCG64, whose stream numpy promises to keep. Weights are computed only with + * / and square roots,
+whose rounding IEEE 754 defines; logarithms and powers can differ between libraries and are not used.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from bpeflow.errors import BpeflowError
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
-#: Words per step: few enough for the cache, enough to forget what numpy calls cost (2 ** 17 is 17 % slower, 2 ** 13
-#: 11 %). Part of what the text is, for brackets close within a step: another number makes another text.
+#: Words per step. With more, a step does not fit the cache (2 ** 17 is 17 % slower); with fewer, the overhead of numpy
+#: calls shows (2 ** 13 is 11 % slower). Changing it changes the text, since brackets close within a step.
 STEP = 1 << 15
-#: Ranks with a weight and a spelling of their own. Those above are drawn and spelt in groups, on the fly.
+#: Ranks below this have their own weight and a stored spelling. Higher ranks are drawn in groups and spelt on the fly.
 HEAD = 1 << 17
-#: The number of words that there are: 2 ** 32, so many that even terabytes use up none of the tail's stretches.
+#: There are 2 ** 32 words, enough that even terabytes of text do not exhaust any part of the tail.
 RANK_BITS = 32
-#: Groups to each doubling of the rank in the tail; more follow the curve closer, in a larger table.
+#: Groups per doubling of the rank in the tail. More follow the curve more closely, fewer keep the table smaller.
 GROUPS = 32
 
-#: The curve: weight(r) = 1 / (r + SHIFT) / (1 + r / KNEE) ** (7 / 8), so exponents 1 and, well past the knee, 15 / 8.
+#: The curve: weight(r) = 1 / (r + SHIFT) / (1 + r / KNEE) ** (7 / 8). The exponent is 1, and 15 / 8 well past the knee.
 SHIFT = 1.5
 KNEE = 18000.0
 
-#: Document lengths in words: this, times 11/8 to the power of a sum of 32 fair +-1/2, times 1 to 11/8. That is
-#: log-normal in all but name, with a sigma of 0.9 and a mean of 1.8 times this: 5 KB.
+#: The typical document length in words. Lengths are this, times 11/8 to the power of a sum of 32 fair +-1/2, times a
+#: factor from 1 to 11/8. This is close to log-normal, with a sigma of 0.9 and a mean of 1.8 times this (5 KB).
 TYPICAL_LENGTH = 470.0
 
 _FREQUENT = (
@@ -70,8 +70,8 @@ _FREQUENT = (
 )
 FREQUENT = _FREQUENT.split()
 
-#: Prefix codes, as {bits: symbols}: a symbol of b bits is taken one time in 2 ** b. Consonants and vowels alternate, so
-#: a spelling splits into its symbols in one way only, and different bits give different words.
+#: Prefix codes, as {bits: symbols}: a symbol of b bits is drawn with probability 1 / 2 ** b. Consonants and vowels
+#: alternate, so a spelling splits into symbols in only one way, and different bits give different words.
 ONSETS = {3: ["", "s"], 4: "cpmbdrt", 5: "flhgwn", 6: ["st", "pr", "k", "v", "tr", "j", "ch", "sh"]}
 VOWELS = {2: "ea", 3: "io", 4: "u", 5: ["y", "io", "ea"], 6: ["ou", "ie", "ai", "oo", "ee", "ia"]}
 MIDDLES = {
@@ -84,18 +84,18 @@ CODE_BITS = 6
 
 ACCENTS = str.maketrans("aeiounc", "áéíöüñç")
 CYRILLIC = str.maketrans("abcdefghijklmnoprstuvwxy", "абцдефгхийклмнопрстувшжы")
-#: How a word of the tail is written: one entry is drawn for each, by its number.
+#: Writing styles. The number of a word in the tail selects one of these entries.
 KINDS = ["Capital"] * 23 + ["UPPER"] * 3 + ["accents"] * 4 + ["cyrillic", "chinese", "number"] + ["lower"] * 31
 
-#: What follows a word, in 1/65536; a plain space takes the rest. Those in ENDS begin a sentence, those in PAIRS are
-#: closed up to three words later.
+#: Separators after a word, with their frequency in 1/65536; a plain space takes the rest. A sentence starts after those
+#: in `ENDS`. Those in `PAIRS` are closed up to three words later.
 SEPARATORS = {
     " ": 0, ", ": 3800, ". ": 2400, ".\n\n": 1200, "? ": 150, "! ": 80, "... ": 40, "; ": 80, ": ": 300, "\n": 150,
     "-": 1000, "/": 80, " – ": 160, "—": 120, " & ": 40, "'s ": 550, "’s ": 180, "’re ": 30, "'ve ": 40,
     " (": 500, ' "': 500, " “": 200,
 }  # fmt: skip
 PAIRS = {" (": ") ", ' "': '" ', " “": "” "}
-#: A step's table, and the marks that stand in it for what is longer. Generated text has no control characters.
+#: A row of a step's table, and the marks in it that replace longer text. Generated text has no control characters.
 WORD_BYTES = 16
 ROW = np.dtype([("word", f"S{WORD_BYTES}"), ("gap", "S8")])
 LONG_WORD, DOCUMENT_END = b"\1", b"\2"
@@ -107,7 +107,7 @@ UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the corpus that the command line asks for; 0, or 2 and nothing written when that cannot be done."""
+    """Write the corpus and return the exit status: 0, or 2 if it failed and nothing was written."""
     options = _parser().parse_args(arguments)
     started = time.perf_counter()
     try:
@@ -123,29 +123,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make_corpus",
-        description="Write a made-up text corpus of any size with the word frequencies of English web text. The same "
-        "size, seed and separator give the same bytes on every machine; a smaller corpus is a prefix of a larger one.",
+        description="Generate a text corpus of any size with the word frequencies of English web text. The same size, "
+        "seed and separator give the same bytes on every machine. A smaller corpus is a prefix of a larger one.",
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="the file to write; replaced only when all is written")
+    parser.add_argument("out", type=Path, metavar="OUT", help="output file; replaced only on success")
     parser.add_argument("--size", type=parse_size, required=True, help="exact size: 12GB, 1.5GB, 600MB, 8MiB or bytes")
-    parser.add_argument("--seed", type=_seed, default=1, help="0 or above; another seed makes other words (default: 1)")
+    parser.add_argument("--seed", type=_seed, default=1, help="from 0 up; each seed makes different words (default: 1)")
     parser.add_argument(
         "--separator",
         type=_text,
         default="<|endoftext|>",
-        help="stands on a line of its own between documents (default: %(default)s)",
+        help="a line with this text separates documents (default: %(default)s)",
     )
     return parser
 
 
 def parse_size(text: str) -> int:
-    """A number of bytes from ``12GB``, ``1.5 MB`` (powers of 1000), ``8MiB`` (of 1024) or ``1000``.
+    """Parse a number of bytes: ``12GB``, ``1.5 MB`` (powers of 1000), ``8MiB`` (powers of 1024) or ``1000``.
 
-    Raises `argparse.ArgumentTypeError` for anything else, for fractions of a byte and for 0.
+    Raises:
+        argparse.ArgumentTypeError: if `text` is not a size, is 0, or is not a whole number of bytes.
     """
     match = re.fullmatch(r"([0-9]+)(?:\.([0-9]+))?\s*([KMGT]?I?B)?", text.strip().upper())
     if match is None or (unit := UNITS.get(match[3] or "")) is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; give bytes, or a number with KB, MB, GB or TB: 1.5GB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: use bytes, or a number with a unit, such as 1.5GB")
     fraction = match[2] or ""
     scale: int = 10 ** len(fraction)
     size, rest = divmod(int(match[1] + fraction) * unit, scale)
@@ -156,7 +157,7 @@ def parse_size(text: str) -> int:
 
 def _seed(text: str) -> int:
     if not re.fullmatch("[0-9]+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer from 0 up")
     return int(text)
 
 
@@ -164,20 +165,21 @@ def _text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError("is not valid UTF-8") from None
+        raise argparse.ArgumentTypeError("not valid UTF-8") from None
     return text
 
 
 def write_corpus(path: Path, size: int, seed: int, separator: str = "<|endoftext|>") -> None:
-    """Write the first `size` bytes of the text to `path`, as a whole or not at all.
+    """Write the first `size` bytes of the text to `path`, atomically.
 
-    Raises `OSError` when the folder cannot be written or has not enough room, and `bpeflow.errors.FormatError` when
-    `path` is something else than a file.
+    Raises:
+        OSError: if the folder is not writable or its disk has too little space.
+        FormatError: if `path` exists and is not a file.
     """
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         free = shutil.disk_usage(path.resolve().parent).free
-        if free < size:  # said now rather than minutes later
-            remedy = f"{size:,} bytes asked for, {free:,} free; ask for less, or write to another disk"
+        if free < size:  # fail now rather than minutes later
+            remedy = f"{size:,} bytes needed, {free:,} free: choose a smaller size or another disk"
             raise OSError(errno.ENOSPC, remedy, str(path))
         left = size
         for text in generate(seed, separator):
@@ -188,19 +190,19 @@ def write_corpus(path: Path, size: int, seed: int, separator: str = "<|endoftext
 
 
 def cut(text: bytes, size: int) -> bytes:
-    """The first `size` bytes of `text`, with spaces in place of a character that does not fit: ``é`` to 1: a space."""
+    """Return the first `size` bytes of `text`. A character that does not fit is replaced by spaces."""
     end = min(size, len(text))
-    while end < len(text) and text[end] & 0xC0 == 0x80:  # a continuation byte: its character begins before
+    while end < len(text) and text[end] & 0xC0 == 0x80:  # a continuation byte: its character starts earlier
         end -= 1
     return text[:end].ljust(min(size, len(text)))
 
 
 def generate(seed: int, separator: str = "<|endoftext|>") -> Iterator[bytes]:
-    """The endless text, in pieces of `STEP` words (0.2 MB), each of whole characters; memory stays below 100 MB.
+    """Yield the endless text in pieces of `STEP` words (0.2 MB) and whole characters, in less than 100 MB of memory.
 
-    A step is a table of `ROW`, a word and what stands behind it, whose bytes without the padding are the text. (To
-    gather the bytes of an arena by computed indices takes 2.5 times as long, ``b"".join`` of a list of words 6 times.)
-    What does not fit its field leaves a mark there: words that are too long differ, and are filled in by order.
+    A step is a table of `ROW`: words with the text that follows each. Its bytes without the padding are the text.
+    (Gathering the bytes of an arena by computed indices takes 2.5 times as long, ``b"".join`` of a list of words 6
+    times.) Text that does not fit its field is replaced by a mark, and filled in afterwards in order.
     """
     streams = [np.random.PCG64(child) for child in np.random.SeedSequence(seed).spawn(4)]
     word_bits, more_bits, document_bits, spelling_bits = streams
@@ -228,14 +230,14 @@ def generate(seed: int, separator: str = "<|endoftext|>") -> Iterator[bytes]:
 
 
 def tail_ranks(group: I64, bits: U64) -> U64:
-    """A rank for each index of a group, any in the group alike, by the upper half of a random word."""
+    """Draw a rank from each of these groups, uniformly, with the upper half of a random word."""
     firsts, sizes = GROUP_RANKS
     ranks: U64 = firsts[group].astype(np.uint64) + ((bits >> np.uint64(32)) & (sizes[group] - 1).astype(np.uint64))
     return ranks
 
 
 class Vocabulary:
-    """The word of each rank, from 0: different ranks, different words. Frequent words are short, rare ones longer."""
+    """The word of each rank from 0 up. Different ranks have different words, and frequent words are short."""
 
     def __init__(self, bits: np.random.PCG64) -> None:
         keys = [int(key) for key in bits.random_raw(3)]
@@ -243,11 +245,11 @@ class Vocabulary:
         self.head = _head(bits)
 
     def tail(self, ranks: U64, starts: npt.NDArray[np.bool_]) -> list[str]:
-        """The words of ranks from `HEAD` up, those with a capital where a sentence starts.
+        """Return the words of ranks from `HEAD` up, capitalized at the start of a sentence.
 
-        A bijection of the numbers of 32 bits (odd factors and shifts can be undone) scatters the ranks, and all 32 bits
-        are spelt: no other rank, and no word of the head, which has fewer bits, is spelt alike. Case, accents and
-        scripts keep that apart, for they can be undone as well.
+        All words are different. A bijection of the 32-bit numbers scatters the ranks (odd factors and shifts can be
+        undone), and all 32 bits are spelt, so no two ranks have the same spelling. Words of the head have fewer bits.
+        Case, accents and scripts preserve the difference, since they can be undone as well.
         """
         mask = np.uint64(2**RANK_BITS - 1)
         number = (ranks * self._first + self._add) & mask
@@ -264,24 +266,24 @@ class Vocabulary:
 
 
 def _head(bits: np.random.PCG64) -> list[str]:
-    """The words of the ranks below `HEAD`: a list of English ones, then a number now and then among made-up words."""
+    """Return the words of the ranks below `HEAD`: frequent English words, then made-up words with some numbers."""
     words = FREQUENT + [""] * (HEAD - len(FREQUENT))
     seen = set(FREQUENT)
     numbers = _numbers()
     for rank in range(len(FREQUENT), HEAD, 24):
         words[rank] = next(numbers)
     pending = np.array([rank for rank, word in enumerate(words) if not word], dtype=np.int64)
-    while len(pending):  # what is too long, or spelt like a word before, is drawn again
+    while len(pending):  # words that are too long or exist already are drawn again
         raw = bits.random_raw(len(pending))
         doublings = np.array([rank.bit_length() for rank in pending.tolist()])
-        # Below RANK_BITS by more than the longest code, which keeps the head's spellings apart from the tail's.
+        # Less than RANK_BITS by the longest code or more, so that no spelling of the head equals one of the tail.
         size = np.minimum(5 * doublings // 3 + (raw >> np.uint64(62)).astype(np.int64) - 2, RANK_BITS - CODE_BITS)
         values = raw & ((np.uint64(1) << size.astype(np.uint64)) - np.uint64(1))
-        looks = (raw >> np.uint64(40) & np.uint64(63)).tolist()
-        rows = zip(pending.tolist(), spell(values, size), doublings.tolist(), looks, strict=True)
-        for rank, word, doubling, look in rows:
-            # Names are rare among the frequent words; other scripts come late; the tail's share of each is the end.
-            kind = KINDS[look] if look < 3 * doubling - 16 else "lower"
+        styles = (raw >> np.uint64(40) & np.uint64(63)).tolist()
+        rows = zip(pending.tolist(), spell(values, size), doublings.tolist(), styles, strict=True)
+        for rank, word, doubling, style in rows:
+            # Names are rare among the frequent words, and other scripts appear late. The shares grow to the tail's.
+            kind = KINDS[style] if style < 3 * doubling - 16 else "lower"
             dressed = dress(word, rank + 2**RANK_BITS, kind, start=False)
             if dressed not in seen and len(dressed.encode()) <= WORD_BYTES:
                 seen.add(dressed)
@@ -297,12 +299,12 @@ def _numbers() -> Iterator[str]:
 
 
 def capital(word: str) -> str:
-    """The word as a sentence begins with it: ``it's`` to ``It's``."""
+    """Capitalize the first letter only: ``it's`` becomes ``It's``."""
     return word[:1].upper() + word[1:]
 
 
 def dress(word: str, number: int, kind: str, start: bool) -> str:
-    """The word in one of the `KINDS`; where its letters would be beside the point, its number."""
+    """Write a word in one of the `KINDS`. Some of them use only its number."""
     if kind == "Capital":
         return capital(word)
     if kind == "UPPER":
@@ -311,7 +313,7 @@ def dress(word: str, number: int, kind: str, start: bool) -> str:
         word = word.translate(ACCENTS)
     elif kind == "cyrillic":
         word = word.translate(CYRILLIC)
-    elif kind == "chinese":  # the characters from U+4E00 on, 4096 of them
+    elif kind == "chinese":  # the 4096 characters from U+4E00 on
         return chr(0x4E00 + (number >> 24)) + chr(0x4E00 + (number >> 12 & 0xFFF)) + chr(0x4E00 + (number & 0xFFF))
     elif kind == "number":
         return f"{number >> 16}-{number & 0xFFFF:05}"
@@ -319,10 +321,10 @@ def dress(word: str, number: int, kind: str, start: bool) -> str:
 
 
 def spell(numbers: U64, bits: I64) -> list[str]:
-    """Spell the lowest `bits` bits of each number: symbols are taken until they have used up all of them.
+    """Spell the lowest `bits` bits of each number with symbols until all bits are used.
 
-    Every symbol stands for the bits of its code, and the last may use zeros past the end; so words that come from as
-    many bits are as different as the numbers, and one has used at least `bits` and less than `bits` + `CODE_BITS`.
+    Each symbol represents the bits of its code. The last one may use zeros past the end, so a word uses at least `bits`
+    and less than `bits` + `CODE_BITS` bits. Different numbers with the same `bits` give different words.
     """
     register = numbers << (64 - bits).astype(np.uint64)
     left = bits.copy()
@@ -337,7 +339,7 @@ def spell(numbers: U64, bits: I64) -> list[str]:
 
 
 def _code(table: Mapping[int, Sequence[str]]) -> tuple[npt.NDArray[np.object_], I64]:
-    """The symbol that each string of `CODE_BITS` bits begins with, and its size; after them the empty symbol."""
+    """Return the symbol that each string of `CODE_BITS` bits starts with, and its bits; the last symbol is empty."""
     rows = [(symbol, bits) for bits, symbols in table.items() for symbol in symbols for _ in range(2 ** (6 - bits))]
     return np.array([symbol for symbol, _ in rows] + [""], dtype=np.object_), np.array([bits for _, bits in rows])
 
@@ -354,7 +356,7 @@ def _weight(rank: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _groups() -> tuple[I64, I64]:
-    """First ranks and sizes of the tail's groups, `GROUPS` for each doubling of the rank; sizes are powers of two."""
+    """Return the first ranks and the sizes of the tail's groups. Sizes are powers of two."""
     starts = HEAD << np.arange(RANK_BITS - HEAD.bit_length() + 1)
     sizes = np.repeat(starts // GROUPS, GROUPS)
     return np.repeat(starts, GROUPS) + sizes * np.tile(np.arange(GROUPS), len(starts)), sizes
@@ -364,33 +366,33 @@ GROUP_RANKS = _groups()
 
 
 def rank_weights() -> npt.NDArray[np.float64]:
-    """How often to draw each rank of the head, then each group of the tail, in some unit."""
+    """Return the relative frequency of each rank of the head, then of each group of the tail."""
     firsts, sizes = GROUP_RANKS
     centres = (firsts + (sizes - 1) / 2).astype(np.float64)
     return np.concatenate([_weight(np.arange(HEAD, dtype=np.float64)), _weight(centres) * sizes])
 
 
 class AliasTable:
-    """Draws indices by their weights, in constant time (A. J. Walker 1977; M. D. Vose 1991); here in exact integers."""
+    """Draws indices by weight in constant time (A. J. Walker 1977; M. D. Vose 1991), with exact integers."""
 
     def __init__(self, weights: npt.NDArray[np.float64]) -> None:
         parts = [int(weight * 2**40) for weight in weights.tolist()]
         total, self._count = sum(parts), len(parts)
-        left = [part * len(parts) for part in parts]  # in slots that hold `total` each
+        left = [part * len(parts) for part in parts]  # distributed over slots that hold `total` each
         small = [index for index, part in enumerate(left) if part < total]
         large = [index for index, part in enumerate(left) if part >= total]
         keep, alias = [2**32] * len(parts), list(range(len(parts)))
         while small and large:
-            index, giver = small.pop(), large[-1]
-            keep[index], alias[index] = (left[index] << 32) // total, giver
-            left[giver] -= total - left[index]
-            if left[giver] < total:
+            index, donor = small.pop(), large[-1]
+            keep[index], alias[index] = (left[index] << 32) // total, donor
+            left[donor] -= total - left[index]
+            if left[donor] < total:
                 small.append(large.pop())
         keep = [min(share, 2**32 - 1) for share in keep]  # a full slot is its own alias
         self._slots = np.array(keep, dtype=np.uint64) << np.uint64(32) | np.array(alias, dtype=np.uint64)
 
     def __call__(self, bits: U64) -> I64:
-        """An index for each random word: its upper half chooses the slot, its lower half whether to keep to it."""
+        """Return an index per random word: the upper half selects the slot, the lower half the slot or its alias."""
         low = np.uint64(0xFFFFFFFF)
         slot = (bits >> np.uint64(32)) * np.uint64(self._count) >> np.uint64(32)
         entry = self._slots[slot.astype(np.int64)]
@@ -399,40 +401,40 @@ class AliasTable:
 
 
 class Separators:
-    """What stands between words: spaces, punctuation, the ends of sentences, paragraphs and documents."""
+    """The text between words: spaces, punctuation, ends of sentences, paragraphs and documents."""
 
     def __init__(self, document_lengths: Iterator[int]) -> None:
         self.texts = [*SEPARATORS, *PAIRS.values(), DOCUMENT_END.decode()]
-        self._begins = np.array([text in ENDS for text in self.texts[:-1]] + [True])
+        self._starts_sentence = np.array([text in ENDS for text in self.texts[:-1]] + [True])
         shares = [share or 2**16 - sum(SEPARATORS.values()) for share in SEPARATORS.values()]
         self._by_bits = np.repeat(np.arange(len(shares)), shares)
         self._ends = accumulate(document_lengths)
-        self._end = next(self._ends)  # so many words from the start of the step to the end of the document
-        self._behind = 0
-        self._start = True
+        self._end = next(self._ends)  # words from the start of the text to the end of the document
+        self._words = 0  # words of earlier steps
+        self._at_sentence_start = True
 
     def step(self, bits: U64) -> tuple[I64, npt.NDArray[np.bool_]]:
-        """For each word of a step the separator behind it, as an index into `texts`, and whether it begins a sentence.
+        """Return the separator after each word of a step, and whether each word starts a sentence.
 
-        Uses the lowest 18 bits of each random word.
+        Separators are indices into `texts`. Uses the lowest 18 bits of each random word.
         """
         gap = self._by_bits[(bits & np.uint64(0xFFFF)).astype(np.int64)]
         for opening, closing in PAIRS.items():
             opens = np.flatnonzero(gap == self.texts.index(opening))
             closes = opens + 1 + (bits[opens] >> np.uint64(16) & np.uint64(3)).astype(np.int64)
             gap[closes[closes < len(gap)]] = self.texts.index(closing)
-        while self._end - self._behind <= len(gap):
-            gap[self._end - self._behind - 1] = len(self.texts) - 1
+        while self._end - self._words <= len(gap):
+            gap[self._end - self._words - 1] = len(self.texts) - 1
             self._end = next(self._ends)
-        self._behind += len(gap)
-        begins = self._begins[gap]
-        starts = np.concatenate([[self._start], begins[:-1]])
-        self._start = bool(begins[-1])
+        self._words += len(gap)
+        starts_next = self._starts_sentence[gap]
+        starts = np.concatenate([[self._at_sentence_start], starts_next[:-1]])
+        self._at_sentence_start = bool(starts_next[-1])
         return gap, starts
 
 
 def document_lengths(bits: np.random.PCG64) -> Iterator[int]:
-    """Lengths of documents in words, for ever, near a log-normal distribution."""
+    """Yield endless document lengths in words, close to a log-normal distribution."""
     powers = [TYPICAL_LENGTH]
     for _ in range(16):
         powers = [powers[0] * 8 / 11, *powers, powers[-1] * 11 / 8]

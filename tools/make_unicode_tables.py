@@ -1,7 +1,7 @@
-"""Write ext/scan/unicode_tables.hpp: what the native scanners know of each code point.
+"""Write ext/scan/unicode_tables.hpp, the native scanners' character classes.
 
-The definition is the `regex` module that is installed; its Unicode version is written into the file. Run it again with
-a newer `regex` when a test says that the two differ:
+The classes come from the installed `regex` module, whose Unicode version is recorded in the file. If a test reports
+that the two versions differ, run this again with the newer `regex`:
 
     python tools/make_unicode_tables.py
 """
@@ -47,11 +47,11 @@ constexpr char VERSION[] = "{unicode}";
 
 
 def main() -> int:
-    """Write the file, or with ``--check`` only say whether it is what would be written."""
+    """Write the file. With ``--check``, only report whether it is up to date."""
     text = make_tables()
     if "--check" in sys.argv[1:]:
         current = TARGET.read_text(encoding="utf-8")
-        print("up to date" if current == text else f"{TARGET} is not what this regex module gives")
+        print("up to date" if current == text else f"{TARGET} is out of date: run this without --check")
         return int(current != text)
     TARGET.write_text(text, encoding="utf-8")
     print(f"{TARGET}: Unicode {unicode_version()}")
@@ -77,11 +77,11 @@ def make_tables() -> str:
 
 
 def classify() -> bytearray:
-    """The class of every code point. Surrogates, which no UTF-8 text has, are classified like everything else."""
+    """Return the class of every code point, including surrogates, although no UTF-8 text contains them."""
     classes = bytearray(CODE_POINTS)
-    everything = "".join(map(chr, range(CODE_POINTS)))
+    all_characters = "".join(map(chr, range(CODE_POINTS)))
     for pattern, bit in CLASSES.items():
-        for match in regex.finditer(f"(?:{pattern})+", everything):
+        for match in regex.finditer(f"(?:{pattern})+", all_characters):
             for code_point in range(*match.span()):
                 classes[code_point] |= bit
     return classes

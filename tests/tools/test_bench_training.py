@@ -89,10 +89,8 @@ def test_an_unreadable_step_is_a_failure(tmp_path: Path) -> None:
     job = Job((), "gpt2", 1, tmp_path)
     silent = script("print('{}')", read_step=seconds_of_phases)
     [result] = run_rounds([silent], job, 2, 60, lambda *_: None)
-    assert (result.error, len(result.measurements)) == (
-        "cannot read its result: no phase found in its standard error",
-        1,
-    )
+    error = "cannot read its result: no phase found in its standard error"
+    assert (result.error, len(result.measurements)) == (error, 1)
     half = script("print('{}')", without_step=lambda job: ["-c", "raise SystemExit('no memory left')"])
     [result] = run_rounds([half], job, 2, 60, lambda *_: None)
     assert (result.error, result.step_seconds) == ("without the step: no memory left", None)

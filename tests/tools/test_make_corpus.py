@@ -1,4 +1,4 @@
-"""tools/make_corpus.py: exact sizes, the same bytes for a seed, prefixes, and words as unequal as real ones."""
+"""Tests of tools/make_corpus.py: exact sizes, reproducible bytes, prefixes, and the word frequencies of real text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def made(path: Path, *arguments: str) -> bytes:
+def generate(path: Path, *arguments: str) -> bytes:
     assert tool.main([*arguments, str(path)]) == 0
     return path.read_bytes()
 
@@ -50,15 +50,15 @@ def test_the_size_is_exact_and_the_text_is_utf8(corpus: Path) -> None:
     assert not any(ord(character) < 32 and character != "\n" for character in text.decode())
 
 
-def test_a_seed_gives_these_bytes_on_every_machine(corpus: Path) -> None:
+def test_a_seed_gives_the_same_bytes_on_every_machine(corpus: Path) -> None:
     assert (
         hashlib.sha256(corpus.read_bytes()).hexdigest()
         == "d12b9bd4d9ca14b35c360e37694f889d53756ff7c49a4313d434d3c4f1d79bef"
     )
 
 
-def test_another_seed_gives_other_words(corpus: Path, tmp_path: Path) -> None:
-    other = made(tmp_path / "other", "--size", "100KB", "--seed", "2")
+def test_another_seed_gives_different_words(corpus: Path, tmp_path: Path) -> None:
+    other = generate(tmp_path / "other", "--size", "100KB", "--seed", "2")
     assert other != corpus.read_bytes()[:100_000]
     words, others = set(corpus.read_bytes()[:100_000].split()), set(other.split())
     assert len(words & others) < len(words) / 2
@@ -66,8 +66,8 @@ def test_another_seed_gives_other_words(corpus: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 1000, 1_500_001])
 def test_a_smaller_corpus_is_a_prefix_of_a_larger_one(corpus: Path, tmp_path: Path, size: int) -> None:
-    text = made(tmp_path / "small", "--size", str(size))
-    whole = corpus.read_bytes()[:size].decode(errors="ignore").encode()  # without a character that is cut in two
+    text = generate(tmp_path / "small", "--size", str(size))
+    whole = corpus.read_bytes()[:size].decode(errors="ignore").encode()  # without a character cut in two
     assert text == whole.ljust(size)
 
 
@@ -79,16 +79,16 @@ def test_a_character_that_does_not_fit_becomes_spaces() -> None:
     assert tool.cut(text, 100) == text
 
 
-def test_documents_are_separated_as_asked(corpus: Path, tmp_path: Path) -> None:
+def test_documents_are_separated_by_the_separator(corpus: Path, tmp_path: Path) -> None:
     documents = corpus.read_text(encoding="utf-8").split("\n<|endoftext|>\n")
     lengths = np.array([len(document.encode()) for document in documents])
     assert 3_500 < lengths.mean() < 6_500
     assert np.median(lengths) < 0.8 * lengths.mean()  # skewed, as log-normal lengths are
-    assert len(made(tmp_path / "other", "--size", "3MB", "--separator", "§").split("\n§\n".encode())) > 400
+    assert len(generate(tmp_path / "other", "--size", "3MB", "--separator", "§").split("\n§\n".encode())) > 400
 
 
-def test_words_are_as_unequal_as_in_real_text(corpus: Path) -> None:
-    # English Wikipedia has 49,000 distinct in its first 622,000; the 100 most frequent are 0.49 of all.
+def test_word_frequencies_are_those_of_real_text(corpus: Path) -> None:
+    # The first 622,000 pre-tokens of English Wikipedia include 49,000 distinct ones; the top 100 make up 49 %.
     counts = bpeflow.count(corpus)
     total = counts.counts.sum()
     assert 4.4 < 3_000_000 / total < 5.0
@@ -104,7 +104,7 @@ def test_distinct_words_grow_by_heaps_law(corpus: Path, tmp_path: Path) -> None:
     assert 0.55 < np.log10(growth) < 0.8
 
 
-def test_different_ranks_are_different_words() -> None:
+def test_different_ranks_have_different_words() -> None:
     vocabulary = tool.Vocabulary(np.random.PCG64(5))
     far = 2**tool.RANK_BITS - 20_000
     ranks = np.concatenate([np.arange(tool.HEAD, tool.HEAD + 100_000), np.arange(far, far + 20_000)]).astype(np.uint64)
@@ -121,25 +121,25 @@ def test_draws_follow_their_weights() -> None:
 @pytest.mark.parametrize(
     ("text", "size"), [("12GB", 12 * 10**9), ("1.5 GB", 15 * 10**8), ("600mb", 6 * 10**8), ("8MiB", 1 << 23), ("7", 7)]
 )
-def test_sizes_are_read(text: str, size: int) -> None:
+def test_sizes_are_parsed(text: str, size: int) -> None:
     assert tool.parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1", "0", "0MB", "1.5", "1e9", "12 XB", "12IB", "٣MB"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         tool.parse_size(text)
 
 
 @pytest.mark.parametrize("arguments", [["--size", "lots"], ["--size", "1KB", "--seed", "-1"], []])
-def test_a_wrong_command_line_is_status_2(tmp_path: Path, arguments: list[str]) -> None:
+def test_a_wrong_command_line_exits_with_status_2(tmp_path: Path, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         tool.main([*arguments, str(tmp_path / "out")])
     assert stopped.value.code == 2
     assert not list(tmp_path.iterdir())
 
 
-def test_too_little_room_is_said_at_once(
+def test_too_little_disk_space_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=999))
@@ -148,7 +148,7 @@ def test_too_little_room_is_said_at_once(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_existing_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("before")
     done = subprocess.run(
@@ -163,7 +163,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_target_that_cannot_be_written_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_target_exits_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool.main(["--size", "1KB", str(tmp_path / "missing" / "out")]) == 2
     assert "missing" in capsys.readouterr().err
     assert tool.main(["--size", "1KB", str(tmp_path)]) == 2
