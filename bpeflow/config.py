@@ -192,7 +192,7 @@ class CountSettings(TokenSettings):
     input: Paths = _corpus(
         (),
         "files, folders, globs, @lists, URLs, - for standard input, {stdlib} for Python's library, or sources",
-        "A folder stands for all files in it, @list.txt for the inputs listed in that file. gzip, bzip2, xz and "
+        "A folder means all files in it, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
         "zstandard are recognised by content.",
         example=["corpus/*.txt"],
     )
