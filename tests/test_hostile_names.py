@@ -61,7 +61,7 @@ def test_the_summary_and_warnings_are_a_line_each_whatever_a_folder_is_called(
         (["--input", "@.", "--vocab_size", "260"], "cannot read the list of inputs .: Is a directory"),
         (["merge", "--counts", "/dev/zero", "--vocab_size", "260"], "there are no counts at /dev/zero"),
         (["convert", "/dev/zero", "made", "--to", "gpt2"], "/dev/zero: is no regular file, and no folder"),
-        (["encode", "--tokenizer", "t", "--input", "text", "--out", "."], ".: is a folder; output takes the place"),
+        (["encode", "--tokenizer", "t", "--input", "text", "--out", "."], ".: is a folder; output can only create"),
         (["encode", "--tokenizer", "t", "--input", "text", "--out", "/dev/full"], "/dev/full: is a device, a pipe"),
         (["decode", "--tokenizer", "t", "--input", ".", "--out", "made"], ".: is a folder, and no token file"),
     ],

@@ -1,1 +1,1 @@
-"""Small tools without a home of their own: durable files, checksums, text, processors, memory, native libraries."""
+"""Helpers without a room of their own: durable files, checksums, text, YAML, cores, memory, native libraries."""

@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one, whatever fails: the program, the disk, the power."""
+"""Durable, atomic writing of files: after a crash or a power cut, a file is either complete or as it was before."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ except ImportError:  # not on every platform
     fcntl = None  # type: ignore[assignment]
 
 
-#: What says that the disk fails, and not that the system has no need to be asked.
-_DISK_FAILS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+#: Errors that mean a failing disk. Others mean that the system cannot sync folders, which is harmless.
+_DISK_ERRORS = {errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class SupportsFileno(Protocol):
@@ -31,16 +31,17 @@ class SupportsFileno(Protocol):
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a path to write to, which takes the place of `path` when the block ends well.
+    """Yield a temporary path to write to, which replaces `path` when the block succeeds.
 
-    The temporary file stands beside its target, so that the final rename stays within one file system and is atomic;
-    it is flushed to the disk first, so that the name never outlives the content, and its folder last: who comes after
-    the block may rely on the file, and the changes of names before it in that folder, even if the power is cut. When
-    the block raises, the temporary file is removed and whatever stood at `path` before still stands there. Where `path`
-    is a symbolic link, the link stays and the file that it leads to is replaced.
+    The temporary file is in the same folder as its target, so the final rename stays within one file system and is
+    atomic. The file is flushed to disk before the rename, so the name never outlives the content. The folder is flushed
+    after it, so code after the block can rely on the file, and on earlier renames in that folder, even after a power
+    cut. If the block raises, the temporary file is removed and `path` is unchanged. If `path` is a symbolic link, the
+    link stays and its target is replaced.
 
-    Raises `FormatError` where `path` is a folder, a device or a pipe, and `OSError`, which names `path`, where it
-    cannot be written.
+    Raises:
+        FormatError: `path` is a folder, a device or a pipe.
+        OSError: `path` cannot be written. The error names `path`.
     """
     _check_replaceable(path)
     target = Path(os.path.realpath(path))
@@ -51,77 +52,85 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(target)
         sync_folder(target.parent)
     except BaseException as error:
-        with suppress(OSError):  # what could not be removed matters less than why it should be
+        with suppress(OSError):  # the original error matters more than a failure to clean up
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror, str(path)) from error  # name what the caller asked for
+            raise OSError(error.errno, error.strerror, str(path)) from error  # name the path that the caller gave
         raise
 
 
-def remove_parts(folder: Path, names: Iterable[str]) -> None:
-    """Remove what `atomic_path` left of files with these names, or globs, when its process was killed.
+def _check_replaceable(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:  # a new file, or a link to a file that does not exist yet
+        return
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
+        raise FormatError(f"{path}: is {kind}; output can only create or replace a regular file")
 
-    For those who know that nobody else writes such files there now.
+
+# ---- temporary files of killed processes ----
+
+
+def remove_parts(folder: Path, names: Iterable[str]) -> None:
+    """Remove the temporary files that killed processes left of files with these names (or globs).
+
+    Only for callers who know that no other process is writing such files in this folder.
     """
     for name in names:
-        place = Path(name)
-        for part in folder.glob(str(place.with_name(f".{place.name}.*.part"))):
+        target = Path(name)
+        for part in folder.glob(str(target.with_name(f".{target.name}.*.part"))):
             part.unlink(missing_ok=True)
 
 
 def hold_part(file: SupportsFileno) -> None:
-    """Lock a temporary file of `atomic_path` while it is open: so `remove_dead_parts` knows that it is in use."""
+    """Lock a temporary file of `atomic_path` while it is open, so `remove_dead_parts` knows that it is in use."""
     if fcntl is not None:
-        with suppress(OSError):  # some network file systems
+        with suppress(OSError):  # some network file systems have no locks
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def remove_dead_parts(path: Path, *beside: Path) -> None:
-    """Remove what `atomic_path` left of a file, and of those beside it, when a process that held it was killed.
+    """Remove the temporary files that killed processes left of a file and of those written together with it.
 
-    For files that anybody may be writing now. Where nobody can tell, nothing is removed.
+    Other processes may be writing the same file now. A temporary file is dead if its lock is free (see `hold_part`).
+    Where locks are not supported, nothing is removed.
     """
     target = Path(os.path.realpath(path))
     for part in target.parent.glob(".*.part") if target.parent.is_dir() else ():
         match = re.fullmatch(rf"\.{re.escape(target.name)}\.(\d+)\.part", part.name)
-        if match is None or not _is_forsaken(part):
+        if match is None or not _is_unlocked(part):
             continue
         for file in (target, *(Path(os.path.realpath(other)) for other in beside)):
             with suppress(OSError):
                 file.with_name(f".{file.name}.{match[1]}.part").unlink(missing_ok=True)
 
 
-def _is_forsaken(part: Path) -> bool:
-    """Whether no process holds the lock of a file."""
+def _is_unlocked(part: Path) -> bool:
     if fcntl is None:
         return False
     try:
         with part.open("rb") as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is held; or there are no locks here
+    except OSError:  # locked, or locks are not supported
         return False
     return True
 
 
+# ---- flushing to disk ----
+
+
 def sync_file(path: Path) -> None:
-    """Have the content of a file, whoever wrote it, outlive a power cut. Raises `OSError`."""
+    """Flush a file's content to disk, whichever process wrote it. Raises `OSError`."""
     with path.open("rb") as written:
         os.fsync(written.fileno())
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, to outlive a power cut. Raises `OSError`."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(error.errno, "there is a file of this name, and no folder", str(folder)) from error
-    for path in missing:
-        sync_folder(path.parent)
-
-
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder, new, changed or removed, outlive a power cut. Raises `OSError` if the disk fails."""
+    """Flush a folder's entries (created, renamed, removed) to disk. Raises `OSError` if the disk fails.
+
+    Systems that cannot sync folders are ignored, as some of them keep folders durable anyway.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -129,17 +138,16 @@ def sync_folder(folder: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        if error.errno in _DISK_FAILS:
+        if error.errno in _DISK_ERRORS:
             raise OSError(error.errno, error.strerror, str(folder)) from error
 
-        # Some systems do it anyway and know no such call.
 
-
-def _check_replaceable(path: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents durably. Raises `OSError`."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:  # a new file, or the file that a link leads to is yet to be made
-        return
-    if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
-        raise FormatError(f"{path}: is {kind}; output takes the place of a regular file, or makes one")
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(error.errno, "exists, but is not a folder", str(folder)) from error
+    for path in missing:
+        sync_folder(path.parent)

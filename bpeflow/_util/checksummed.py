@@ -1,4 +1,4 @@
-"""JSON with its own checksum: a run that goes on with what another one has left can tell whether it is whole."""
+"""JSON objects with a checksum of their own, so that a damaged file is detected before a run resumes from it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-_SEAL = "sha256"
+#: The key of the checksum.
+_CHECKSUM = "sha256"
 
 
 def checksummed(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `body` with its checksum."""
-    return {**body, _SEAL: _digest(json.loads(json.dumps(body)))}
+    """Return `body` with its checksum added."""
+    return {**body, _CHECKSUM: _digest(json.loads(json.dumps(body)))}
 
 
 def verified(values: dict[str, Any]) -> dict[str, Any]:
-    """Return what was checksummed. Raises `ValueError` if it has no checksum or another one."""
-    body = {key: value for key, value in values.items() if key != _SEAL}
-    if values.get(_SEAL) != _digest(body):
-        raise ValueError("its checksum does not fit")
+    """Return `values` without the checksum. Raises `ValueError` if it is missing or does not match."""
+    body = {key: value for key, value in values.items() if key != _CHECKSUM}
+    if values.get(_CHECKSUM) != _digest(body):
+        raise ValueError("its checksum does not match")
     return body
 
 
 def has_checksum(values: object) -> bool:
-    """Whether there is a checksum."""
-    return isinstance(values, dict) and _SEAL in values
+    """Return whether `values` is an object with a checksum."""
+    return isinstance(values, dict) and _CHECKSUM in values
 
 
 def _digest(body: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How many processor cores there are for this process."""
+"""The number of processor cores."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def available_cores() -> int:
-    """The cores that this process may use, which can be fewer than the machine has."""
+    """Return the number of cores that this process may use, which can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,7 +1,8 @@
-"""Finding, checking and declaring the native libraries: with the modules that call them, all that touches ctypes.
+"""Loading of the native libraries: find them, check their version, declare their functions.
 
-`ext/include/bpeflow.h` states the rules of the border. There is a library for counting and one for each native merge
-backend. A module that calls one brings the table of the signatures that it needs; nothing is called undeclared.
+`ext/include/bpeflow.h` states the rules of the interface. There is one library for counting, one for encoding and one
+for each native backend. A module that calls a library passes the signatures of the functions that it calls to
+`load_library`, so that no function is called undeclared. Only this module and those callers use ctypes.
 """
 
 from __future__ import annotations
@@ -25,48 +26,24 @@ from bpeflow.errors import (
     NativeUnavailableError,
 )
 
-#: The number that `bpeflow_abi` must return: BPEFLOW_ABI of the header that this package was written for.
+#: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
 ABI = 5
 
-#: A folder to look for the libraries in before the package's own: how sanitizer builds are tested.
+#: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 
-#: BPEFLOW_IO of the header.
+#: BPEFLOW_IO in the header.
 _IO = 5
 
-#: A function's result, its arguments, and what looks at its result (see `check_status`).
+#: The result type of a function, its argument types, and the function that checks its result (see `check_status`).
 Signature = tuple[Any, list[Any], Any]
 
 
-def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:
-    """Turn the statuses of the header into exceptions; ctypes calls this after every call that returns one.
-
-    Failed input and output is an `OSError`, which does not say which file it was: the caller knows.
-    """
-    if status == 0:
-        return status
-    name = function.__name__
-    if status == _IO:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    errors: dict[int, BpeflowError] = {
-        1: NativeMemoryError(f"no memory for {name}"),
-        2: CountOverflowError(f"{name}: a count does not fit 64 bits; count less text, or in parts"),
-        3: NativeError(
-            f"{name}: 2^32 - 1 or more positions (bytes of distinct pre-tokens), tokens or pairs, or a pre-token of so "
-            "many bytes, which is the limit"
-        ),
-        4: NativeError(f"{name}: arguments that break the rules of bpeflow.h (please report this)"),
-        6: FormatError(f"{name}: a run of counts that is cut short, out of order or otherwise none"),
-    }
-    raise errors.get(status) or NativeError(f"{name}: unknown status {status}")
-
-
 def load_library(name: str, signatures: Mapping[str, Signature]) -> ctypes.CDLL:
-    """Load ``libbpeflow_<name>`` and declare these functions of it.
+    """Load ``libbpeflow_<name>`` and declare the functions in `signatures`.
 
-    Raises `NativeUnavailableError` with the reason and the remedy where it is missing or does not fit.
+    Raises `NativeUnavailableError`, with the reason and the remedy, if the library is missing or incompatible.
     """
     file_name = f"libbpeflow_{name}{_SUFFIX}"
     path = next((folder / file_name for folder in library_folders() if (folder / file_name).is_file()), None)
@@ -81,22 +58,46 @@ def load_library(name: str, signatures: Mapping[str, Signature]) -> ctypes.CDLL:
 
 
 def library_folders() -> Iterator[Path]:
-    """Where the libraries are looked for, first to last.
+    """Yield the folders to search for the libraries, first to last.
 
-    Beside the package, as a rule. But a package that is imported from its sources (an editable install; or the current
-    folder, where ``python -m`` looks first) has its libraries where it was installed.
+    The libraries are normally inside the package. If the package is imported from its source tree (an editable install,
+    or ``python -m`` in that tree), they are in the installed copy instead.
     """
     if override := os.environ.get(LIBRARY_PATH_VARIABLE):
         yield Path(override)
-    yield Path(__file__).parent / "_native"
-    from importlib.metadata import PackageNotFoundError, distribution  # seldom needed, and slow to import
+    yield Path(__file__).parents[1] / "_native"
+    from importlib.metadata import PackageNotFoundError, distribution  # rarely needed, and slow to import
 
     with suppress(PackageNotFoundError):
         yield Path(str(distribution("bpeflow").locate_file("bpeflow/_native")))
 
 
+def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:  # noqa: ARG001
+    """Raise the exception for a status of the header. ctypes calls this after each call that returns a status.
+
+    I/O errors become an `OSError` without a file name, which only the caller knows.
+    """
+    if status == 0:
+        return status
+    name = function.__name__
+    if status == _IO:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    errors: dict[int, BpeflowError] = {
+        1: NativeMemoryError(f"no memory for {name}"),
+        2: CountOverflowError(f"{name}: a count does not fit 64 bits; count less text, or in parts"),
+        3: NativeError(
+            f"{name}: too large: 2^32 - 1 or more positions (bytes of distinct pre-tokens), tokens or pairs, or bytes "
+            "in one pre-token"
+        ),
+        4: NativeError(f"{name}: arguments that break the rules of bpeflow.h (please report this)"),
+        6: FormatError(f"{name}: a shard that is truncated, out of order or of the wrong size"),
+    }
+    raise errors.get(status) or NativeError(f"{name}: unknown status {status}")
+
+
 def _declare(library: ctypes.CDLL, path: Path, signatures: Mapping[str, Signature]) -> None:
-    """Give every function its types; refuse a library that was built for another version of the header."""
+    """Declare the functions. Reject a library that was built for another version of the header."""
     try:
         for name, (result, arguments, check) in signatures.items():
             function = getattr(library, name)
@@ -109,19 +110,20 @@ def _declare(library: ctypes.CDLL, path: Path, signatures: Mapping[str, Signatur
         found = f"none ({error})"
     if found != ABI:
         raise NativeUnavailableError(
-            f"{path} has interface {found}, this bpeflow needs {ABI}: rebuild it with pip install --force-reinstall"
+            f"{path} has interface version {found}, but this bpeflow needs {ABI}: rebuild it with pip install "
+            "--force-reinstall"
         )
 
 
 def _why_missing(library: str) -> str:
-    """Say why there is no library, as the build noted it down (CMakeLists.txt writes the note)."""
+    """Return why a library is missing: the reason that the build recorded in build.json (see CMakeLists.txt)."""
     for folder in library_folders():
-        note = folder / "build.json"
-        if note.is_file():
-            reason: str = json.loads(note.read_text(encoding="utf-8"))["missing"].get(library, "")
+        record = folder / "build.json"
+        if record.is_file():
+            reason: str = json.loads(record.read_text(encoding="utf-8"))["missing"].get(library, "")
             if reason:
                 return f"{reason}, then reinstall bpeflow"
     return (
-        "there are no native libraries beside the package: its build failed when it was installed, or this source tree "
-        "was never installed; pip install -v . shows the compiler's messages"
+        "the package has no native libraries: their build failed during installation, or this source tree was never "
+        "installed; pip install -v . shows the compiler's messages"
     )

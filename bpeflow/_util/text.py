@@ -1,17 +1,17 @@
-"""Text: how invalid UTF-8 is treated, and messages, sizes and counts for people."""
+"""Policies for invalid UTF-8, and formatting of messages, sizes and counts for people."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-#: What to do with input that is not UTF-8: raise, put U+FFFD in its place, or leave the document out.
+#: How to handle input that is not UTF-8: raise an error, replace invalid bytes by U+FFFD, or skip the document.
 InvalidUtf8Policy = Literal["error", "replace", "skip"]
 
 
 def one_line(text: str) -> str:
     r"""Escape characters that end the line, move the cursor or colour the screen: a newline becomes ``\n``.
 
-    Names of files may contain any of them, and tools expect a message to stay on one line.
+    File names may contain any of them, and tools expect a message to be one line.
 
     >>> one_line("a\nb")
     'a\\nb'

@@ -1,7 +1,7 @@
-"""YAML that users give: plain values and nothing else, and no more of them than a config can have.
+"""YAML from users: plain values only, and a bounded number of them.
 
-A few lines of YAML can stand for more values than any memory holds (lists of aliases of lists of aliases, and merge
-keys likewise); a config that was fetched from somewhere shall not be able to do that.
+With aliases (lists of aliases of lists of aliases, or nested merge keys) a few lines of YAML can expand to more values
+than fit in memory. A config downloaded from somewhere must not be able to do that.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import yaml
 
 from bpeflow.errors import ConfigError
 
-_LONGEST = 1 << 20  # characters
-_MOST_VALUES = 100_000
+#: Limits on the text and the values of a config: far above any real config, and far below the memory of any machine.
+_MAX_CHARACTERS = 1 << 20
+_MAX_VALUES = 100_000
 
 
 class _Loader(yaml.SafeLoader):
-    """Makes plain values only, as its base does; bounded where merge keys multiply the entries of mappings."""
+    """A `SafeLoader` that limits the number of entries that merge keys copy into a mapping."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         super().flatten_mapping(node)
@@ -26,16 +27,16 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read one YAML mapping. Raises `ConfigError` for what is none, or is none that could be a config."""
+    """Read a YAML mapping from a file. Raises `ConfigError` if it cannot be read or cannot be a config."""
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST + 1)
+            text = file.read(_MAX_CHARACTERS + 1)
     except OSError as error:
         raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not valid YAML: {error}") from error
-    if len(text) > _LONGEST:
-        raise ConfigError(f"{path} is no config: it has more than {_LONGEST:,} characters")
+    if len(text) > _MAX_CHARACTERS:
+        raise ConfigError(f"{path} is not a config: it has more than {_MAX_CHARACTERS:,} characters")
     try:
         values = parse_yaml(text)
     except ConfigError as error:
@@ -44,27 +45,27 @@ def read_yaml(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: need lines of the form `key: value`, found a {type(values).__name__}")
-    if odd := [key for key in values if not isinstance(key, str)]:
-        raise ConfigError(f"{path}: {odd[0]!r} is no name of a setting")
+    if wrong_keys := [key for key in values if not isinstance(key, str)]:
+        raise ConfigError(f"{path}: {wrong_keys[0]!r} is not the name of a setting")
     return values
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value that a text in YAML stands for. Raises `ConfigError` with what is wrong with it."""
+    """Return the value of a YAML text. Raises `ConfigError` if it is malformed or has too many values."""
     try:
-        value = yaml.load(text, _Loader)
+        value = yaml.load(text, _Loader)  # noqa: S506 -- a kind of SafeLoader
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except RecursionError as error:
         raise ConfigError("it is nested too deeply") from error
-    except ValueError as error:  # such as the 31st of February
+    except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error
     _check_values(value)
     return value
 
 
 def _check_values(value: Any) -> None:
-    """Count all values, each as often as it is referred to; a list that contains itself has no end of them."""
+    """Count all values, each as often as it is referenced. A list that contains itself exceeds any limit."""
     values, found = [value], 0
     while values:
         value = values.pop()
@@ -77,5 +78,5 @@ def _check_values(value: Any) -> None:
 
 
 def _check_number(values: int) -> None:
-    if values > _MOST_VALUES:
-        raise ConfigError(f"it stands for more than {_MOST_VALUES:,} values, by aliases or as they are")
+    if values > _MAX_VALUES:
+        raise ConfigError(f"it has more than {_MAX_VALUES:,} values, aliases included")

@@ -1,4 +1,4 @@
-"""`atomic_path`: the whole file or what was there before, and nothing but regular files is ever replaced."""
+"""`atomic_path` leaves the complete new file or the old one, and replaces regular files only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write(path: Path, text: str) -> None:
         temporary.write_text(text)
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("before")
     with atomic_path(path) as temporary:
@@ -28,7 +28,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_block_that_raises_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("before")
     with pytest.raises(KeyError), atomic_path(path) as temporary:
@@ -38,11 +38,11 @@ def test_a_block_that_raises_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_link_stays_and_its_target_is_written(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path, exists: bool) -> None:
     (tmp_path / "elsewhere").mkdir()
     target, link = tmp_path / "elsewhere" / "file", tmp_path / "link"
-    if there:
+    if exists:
         target.write_text("before")
     link.symlink_to(Path("elsewhere") / "file")
     write(link, "after")
@@ -70,7 +70,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         write(tmp_path, "text")
 
 
-def test_a_missing_folder_and_a_file_in_its_place_are_errors_that_name_the_path_asked_for(tmp_path: Path) -> None:
+def test_a_missing_folder_and_a_file_in_its_place_are_errors_that_name_the_requested_path(tmp_path: Path) -> None:
     missing = tmp_path / "missing" / "out"
     with pytest.raises(FileNotFoundError) as caught:
         write(missing, "text")
@@ -98,7 +98,7 @@ def test_a_link_to_itself_is_an_error_that_names_it(tmp_path: Path) -> None:
     assert str(caught.value.filename) == str(link)
 
 
-def test_parts_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     ours = [".out.1.part", ".out.77.part", "inner/.out.1.part"]
     others = [".other.1.part", "out", ".out", "inner/.other.1.part"]
@@ -108,13 +108,13 @@ def test_parts_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(others)
 
 
-def test_a_folder_that_cannot_be_synced_does_no_harm(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_synced_is_ignored(tmp_path: Path) -> None:
     sync_folder(tmp_path)
     sync_folder(tmp_path / "missing")
 
 
 @pytest.mark.parametrize(("code", "raises"), [(errno.EIO, True), (errno.ENOSPC, True), (errno.EINVAL, False)])
-def test_a_disk_that_fails_is_told_from_a_system_that_cannot_sync_folders(
+def test_a_failing_disk_is_an_error_but_a_system_that_cannot_sync_folders_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, raises: bool
 ) -> None:
     def fail(descriptor: int) -> None:
@@ -129,7 +129,7 @@ def test_a_disk_that_fails_is_told_from_a_system_that_cannot_sync_folders(
     assert caught.value.errno == code
 
 
-def test_a_folder_in_the_place_of_a_file_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="there is a file of this name, and no folder"):
+    with pytest.raises(OSError, match="exists, but is not a folder"):
         make_folder(tmp_path / "file")

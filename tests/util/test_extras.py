@@ -1,4 +1,4 @@
-"""Libraries that only some corpora need."""
+"""Optional libraries, needed for some corpora only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from bpeflow._util import extras
 from bpeflow.errors import CorpusError
 
 
-def test_one_that_is_missing_is_named_with_its_extra() -> None:
+def test_a_missing_library_is_named_with_its_extra() -> None:
     with pytest.raises(CorpusError, match=r"URLs need no_such_module: pip install 'bpeflow\[fsspec\]'"):
         extras.load_extra("no_such_module", "fsspec", "URLs")
 
 
-def test_one_for_which_there_is_no_memory_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_does_not_fit_in_memory_is_not_reported_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def import_module(name: str) -> None:
         raise ImportError("failed to map segment from shared object")
 
