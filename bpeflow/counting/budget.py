@@ -1,18 +1,23 @@
-"""How much memory counting may take, and how the processes share it.
+"""The memory limit of counting, and how counters and mergers share it.
 
-The limit is for what grows with the number of distinct pre-tokens: the counters' tables, and the runs that the mergers
-hold and sort. On top of it come what does not grow: the processes themselves (some 30 MB each), the text under way (a
-chunk for each counter, which is made small against the counter's share); and the result, which is the caller's: 16
-bytes and its own for each distinct pre-token, and as much again for a moment while its sums are told.
+The limit covers the memory that grows with the number of distinct pre-tokens: the counters' tables, and the shards that
+mergers hold and sort. It does not cover:
 
-Tables grow by doubling, and are looked at between chunks. So a table is handed on when it *would* take more than its
-share if it had to grow for the next chunk, as a rule at half of the share or more.
+* the processes themselves, about 30 MB each;
+* the text in flight, which is one chunk per counter; chunks are small compared to a counter's share;
+* the result, which belongs to the caller: 16 bytes plus its own length per distinct pre-token, and temporarily as much
+  again while its totals are computed.
 
-Counters and mergers take turns. While there are counters the mergers only keep what they are sent, most of it names of
-files; they begin to merge when the last counter has ended. So each of the two stages gets three quarters of the limit,
-and the last quarter is for what one holds of the other's: a counter hands on its last run in memory while its table has
-not filled more than half of its share, and such a run takes less than half of the table's memory (32 bytes for a slot,
-of which at most 60 % are used, against 12 bytes and its own for a short pre-token; long ones stand in both in full).
+Tables grow by doubling, and their size is checked between chunks. A table is therefore sent on or spilled as soon as it
+*would* exceed the counter's share if it had to grow during the next chunk, usually at half of the share or more.
+
+Counters and mergers take turns. While counters run, mergers only collect shards, most of which are names of files. They
+start summing when the last counter has ended. So each of the two stages gets three quarters of the limit.
+
+The remaining quarter is for the data that one stage holds of the other. A counter sends its last shards in memory only
+if its table fills at most half of the counter's share. Such shards take less than half of the table's memory: a slot in
+the table has 32 bytes, and at most 60 % of the slots are in use, while a record has 12 bytes plus the length of the
+pre-token. (Long pre-tokens are stored in full in both.)
 """
 
 from __future__ import annotations
@@ -22,22 +27,22 @@ from pathlib import Path
 
 from bpeflow.corpus.reader import LONGEST_TEXT
 
-#: No process gets by with less than this: the smallest tables and buffers together.
-LEAST_SHARE = 1 << 20
+#: The smallest share of a process: the smallest tables and buffers together.
+MIN_SHARE = 1 << 20
 
-#: The smallest chunks that are worth their way through the queue.
-LEAST_CHUNK = 1 << 16
+#: The smallest chunk size. Smaller chunks are not worth the cost of their way through the queue.
+MIN_CHUNK = 1 << 16
 
-#: The size of a table against that of the text that filled it, at most: with a new pre-token every five bytes, and up
-#: to 160 bytes of table for each while it grows.
+#: Upper bound for the size of a table relative to the text that filled it: a new pre-token every five bytes, and up to
+#: 160 bytes of table for each while the table grows.
 _TABLE_TO_TEXT = 32
 
-#: Files that a merger reads at a time. More are merged in several runner: far from the number of files that a process
-#: may have open (often 1024), and enough that a second pass is rare.
+#: Number of files that a merger reads at the same time, at most. More files are summed in several passes. Far below the
+#: number of files that a process may have open (often 1024), and large enough that a second pass is rare.
 MAX_OPEN_SHARDS = 128
 
-#: What is read of a file at a time. With less the disk is asked for small pieces, with more nothing is gained.
-_LEAST_BUFFER, _LARGEST_BUFFER = 1 << 14, 1 << 16
+#: Bytes read of a file at a time. Smaller reads are slow on disks, larger ones gain nothing.
+_MIN_BUFFER, _MAX_BUFFER = 1 << 14, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class MemoryBudget:
     """The shares of a memory limit, in bytes.
 
     Attributes:
-        counter: for a counter's table, with what it takes to grow and to be sorted.
-        merger: for a merger's runs, buffers and sorting.
+        counter: for a counter's table, including growth and sorting.
+        merger: for a merger's shards, buffers and sorting.
     """
 
     counter: int
@@ -54,64 +59,64 @@ class MemoryBudget:
 
     @classmethod
     def share(cls, limit: int, counters: int, mergers: int) -> MemoryBudget:
-        """Share `limit` bytes among so many processes."""
+        """Share `limit` bytes among this number of counters and mergers."""
         stage = limit * 3 // 4
-        return cls(max(stage // counters, LEAST_SHARE), max(stage // mergers, LEAST_SHARE))
+        return cls(max(stage // counters, MIN_SHARE), max(stage // mergers, MIN_SHARE))
 
     def chunk_size(self, wanted: int) -> int:
-        """The size of chunks: so small that a chunk alone cannot fill the table."""
-        return min(wanted, max(self.counter // _TABLE_TO_TEXT, LEAST_CHUNK))
+        """Return the chunk size: `wanted`, or less if a single chunk of that size could fill the table."""
+        return min(wanted, max(self.counter // _TABLE_TO_TEXT, MIN_CHUNK))
 
     @property
     def longest_text(self) -> int:
-        """The longest piece of text that is taken although it cannot be divided: it is copied to be looked at."""
+        """Maximum length of a text that cannot be cut. More is an error, as such a text is copied to search it."""
         return max(self.counter // 4, LONGEST_TEXT)
 
     @property
     def queued_text(self) -> int:
-        """The text that may wait for the counters where it travels with its chunks."""
-        return max(self.counter, LEAST_SHARE)
+        """Maximum number of bytes queued for the counters, for chunks that carry their text."""
+        return max(self.counter, MIN_SHARE)
 
     @property
     def largest_sent_table(self) -> int:
-        """The table, by its memory, from which on a counter writes its last runs to files instead of sending them."""
+        """Maximum size of a table whose last shards are sent in memory. Those of a larger one are spilled."""
         return self.counter // 2
 
     @property
     def largest_sent_result(self) -> int:
-        """The result, by its bytes, that a merger sends instead of writing it: it is copied on its way."""
+        """Maximum size of a merger's result that is sent in memory, as sending copies it. A larger one is spilled."""
         return self.merger // 8
 
     def sorting(self, held: int) -> int:
-        """What a merger that holds runs of so many bytes may gather for sorting, buffers left out."""
+        """Return the bytes that a merger holding `held` bytes of shards may sort at a time, not counting buffers."""
         return max(self.merger * 3 // 4 - held, self.merger // 4)
 
     def open_shards(self, most: int = MAX_OPEN_SHARDS) -> int:
-        """How many files a merger may read at a time; their buffers have a quarter of its share."""
-        return max(2, min(most, self.merger // 4 // _LEAST_BUFFER))
+        """Return the number of files, from 2 to `most`, that a merger may read. Buffers get a quarter of its share."""
+        return max(2, min(most, self.merger // 4 // _MIN_BUFFER))
 
     def buffer_size(self, files: int) -> int:
-        """What a merger reads at a time of each of so many files."""
-        return min(max(self.merger // 4 // max(files, 1), _LEAST_BUFFER), _LARGEST_BUFFER)
+        """Return the size of the buffer of each of `files` files that a merger reads at the same time."""
+        return min(max(self.merger // 4 // max(files, 1), _MIN_BUFFER), _MAX_BUFFER)
 
 
 def default_limit() -> int:
-    """Half of the memory that is available here: others want some, and what comes on top of the limit."""
+    """Return half of the available memory. The rest is for other programs and for what the limit does not cover."""
     return min([_available(), *_control_group_limits(), *_process_limits()]) // 2
 
 
 def _available(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """What the system could give without swapping."""
+    """Return the memory that the system can provide without swapping."""
     try:
         return int(meminfo.read_text().partition("MemAvailable:")[2].split()[0]) << 10
     except (OSError, IndexError, ValueError):
-        import psutil  # asks in every system's own way, but is slow to import
+        import psutil  # works on every system, but is slow to import
 
         return int(psutil.virtual_memory().available)
 
 
 def _control_group_limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:
-    """The limits that Linux's control groups, of version 2 or 1, set to this process and those above it."""
+    """Return the memory limits of this process's control groups (Linux, version 1 or 2) and of their parents."""
     try:
         groups = [line.split(":", 2) for line in own.read_text().splitlines()]
     except OSError:
@@ -127,9 +132,9 @@ def _control_group_limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path(
 
 
 def _process_limits() -> list[int]:
-    """What the limits of a process (``ulimit -v`` and ``-d``, which some schedulers set) leave to this one."""
+    """Return the memory left to this process by ``ulimit -v`` and ``-d``, which some schedulers set."""
     try:
-        import resource  # not on every platform
+        import resource  # does not exist on every platform
 
         sizes = [int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()]
     except (ImportError, OSError, ValueError):
@@ -141,5 +146,5 @@ def _process_limits() -> list[int]:
 def _read_limit(file: Path) -> int | None:
     try:
         return int(file.read_text())
-    except (OSError, ValueError):  # there is none, or it says "max"
+    except (OSError, ValueError):  # no such file, or its content is "max"
         return None

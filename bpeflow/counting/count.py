@@ -1,4 +1,4 @@
-"""The counting pipeline: chunk reader → counters → mergers → reducer, on the flow framework."""
+"""Counting a corpus: `count`, the public function, and `CorpusCounter`, which training uses."""
 
 from __future__ import annotations
 
@@ -39,36 +39,39 @@ from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, w
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.progress import Observer
 
-#: Input up to this size is counted in this process, in threads: reading and counting so much takes about as long as
-#: starting processes, importing what they need, and sending their counts. By the `regex` module, in one thread.
+#: By scanner, the most bytes of input that are counted in the calling process: in threads by the native scanner, in one
+#: thread by the `regex` module. Counting that much takes about as long as worker processes take to start, to import
+#: their modules and to send their counts. With a lower limit small inputs are slower, with a higher one large inputs.
 SMALL_INPUT = {"native": 1_000_000_000, "regex": 4_000_000}
 
-#: The same where there are streams, which are read in parallel by processes only.
+#: The same for a corpus with streams, which only processes read in parallel.
 SMALL_STREAMS = 4_000_000
 
-#: What to do about a lack of memory.
-_LESS_MEMORY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
+#: The remedy if memory runs out.
+_MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
+
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CorpusCounts:
-    """The counts of a corpus and what is known of it.
+    """The counts of a corpus, with statistics.
+
+    For a corpus counted in segments, `documents`, `seconds` and `workers` cover all runs that took part.
 
     Attributes:
-        counts: the pre-tokens.
-        documents: how many documents and bytes were counted, how many documents skipped.
-        files: how many files they were in.
+        counts: the pre-token counts.
+        documents: numbers of documents, of bytes, and of documents skipped.
+        files: number of files.
         seconds: wall time.
-        workers: what each worker of the pipeline reports of itself; one a stage where no processes were needed.
-        reducer_seconds: wall time of putting the partitions together, in the calling process.
-        reduced_bytes: size of the packed counts that it put together.
+        workers: report of each worker; of one worker per stage if no processes were used.
+        reducer_seconds: wall time that the calling process took to join the partitions.
+        reduced_bytes: size of the packed counts that it joined.
         in_process: whether the input was small enough to be counted in the calling process.
-        counters: how many there were; in the calling process they are threads.
-        memory_limit: bytes that the processes together might take for counts.
-        spilled: what was written to the scratch folder because of it.
-        segments: how it was divided; None for a corpus that was counted at once. With segments `seconds`, `workers` and
-            the documents are those of all runs that took part.
+        counters: number of counters, which are threads if `in_process`.
+        memory_limit: limit in bytes for the counts in all processes together.
+        spilled: amount of data written to the scratch folder because of the limit.
+        segments: statistics about the segments; None for a corpus that was counted in one go.
     """
 
     counts: PretokenCounts
@@ -86,19 +89,19 @@ class CorpusCounts:
 
 
 class CorpusCounter:
-    """A corpus that has been found and settings that have been checked: all that can be refused before any work.
+    """Counts a corpus. The constructor finds the corpus and checks the settings, so that mistakes fail before any work.
 
     Args:
         settings: the settings.
-        segments_folder: where the segments of a large corpus are kept; without it the corpus is counted at once. The
-            caller holds the lock of its run folder.
+        segments_folder: folder for the segments of a large corpus; without it the corpus is counted in one go. The
+            caller holds the lock of the run folder that it is in.
         documents: the corpus, if it is an iterable.
-        scratch_in: where to spill counts if the settings name no folder; by default the system's temporary folder.
+        scratch_in: where to spill if the settings name no folder; by default the system's temporary folder.
 
     Raises:
         CorpusError: input is missing or unreadable.
         PatternError: the pattern is neither a known name nor a valid regular expression.
-        ConfigError: the scratch folder cannot be written to.
+        ConfigError: the scratch folder is missing or not writable.
     """
 
     def __init__(
@@ -112,23 +115,23 @@ class CorpusCounter:
         self._segments_folder = segments_folder
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-            raise ConfigError(f"scratch_dir: {folder} is no folder that can be written to")
+            raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern)
         self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
         if self.scanner == "regex" and settings.scanner == "auto":
-            log.info("pre-tokens are found by the regex module, which is slow: %s", why_regex(self.pretokenizer))
+            log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(self.pretokenizer))
         self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property
     def unicode(self) -> str:
-        """The version of Unicode that the pattern goes by."""
+        """The Unicode version that the pattern follows."""
         return native_unicode_version() if self.scanner == "native" else unicode_version()
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """What the counts depend on."""
+        """Everything that the counts depend on."""
         return Fingerprint.of(self.settings, self.pretokenizer.regex, self.unicode, self.corpus.entries)
 
     def count(
@@ -137,18 +140,30 @@ class CorpusCounter:
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
     ) -> CorpusCounts:
-        """Run the pipeline; `on_sample` gets a sample of the queue monitor every `sample_interval` seconds.
+        """Count the corpus.
 
-        Where there is a run folder, a corpus larger than `segment_size` is counted in segments, and so is one of which
-        there are segments already: those are taken over. They stay until `forget_segments`. Raises `ResumeError` if
-        they are of another corpus or of other settings.
+        If there is a folder for segments, a corpus larger than `segment_size` is counted in segments, and so is any
+        corpus of which finished segments exist. Those are not counted again. Segments are kept until `forget_segments`.
+
+        Args:
+            observer: progress callbacks.
+            on_sample: callback for samples of the queue monitor.
+            sample_interval: seconds between two samples.
+
+        Raises:
+            ResumeError: the segments are of another corpus or of other settings.
+            InvalidUtf8Error: a file is not UTF-8, with `invalid_utf8: error`.
+            CorpusError: a file is unreadable, or changed while it was counted.
+            CountOverflowError: a count does not fit 64 bits.
+            ScratchError: there was neither memory nor disk space for the counts.
+            WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
         in_process = self.corpus.main_process_only or (self.total_bytes <= self._small_input() and on_sample is None)
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = MemoryBudget.share(limit, counters, self.settings.num_merger)
-        total = None if self.corpus.main_process_only else self.total_bytes  # an iterable, or standard input
+        total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
         build = PipelineBuilder(
             settings=self.settings,
@@ -162,7 +177,7 @@ class CorpusCounter:
             memory=memory,
         )
         segments = self._segments(memory)
-        with explain_memory_error("counting the corpus", _LESS_MEMORY), removed_at_end(self.scratch):
+        with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             if segments is None:
                 runner.report_progress()
                 shards = runner.run(build.counting(self.corpus.entries), in_process)
@@ -194,7 +209,7 @@ class CorpusCounter:
         )
 
     def forget_segments(self) -> None:
-        """Remove the segments: the counts are elsewhere, and durable."""
+        """Remove the segments. Call this when the counts are durable elsewhere."""
         if self._segments_folder is not None:
             remove_segments(self._segments_folder)
 
@@ -202,7 +217,7 @@ class CorpusCounter:
         folder, size = self._segments_folder, int(self.settings.segment_size)
         if folder is None or not (self.total_bytes > size or has_segments(folder)):
             return None
-        if self.corpus.main_process_only:  # and once: no other run could go on with it
+        if self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
         boundary = partial(
             find_boundary,
@@ -225,7 +240,7 @@ class CorpusCounter:
             return counters
         chunks = -(-self.total_bytes // int(self.settings.chunk_size))
         if self.corpus.streams or self.corpus.main_process_only:
-            chunks = counters  # nobody knows how many there are going to be
+            chunks = counters  # the number of chunks is unknown
         return max(min(counters, chunks), 1) if self.scanner == "native" else 1
 
 
@@ -237,26 +252,41 @@ def count(
     observer: Observer | None = None,
     **options: Any,
 ) -> PretokenCounts:
-    """Count the pre-tokens of files, or of documents that are at hand.
+    """Count the pre-tokens of a corpus.
+
+    The result depends only on the text, the pattern and the special tokens: not on the number of processes, on chunk
+    sizes or on the memory limit. A large corpus is counted in several processes. If the counts exceed the memory limit,
+    they are spilled to a temporary folder.
+
+    >>> import bpeflow
+    >>> documents = ["low lower", "low low"]
+    >>> list(bpeflow.count(iter(documents)))
+    [(b'low', 2), (b' low', 1), (b' lower', 1)]
+    >>> list(bpeflow.count(iter(documents), pattern="."))[:3]
+    [(b'l', 4), (b'o', 4), (b'w', 4)]
 
     Args:
-        paths: files, folders, globs, ``@lists`` of these, ``-`` for standard input, or URLs that fsspec knows; or any
-            iterable of documents that is no list or tuple (``iter(documents)``), each of them a `str` or `bytes`.
+        paths: the corpus. Files, folders, globs, ``@lists`` of these, ``-`` for standard input, or URLs that fsspec
+            supports. Or an iterable of documents, each a `str` or `bytes`; of a list or tuple, pass `iter(documents)`.
         pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"`` or a regular expression of the
             `regex` module.
-        special_tokens: taken out before pre-tokenization, the longest first; the first one ends documents unless
-            `separator` names something else.
-        observer: is told of the progress.
-        options: the other keys of `bpeflow.config.CountSettings`: `sources`, `input_format`,
-            `text_field`, `text_column`, `exclude`, `separator`, `invalid_utf8`,
-            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`,
-            `start_method`.
+        special_tokens: strings removed from the text before pre-tokenization, the longest first. The first one
+            separates documents, unless `separator` says otherwise.
+        observer: progress callbacks.
+        options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `scanner`, `num_counter`, `num_merger`,
+            `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
+
+    Returns:
+        The distinct pre-tokens and their counts.
 
     Raises:
-        ConfigError: a setting that is unknown or out of range.
-        CorpusError: a file that is missing or unreadable; `InvalidUtf8Error` for one that is not UTF-8.
-        ScratchError: counts for which there was neither memory nor room on the disk.
-        WorkerDiedError: a process of the pipeline was killed.
+        ConfigError: a setting is unknown or out of range.
+        PatternError: the pattern is neither a known name nor a valid regular expression.
+        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
+        CountOverflowError: a count does not fit 64 bits.
+        ScratchError: there was neither memory nor disk space for the counts.
+        WorkerDiedError: a worker process was killed.
     """
     values, documents = split_off_documents(
         {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
@@ -265,7 +295,10 @@ def count(
 
 
 def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:
-    """Settings of which `input` may be an iterable of documents, and that iterable if it is one."""
+    """Split settings from the iterable of documents that their `input` may be.
+
+    Returns the settings, and the iterable or None.
+    """
     if "input" not in values or not is_documents(values["input"]):
         return values, None
     return {**values, "input": DOCUMENTS}, DocumentIterable(values["input"])

@@ -1,4 +1,4 @@
-"""The counter: chunks of text in, runs of pre-token counts out."""
+"""The counter stage: chunks of text in, shards of pre-token counts out."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ from bpeflow.pretokenize.regex import Pretokenizer
 
 @dataclass(frozen=True)
 class ChunkCounter:
-    """What each counter worker runs: a stage function, picklable.
+    """The picklable stage function of a counter.
 
-    When the memory that its table takes reaches its share, a counter writes the table to files, one for each
-    partition, and begins with an empty one. Frequent pre-tokens come again, but most are rare and do not.
+    When its table reaches the counter's share of the memory limit, the counter spills it, in one file per partition,
+    and continues with an empty table. Frequent pre-tokens then occur in several files, but most pre-tokens are rare and
+    do not.
 
     Attributes:
-        delimiters: separator and special tokens, taken out before pre-tokenization.
+        delimiters: separator and special tokens, removed before pre-tokenization.
         pretokenizer: the pattern.
-        scanner: what finds its matches.
+        scanner: how matches of the pattern are found.
         invalid_utf8: what to do with input that is not UTF-8.
-        partitions: how many mergers share the counts.
-        memory: what the table may take.
-        scratch: where it may be written.
-        sources: what there is to know of the sources, by their numbers.
-        threads: how many of them count, with a table each: where there is one worker only, and the scanner is native,
-            which leaves the interpreter to others while it is at work.
-        cancelled: to have chunks taken from where they come from in the calling thread alone: so it does not wait, as
-            after Ctrl-C, for threads that wait for input; and the caller's own iterables may want to stay there. Is set
-            when a thread has failed, for those who wait for input.
+        partitions: number of mergers that share the counts.
+        memory: the memory limit's shares.
+        scratch: where to spill.
+        sources: description of each source, by its index.
+        threads: number of counting threads, each with a table of its own. Above 1 only if there is no other worker and
+            the scanner is native, as native code runs without the interpreter's lock.
+        cancelled: given if chunks are to be taken from their iterator in the calling thread only. Ctrl-C then need not
+            wait for a thread that is blocked on input, and iterables of the caller, which may be bound to its thread,
+            stay there. The event is set when a thread fails, to wake up whoever waits for input.
     """
 
     delimiters: Delimiters
@@ -60,21 +61,22 @@ class ChunkCounter:
     cancelled: Event | None = None
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Shard]:
+        """Count chunks. Yield shards when the table is spilled and when the input ends."""
         if self.threads == 1:
             yield from self._count_all(chunks)
             return
-        shared = _HandedOut(self.threads, self.cancelled) if self.cancelled else _Shared(chunks)
+        shared = _ChunkQueue(self.threads, self.cancelled) if self.cancelled else _SharedChunks(chunks)
         with ThreadPoolExecutor(self.threads, "counter") as pool:
             try:
                 counting = [pool.submit(self._count_share, shared) for _ in range(self.threads)]
-                if isinstance(shared, _HandedOut):
-                    shared.hand_out(chunks)
+                if isinstance(shared, _ChunkQueue):
+                    shared.put_all(chunks)
                 for counted in counting:
                     yield from counted.result()
-            finally:  # after a failure, or Ctrl-C, the threads end with the chunk that they have
+            finally:  # after a failure or Ctrl-C each thread finishes its chunk and ends
                 shared.end()
 
-    def _count_share(self, chunks: _Shared | _HandedOut) -> list[Shard]:
+    def _count_share(self, chunks: _SharedChunks | _ChunkQueue) -> list[Shard]:
         try:
             return list(self._count_all(chunks))
         except BaseException:
@@ -85,7 +87,7 @@ class ChunkCounter:
         tables = self._new_tables()
         statistics = DocumentStatistics()
         buffer = ChunkBuffer()
-        most_new = 0  # pre-tokens that a chunk has brought: what the next one may bring
+        most_new = 0  # the most new pre-tokens in a chunk so far: an estimate for the next chunk
         spilled = False
         for chunk in chunks:
             table = tables[self.sources[chunk.source].weight]
@@ -93,21 +95,21 @@ class ChunkCounter:
             statistics += self._count(chunk, buffer.read(chunk), table)
             most_new = max(most_new, len(table) - before)
             if sum(table.memory(most_new) for table in tables.values()) > self.memory.counter:
-                runs = self._runs(tables, statistics, spill=True)
+                shards = self._shards(tables, statistics, spill=True)
                 tables, statistics = self._new_tables(), DocumentStatistics()
                 spilled = True
-                yield from runs
+                yield from shards
         memory = sum(table.memory(0) for table in tables.values())
-        runs = self._runs(tables, statistics, spilled or memory > self.memory.largest_sent_table)
-        tables.clear()  # before the runs are copied on their way
-        yield from runs
+        shards = self._shards(tables, statistics, spilled or memory > self.memory.largest_sent_table)
+        tables.clear()  # free them before sending the shards, which copies them
+        yield from shards
 
     def _new_tables(self) -> dict[int, CountTable]:
-        """An empty table for each weight that a source has."""
+        """Return an empty table for each distinct weight of the sources."""
         return {source.weight: new_table(self.pretokenizer, self.scanner) for source in self.sources}
 
     def _count(self, chunk: Chunk, data: memoryview, table: CountTable) -> DocumentStatistics:
-        """Count a chunk, of text or of records, and tell what it consisted of."""
+        """Count a chunk of text or of records and return its statistics."""
         if isinstance(chunk, StreamChunk) and chunk.holds != "text":
             statistics = self._count_records(chunk, table)
         else:
@@ -131,7 +133,7 @@ class ChunkCounter:
     def _count_text(
         self, chunk: Chunk, data: memoryview, table: CountTable, delimiters: Delimiters
     ) -> DocumentStatistics:
-        """Count a chunk of text: all at once as far as that goes, the rest document by document."""
+        """Count a chunk of text: as much as possible in one pass, the rest document by document."""
         done = table.count_documents(data, delimiters)
         complete = done.documents - (done.open and not chunk.ends_file)
         statistics = DocumentStatistics(complete, bytes=done.bytes)
@@ -143,25 +145,25 @@ class ChunkCounter:
                 table.count(text)
         return statistics
 
-    def _runs(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
-        runs = [
-            self._run(table, weight, partition, spill)
+    def _shards(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
+        shards = [
+            self._shard(table, weight, partition, spill)
             for weight, table in tables.items()
             for partition in range(self.partitions)
         ]
-        return [replace(runs[0], statistics=statistics), *runs[1:]]
+        return [replace(shards[0], statistics=statistics), *shards[1:]]
 
-    def _run(self, table: CountTable, weight: int, partition: int, spill: bool) -> Shard:
+    def _shard(self, table: CountTable, weight: int, partition: int, spill: bool) -> Shard:
         path = self.scratch.new_path("counter") if spill else None
         if weight == 1:
-            return table.run(partition, self.partitions, path)
-        run = table.run(partition, self.partitions)
-        weighted = ((token, count * weight) for token, count in run.items())
-        return Shard.pack(partition, weighted, path if len(run) else None)
+            return table.shard(partition, self.partitions, path)
+        shard = table.shard(partition, self.partitions)
+        weighted = ((token, count * weight) for token, count in shard.items())
+        return Shard.pack(partition, weighted, path if len(shard) else None)
 
 
-class _Shared(Iterator[Chunk]):
-    """Chunks for several threads, each chunk for one of them."""
+class _SharedChunks(Iterator[Chunk]):
+    """An iterator of chunks that several threads share. Each chunk goes to one of them."""
 
     def __init__(self, chunks: Iterable[Chunk]) -> None:
         self._chunks = iter(chunks)
@@ -175,22 +177,22 @@ class _Shared(Iterator[Chunk]):
             return next(self._chunks)
 
     def end(self) -> None:
-        """Give no more."""
+        """Hand out no further chunks."""
         self._ended = True
 
 
-class _HandedOut(Iterator[Chunk]):
-    """Chunks for several threads, which one thread takes from where they come from; `room` of them wait at most."""
+class _ChunkQueue(Iterator[Chunk]):
+    """A queue of at most `room` chunks that one thread fills and several threads empty, as an iterator."""
 
     def __init__(self, room: int, cancelled: Event) -> None:
         self._chunks: deque[Chunk] = deque()
         self._room = room
         self._changed = Condition()
         self._complete = self._ended = False
-        self._given_up = cancelled
+        self._cancelled = cancelled
 
-    def hand_out(self, chunks: Iterable[Chunk]) -> None:
-        """Take all chunks, and return when the last one has been handed out, or `end` was called."""
+    def put_all(self, chunks: Iterable[Chunk]) -> None:
+        """Fill the queue. Returns when all chunks have been added, or `end` has been called."""
         with suppress(CancelledError):
             for chunk in chunks:
                 with self._changed:
@@ -212,8 +214,8 @@ class _HandedOut(Iterator[Chunk]):
             return self._chunks.popleft()
 
     def end(self) -> None:
-        """Give no more."""
+        """Hand out no further chunks."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        self._given_up.set()
+        self._cancelled.set()

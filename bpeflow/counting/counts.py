@@ -1,4 +1,4 @@
-"""`PretokenCounts`: how often each distinct pre-token occurs. What the counting half hands to the merging half."""
+"""`PretokenCounts`: how often each distinct pre-token occurs. The result of counting and the input of learning."""
 
 from __future__ import annotations
 
@@ -25,13 +25,22 @@ FILE_VERSION = 1
 class PretokenCounts:
     """An immutable table of distinct pre-tokens and their counts, in canonical order.
 
-    Canonical order is count descending, then bytes ascending. It makes all that follows deterministic, lets a backend
-    find a pre-token's count from its position alone, and puts the frequent pre-tokens on the same cache lines.
+    In canonical order counts descend, and pre-tokens of equal count ascend by their bytes. It makes everything computed
+    from the table deterministic, lets a backend find a pre-token's count from its position alone, and puts frequent
+    pre-tokens on the same cache lines.
+
+    >>> counts = PretokenCounts.from_mapping({"low": 5, " lower": 2, " newest": 5})
+    >>> counts
+    PretokenCounts(3 distinct pre-tokens, 12 in all)
+    >>> list(counts)
+    [(b' newest', 5), (b'low', 5), (b' lower', 2)]
+    >>> counts.data.tobytes(), counts.offsets.tolist(), counts.counts.tolist()
+    (b' newestlow lower', [0, 7, 10, 16], [5, 5, 2])
 
     Attributes:
-        data: ``uint8[total_bytes]``, the pre-tokens' bytes, one after another.
-        offsets: ``int64[n + 1]``; pre-token ``i`` is ``data[offsets[i]:offsets[i + 1]]``, at least one byte long.
-        counts: ``int64[n]``, each at least 1.
+        data: `uint8[offsets[n]]`, the bytes of the pre-tokens, one after another.
+        offsets: `int64[n + 1]`; pre-token `i` is `data[offsets[i]:offsets[i + 1]]`, at least one byte long.
+        counts: `int64[n]`, each at least 1.
     """
 
     __slots__ = ("counts", "data", "offsets")
@@ -39,10 +48,13 @@ class PretokenCounts:
     def __init__(
         self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> None:
-        """Take three arrays as they are, which must be in canonical order without doubles.
+        """Wrap three arrays, which must be in canonical order and without duplicates. They become read-only.
 
-        Raises `FormatError` if they do not fit together or the counts are out of order. The pre-tokens themselves are
-        not compared: who builds arrays, on the fast path, builds them in order, and `load` looks at what it has read.
+        The pre-tokens themselves are not compared: code on the fast path builds the arrays in order, and `load` checks
+        the files that it reads.
+
+        Raises:
+            FormatError: the arrays do not fit together, or the counts are out of order.
         """
         _check_arrays(data, offsets, counts)
         self.data = data
@@ -53,10 +65,17 @@ class PretokenCounts:
 
     @classmethod
     def from_items(cls, items: Iterable[tuple[bytes, int]]) -> PretokenCounts:
-        """Build from ``(pre-token, count)`` pairs in any order; no pre-token may occur twice.
+        """Build from distinct pre-tokens and their counts, in any order.
 
-        Raises `CountOverflowError` for a count that does not fit 64 bits; `FormatError` for a pre-token that is empty
-        or occurs twice, and for a count that is below 1 or no integer (numpy's are integers, a bool is none).
+        >>> len(PretokenCounts.from_items([(b"low", 5), (b"er", 7)]))
+        2
+
+        Args:
+            items: `(pre-token, count)` pairs. Counts may be numpy integers, but not bools.
+
+        Raises:
+            CountOverflowError: a count does not fit 64 bits.
+            FormatError: a pre-token is empty or occurs twice, or a count is below 1 or not an integer.
         """
         ordered = sorted(((token, _integer(token, count)) for token, count in items), key=itemgetter(0))
         if ordered and not ordered[0][0]:
@@ -78,20 +97,25 @@ class PretokenCounts:
 
     @classmethod
     def from_mapping(cls, counts: Mapping[bytes, int] | Mapping[str, int]) -> PretokenCounts:
-        """Build from ``{pre-token: count}`` with `bytes` or `str` keys (taken as UTF-8), in any order.
+        """Build from a mapping of pre-tokens to counts.
 
-        Raises as `from_items` does, and `FormatError` for a `str` with a lone surrogate.
+        Args:
+            counts: `{pre-token: count}` in any order. Keys are `bytes`, or `str` to be encoded as UTF-8.
+
+        Raises:
+            CountOverflowError: a count does not fit 64 bits.
+            FormatError: as for `from_items`, or a `str` has a lone surrogate.
         """
         encoded = {_encode(token): count for token, count in counts.items()}
         if len(encoded) != len(counts):
-            raise FormatError("a pre-token is given twice, once as str and once as bytes")
+            raise FormatError("a pre-token occurs twice, once as str and once as bytes")
         return cls.from_items(encoded.items())
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
-        """Yield ``(pre-token, count)`` in canonical order."""
+        """Yield `(pre-token, count)` in canonical order."""
         data = self.data.tobytes()
         start = 0
         for end, count in zip(self.offsets[1:].tolist(), self.counts.tolist(), strict=True):
@@ -103,7 +127,7 @@ class PretokenCounts:
             return NotImplemented
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
 
-    __hash__ = None  # type: ignore[assignment]  # compared by content, and content this large is no dictionary key
+    __hash__ = None  # type: ignore[assignment]  # equality compares the content, which is too large to hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PretokenCounts, (self.data, self.offsets, self.counts)
@@ -113,35 +137,37 @@ class PretokenCounts:
 
     @property
     def total(self) -> int:
-        """The number of pre-tokens in the corpus, repetitions included; exact, even beyond 64 bits."""
+        """The number of pre-tokens in the corpus, including repetitions. Exact, even beyond 64 bits."""
         return _exact_sum(self.counts)
 
     @property
     def total_bytes(self) -> int:
-        """The number of bytes that the pre-tokens of the corpus have, repetitions included; exact."""
+        """The number of bytes in the pre-tokens of the corpus, including repetitions. Exact, even beyond 64 bits."""
         lengths = np.diff(self.offsets)
         if self.total * int(lengths.max(initial=0)) <= MAX_COUNT:
             return int(np.dot(lengths, self.counts))
         return sum(int(length) * _exact_sum(self.counts[lengths == length]) for length in np.unique(lengths))
 
     def save(self, path: str | Path) -> None:
-        """Write to `path` as an uncompressed ``.npz`` of plain arrays: exact, no pickle, whole or not at all."""
+        """Write an uncompressed ``.npz`` of plain arrays, without pickle. The file appears atomically."""
         with atomic_path(Path(path)) as temporary:
             self.dump(temporary)
 
     def dump(self, path: Path) -> None:
-        """Write what `save` writes, to a file that nobody looks at before it is whole."""
+        """Write as `save` does, but not atomically: the caller gives the file its name when it is complete."""
         with path.open("wb") as file:
             version = np.array([FILE_VERSION], dtype=np.int64)
             np.savez(file, version=version, data=self.data, offsets=self.offsets, counts=self.counts)
 
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
-        """Read what `save` wrote. Raises `FormatError`, with the path, for anything else."""
+        """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 if arrays["version"].tolist() != [FILE_VERSION]:
-                    raise FormatError(f"counts of version {arrays['version']}; this bpeflow reads {FILE_VERSION}")
+                    raise FormatError(
+                        f"counts of version {arrays['version']}; this bpeflow reads version {FILE_VERSION}"
+                    )
                 counts = cls(arrays["data"], arrays["offsets"], arrays["counts"])
             _check_canonical(counts)
             return counts
@@ -154,36 +180,38 @@ class PretokenCounts:
             ) from error
 
     def to_json(self, path: str | Path) -> None:
-        """Write ``{"pre-token": count}``. Raises `FormatError` for a pre-token that is not UTF-8 (TSV holds those)."""
+        """Write JSON, `{"pre-token": count}`. Raises `FormatError` if a pre-token is not UTF-8; TSV can hold it."""
         write_json(Path(path), self)
 
     @classmethod
     def from_json(cls, path: str | Path) -> PretokenCounts:
-        """Read ``{"pre-token": count}`` in any order. Raises `FormatError`, with the path, for anything else."""
+        """Read JSON, `{"pre-token": count}` in any order. Raises `FormatError`, with the path, for anything else."""
         return cls.from_items(read_json(Path(path)))
 
     def to_tsv(self, path: str | Path) -> None:
-        r"""Write ``pre-token TAB count`` lines; backslash, tab, CR, LF and broken UTF-8 as ``\\ \t \r \n \xNN``."""
+        r"""Write ``pre-token TAB count`` lines; backslash, tab, CR, LF and invalid UTF-8 as ``\\ \t \r \n \xNN``."""
         write_tsv(Path(path), self)
 
     @classmethod
     def from_tsv(cls, path: str | Path) -> PretokenCounts:
-        """Read what `to_tsv` wrote. Raises `FormatError`, with the path and line, for anything else."""
+        """Read a file that `to_tsv` wrote. Raises `FormatError`, with the path and line, for anything else."""
         return cls.from_items(read_tsv(Path(path)))
 
     @classmethod
     def read(cls, path: str | Path) -> PretokenCounts:
-        """Read counts in the format that the file's name ends in: ``.npz`` as `load`, ``.json`` or ``.tsv``.
+        """Read a file in the format of its ending, in any case: ``.npz`` (see `load`), ``.json`` or ``.tsv``.
 
-        Upper and lower case are the same. Raises `FormatError` for any other ending.
+        Raises:
+            FormatError: the file has another ending, or is not in the format of its ending.
         """
         readers = {".npz": cls.load, ".json": cls.from_json, ".tsv": cls.from_tsv}
         return readers[_ending(path)](path)
 
     def write(self, path: str | Path) -> None:
-        """Write counts in the format that the file's name ends in: ``.npz`` as `save`, ``.json`` or ``.tsv``.
+        """Write a file in the format of its ending, in any case: ``.npz`` (see `save`), ``.json`` or ``.tsv``.
 
-        Upper and lower case are the same. Raises `FormatError` for any other ending.
+        Raises:
+            FormatError: the file has another ending, or its format cannot hold a pre-token.
         """
         writers = {".npz": self.save, ".json": self.to_json, ".tsv": self.to_tsv}
         writers[_ending(path)](path)
@@ -192,7 +220,7 @@ class PretokenCounts:
 def _ending(path: str | Path) -> str:
     ending = Path(path).suffix.lower()
     if ending not in (".npz", ".json", ".tsv"):
-        raise FormatError(f"{path}: need a name that ends in .npz, .json or .tsv, which says what form the counts have")
+        raise FormatError(f"{path}: the ending decides the format of counts; it must be .npz, .json or .tsv")
     return ending
 
 
@@ -209,7 +237,7 @@ def _encode(token: str | bytes) -> bytes:
     try:
         return token.encode() if isinstance(token, str) else token
     except UnicodeEncodeError:
-        raise FormatError(f"pre-token {token!r} has a lone surrogate, which no UTF-8 text has") from None
+        raise FormatError(f"pre-token {token!r} has a lone surrogate, which UTF-8 cannot encode") from None
 
 
 def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:
@@ -218,25 +246,25 @@ def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt
     if not (data.ndim == offsets.ndim == counts.ndim == 1) or len(offsets) != len(counts) + 1:
         raise FormatError(f"arrays of shapes {data.shape}, {offsets.shape}, {counts.shape} do not fit together")
     if offsets[0] != 0 or offsets[-1] != len(data) or np.any(np.diff(offsets) < 1):
-        raise FormatError("offsets that do not cut the bytes into pre-tokens of at least one byte")
+        raise FormatError("the offsets do not divide the bytes into pre-tokens of at least one byte")
     if len(counts) and (counts[-1] < 1 or np.any(np.diff(counts) > 0)):
-        raise FormatError("counts below 1 or not in descending order")
+        raise FormatError("counts are below 1 or not in descending order")
 
 
 def _check_canonical(counts: PretokenCounts) -> None:
-    """Compare the pre-tokens, which the constructor does not."""
+    """Compare the pre-tokens, as the constructor does not."""
     tokens = [token for token, _ in counts]
     if len(set(tokens)) != len(tokens):
         raise FormatError("a pre-token occurs twice")
     for first in np.flatnonzero(np.diff(counts.counts) == 0).tolist():
         if tokens[first] > tokens[first + 1]:
             raise FormatError(
-                f"pre-tokens of equal counts out of order: {tokens[first]!r} before {tokens[first + 1]!r}"
+                f"pre-tokens of equal count are out of order: {tokens[first]!r} before {tokens[first + 1]!r}"
             )
 
 
 def _exact_sum(counts: npt.NDArray[np.int64]) -> int:
-    """Sum without wrapping: the upper and the lower 32 bits apart, each sum far from the end of its 64 bits."""
+    """Sum without overflow: the upper and the lower 32 bits separately. Neither sum comes near 64 bits."""
     return (int(np.sum(counts >> 32)) << 32) + int(np.sum(counts & 0xFFFFFFFF))
 
 
@@ -246,12 +274,12 @@ _NEEDS_ESCAPE = re.compile(rb"[\\\t\n\r]")
 _ESCAPE = re.compile(rb"\\(?:x[0-9a-f]{2}|.?)", re.DOTALL)
 _COUNT = re.compile(rb"0*([0-9]+)")
 
-#: The greatest count that there can be: it fits 64 bits with a sign.
+#: Number of digits of the largest count.
 _MAX_DIGITS = len(str(MAX_COUNT))
 
 
 def write_json(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
-    """Write one object, a member a line, in the order given."""
+    """Write one JSON object with one member per line, in the order of `items`."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         separator = "{\n"
         for token, count in items:
@@ -265,39 +293,39 @@ def write_json(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
 
 
 def read_json(path: Path) -> list[tuple[bytes, int]]:
-    """Read one object of string keys and whole numbers from 1 to `MAX_COUNT`, no key twice."""
+    """Read one JSON object of distinct keys and integers from 1 to `MAX_COUNT`."""
     try:
         members = json.loads(path.read_bytes(), object_pairs_hook=tuple, parse_int=_parse_count)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise FormatError(f"{path}: not JSON: {error}") from error
-    if not isinstance(members, tuple):  # what the hook makes of an object; an array is a list
-        raise FormatError(f'{path}: need one JSON object of the form {{"pre-token": count}}')
+    if not isinstance(members, tuple):  # the hook turns an object into a tuple, while an array is a list
+        raise FormatError(f'{path}: must be one JSON object of the form {{"pre-token": count}}')
     counts: dict[bytes, int] = {}
     for token, count in members:
         try:
             encoded = token.encode()
         except UnicodeEncodeError:
-            raise FormatError(f"{path}: pre-token {token!r} has a lone surrogate, which no UTF-8 text has") from None
+            raise FormatError(f"{path}: pre-token {token!r} has a lone surrogate, which UTF-8 cannot encode") from None
         _put(counts, encoded, count, where=f"{path}: pre-token {token!r}")
     return list(counts.items())
 
 
 def write_tsv(path: Path, items: Iterable[tuple[bytes, int]]) -> None:
-    """Write ``pre-token TAB count`` lines in UTF-8, in the order given."""
+    """Write ``pre-token TAB count`` lines in UTF-8, in the order of `items`."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         for token, count in items:
             file.write(b"%s\t%d\n" % (_escape(token), count))
 
 
 def read_tsv(path: Path) -> list[tuple[bytes, int]]:
-    """Read ``pre-token TAB count`` lines, no pre-token twice."""
+    """Read ``pre-token TAB count`` lines of distinct pre-tokens."""
     counts: dict[bytes, int] = {}
     for number, line in enumerate(_lines(path), start=1):
         where = f"{path}, line {number}"
         escaped, _, count = line.partition(b"\t")
         digits = _COUNT.fullmatch(count)
         if not digits:
-            raise FormatError(f"{where}: need a pre-token, a tab and a whole number, found {_short(line)}")
+            raise FormatError(f"{where}: must be a pre-token, a tab and an integer, found {_short_repr(line)}")
         _put(counts, _unescape(escaped, where), _parse_count(digits[1].decode()), where)
     return list(counts.items())
 
@@ -309,18 +337,18 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _parse_count(digits: str) -> int | float:
-    """Make a number; one that is too long for any count a float, which `_put` refuses: `int` has a limit of its own."""
+    """Parse a number. More digits than any count has give a float, which `_put` refuses, as `int` limits its input."""
     return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
 
 
-def _short(line: bytes) -> str:
+def _short_repr(line: bytes) -> str:
     return repr(line) if len(line) <= 80 else f"{line[:80]!r}..."
 
 
 def _put(counts: dict[bytes, int], token: bytes, count: object, where: str) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COUNT:
         raise FormatError(
-            f"{where}: the count must be a whole number of at least 1 and at most {MAX_COUNT}, found {count!r}"
+            f"{where}: the count must be an integer of at least 1 and at most {MAX_COUNT}, found {count!r}"
         )
     if not token:
         raise FormatError(f"{where}: an empty pre-token")
@@ -331,7 +359,7 @@ def _put(counts: dict[bytes, int], token: bytes, count: object, where: str) -> N
 
 def _escape(token: bytes) -> bytes:
     escaped = _NEEDS_ESCAPE.sub(lambda match: _ESCAPES[match[0]], token)
-    return escaped.decode("utf-8", errors="backslashreplace").encode()  # what is not UTF-8 becomes \xNN
+    return escaped.decode("utf-8", errors="backslashreplace").encode()  # invalid UTF-8 becomes \xNN
 
 
 def _unescape(escaped: bytes, where: str) -> bytes:

@@ -1,4 +1,7 @@
-"""`Fingerprint`: all that the counts of a corpus depend on, so that counts of different things are never added up."""
+"""`Fingerprint`: everything that the counts of a corpus depend on.
+
+A run resumes only from counts with the same fingerprint, so counts of different corpora or settings are never mixed.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ from typing import Any
 from bpeflow.config import CountSettings
 from bpeflow.corpus.sources import CorpusEntry, input_files
 
-#: Settings that the counts do not depend on; and those that are told in another way. Any other one, a new one too, is
-#: part of the fingerprint.
-_WITHOUT = frozenset(
+#: Settings that the counts do not depend on, and settings that the fingerprint states in another form. Every other
+#: setting, including any added in future, is part of the fingerprint.
+_EXCLUDED = frozenset(
     {"input", "exclude", "separator", "pattern", "scanner", "num_counter", "num_merger", "chunk_size", "small_input"}
     | {"memory_limit", "scratch_dir", "segment_size", "queue", "start_method"}
 )
 
-#: How many changes an error names, and how many characters it shows of a value.
-_MOST_NAMED, _MOST_SHOWN = 5, 60
+#: The most changes that an error lists, and the most characters of a value that it shows.
+_MAX_CHANGES, _MAX_VALUE = 5, 60
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class FingerprintSummary:
 
     Attributes:
         settings: as in `Fingerprint`.
-        files: the number of inputs.
-        bytes: their total size, as far as it is known.
-        sha256: a digest of the list.
+        files: number of inputs.
+        bytes: total size of the inputs whose size is known.
+        sha256: digest of the list of inputs.
     """
 
     settings: dict[str, Any]
@@ -44,12 +47,11 @@ class FingerprintSummary:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What counts are made of.
+    """Everything that counts depend on.
 
     Attributes:
-        settings: the settings that matter, and the version of Unicode, as JSON has them.
-        inputs: for each file and stream its name, size (None where nobody can tell), and time of its last change in
-            nanoseconds.
+        settings: the settings that counts depend on, and the Unicode version, as JSON values.
+        inputs: name, size (None if unknown) and modification time in nanoseconds of each file and stream.
     """
 
     settings: Mapping[str, Any]
@@ -57,29 +59,36 @@ class Fingerprint:
 
     @classmethod
     def of(cls, settings: CountSettings, regex: str, unicode: str, entries: Sequence[CorpusEntry]) -> Fingerprint:
-        """Describe a corpus that is to be counted with these settings, whose pattern is `regex`."""
-        fields = frozenset(CountSettings.model_fields) - _WITHOUT
+        """Return the fingerprint of a corpus and its settings.
+
+        Args:
+            settings: the settings.
+            regex: regular expression of the pattern.
+            unicode: Unicode version that the pattern follows.
+            entries: the corpus.
+        """
+        fields = frozenset(CountSettings.model_fields) - _EXCLUDED
         values = settings.model_dump(mode="json", include=set(fields))
         values |= {"separator": settings.document_separator, "pattern": regex, "unicode": unicode}
-        return cls(values, [_described(*part) for entry in entries for part in input_files(entry)])
+        return cls(values, [_input(*file) for entry in entries for file in input_files(entry)])
 
     def to_json(self) -> str:
-        """Everything, as text."""
+        """Return the fingerprint as JSON."""
         return json.dumps({"settings": self.settings, "inputs": self.inputs}, indent=0)
 
     @classmethod
     def from_json(cls, text: str) -> Fingerprint:
-        """Read what `to_json` wrote."""
+        """Return the fingerprint that `to_json` wrote."""
         values = json.loads(text)
         return cls(values["settings"], values["inputs"])
 
     @cached_property
     def digest(self) -> str:
-        """Equal for equal ones only."""
+        """SHA-256 of the fingerprint."""
         return sha256(self.to_json().encode()).hexdigest()
 
     def summary(self) -> FingerprintSummary:
-        """Return the form that fits in a report."""
+        """Return the fingerprint in a form short enough for a report."""
         return FingerprintSummary(
             settings=dict(self.settings),
             files=len(self.inputs),
@@ -88,8 +97,8 @@ class Fingerprint:
         )
 
     def differences(self, earlier: Fingerprint) -> list[str]:
-        """Say what is not as it was."""
-        before, now = ({path: tuple(rest) for path, *rest in which.inputs} for which in (earlier, self))
+        """Describe the changes since an earlier fingerprint, a few of them if there are many."""
+        before, now = ({path: tuple(rest) for path, *rest in fingerprint.inputs} for fingerprint in (earlier, self))
         changes = [
             *(f"{path} is gone" for path in before if path not in now),
             *(f"{path} is new" for path in now if path not in before),
@@ -97,12 +106,12 @@ class Fingerprint:
         ]
         if not changes and list(before) != list(now):
             changes = ["the input files are in another order"]
-        return _few([*differing(earlier.settings, self.settings), *changes])
+        return _few([*setting_changes(earlier.settings, self.settings), *changes])
 
     def differences_from_summary(self, earlier: FingerprintSummary) -> list[str]:
-        """Describe what has changed since an earlier summary."""
+        """Describe the changes since an earlier summary, as far as the summary has them."""
         now = self.summary()
-        changes = differing(earlier.settings, now.settings)
+        changes = setting_changes(earlier.settings, now.settings)
         if (earlier.files, earlier.bytes, earlier.sha256) != (now.files, now.bytes, now.sha256):
             changes.append(
                 f"the input was {earlier.files} file(s) of {earlier.bytes} bytes and is {now.files} of {now.bytes}, "
@@ -111,35 +120,34 @@ class Fingerprint:
         return _few(changes)
 
 
-def _described(name: str, size: int | None, modified: int, place: str) -> list[Any]:
+def _input(name: str, size: int | None, modified: int, place: str) -> list[Any]:
     if place == "file":
-        return [os.path.abspath(name), size, modified]
-    # Of what comes by a pipe, or from the caller, nobody knows whether it is what it was: it is taken for another.
+        return [os.path.abspath(name), size, modified]  # noqa: PTH100 -- `Path.absolute` keeps ".."
+    # A pipe or an iterable of the caller may hold other text every time, so a random value makes it differ from itself.
     return [name, size, modified if place == "url" else token_hex(8)]
 
 
-def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say which settings differ."""
+def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Describe each setting that differs between two mappings."""
     keys = dict.fromkeys([*before, *now])
     return [
-        f"{key} was {_shown(before.get(key))} and is {_shown(now.get(key))}"
+        f"{key} was {_short_repr(before.get(key))} and is {_short_repr(now.get(key))}"
         for key in keys
         if before.get(key) != now.get(key)
     ]
 
 
-def _shown(value: object) -> str:
-    """A value, or the beginning of a long one, such as a pattern."""
+def _short_repr(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
 
 
 def _change(path: str, before: Sequence[int], now: Sequence[int]) -> str:
     if before[0] != now[0]:
         return f"{path} had {before[0]} bytes and has {now[0]}"
-    return f"{path} has been written to since"
+    return f"{path} has been modified since"
 
 
 def _few(changes: Sequence[str]) -> list[str]:
-    more = len(changes) - _MOST_NAMED
-    return [*changes[:_MOST_NAMED], *([f"and {more} more changes"] if more > 0 else [])]
+    more = len(changes) - _MAX_CHANGES
+    return [*changes[:_MAX_CHANGES], *([f"and {more} more changes"] if more > 0 else [])]

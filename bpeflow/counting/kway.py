@@ -1,4 +1,8 @@
-"""Merging runs of counts in native code: tens of millions of records a second."""
+"""The k-way sum: several sorted shards, added up into one sorted sequence of records.
+
+In this order: the protocol `KWaySum`; `PythonKWaySum`, its reference implementation, which tests compare the other one
+with; `NativeKWaySum`, which adds up tens of millions of records a second; and `kway_sum`, which picks one of the two.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +21,35 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from bpeflow._util.library import Signature, check_status, load_library
-from bpeflow.counting.shards import MAX_COUNT, RECORD, Shard, cannot_read, cannot_write, damaged
+from bpeflow.counting.shards import (
+    MAX_COUNT,
+    RECORD,
+    Shard,
+    cannot_read,
+    cannot_write,
+    damaged,
+    explain_write_error,
+)
 from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
 
 
-#: By bytes, ascending: a pre-token may be in several runs, whose counts are added up. By count: the canonical order,
-#: count descending, then bytes ascending; no pre-token is in two runs.
+#: ``"bytes"``: ascending; a pre-token may be in several shards, whose counts are added up. ``"count"``: canonical
+#: order, count descending, then bytes ascending; no pre-token is in two shards.
 Order = Literal["bytes", "count"]
 
-#: What a pre-token and its count take as Python's objects, besides the bytes: about.
+#: Estimated bytes of a pre-token and its count as Python objects, on top of the record's own bytes.
 _ITEM = 150
 
 
 class KWaySum(Protocol):
-    """The records of several runs, which are in the same order, as one sequence in that order; it is read once.
+    """The sum of several shards that are in the same order, as a sequence of records in that order.
 
-    A context manager that frees its memory. What reads raises `CountOverflowError` for a sum that does not fit 64 bits
-    and `ScratchError` for a file that cannot be read or is damaged; what writes, for one that cannot be written.
+    Records are read once. A sum is a context manager that frees its memory. Methods that read records raise
+    `CountOverflowError` if a sum does not fit 64 bits and `ScratchError` if a file is unreadable or damaged. Methods
+    that write raise `ScratchError` if writing fails.
     """
 
     def __enter__(self) -> KWaySum: ...
@@ -47,43 +60,35 @@ class KWaySum(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether all records have been given."""
+        """Whether all records have been read."""
         ...
 
     def write(self, path: Path) -> Shard:
-        """Write all records that are left to a new file."""
+        """Write all remaining records to a new file."""
         ...
 
     def gather(self, memory: int) -> int:
-        """Take records, by bytes, as many as `memory` bytes hold, into canonical order. Returns their size."""
+        """Read the next records of a sum by bytes, sort them into canonical order and return their size in bytes.
+
+        Reads as many records as fit into `memory` bytes, but at least one. Replaces the records gathered before.
+        """
         ...
 
     def gathered(self, path: Path | None = None) -> Shard:
-        """Return what was gathered last; in a new file if there is a `path`, and something to write."""
+        """Return the gathered records as a shard: in a new file if `path` is given and there are any."""
         ...
 
     def counts(self) -> PretokenCounts:
-        """Return all records, by count, as one table."""
+        """Return all records of a sum by count as a table."""
         ...
 
 
-def kway_sum(runs: Sequence[Shard], order: Order, buffer_size: int) -> KWaySum:
-    """Return a merge, the best that is here; `buffer_size` is what it reads at a time of each file."""
-    # MOVED
-
-    try:
-        return NativeKWaySum(runs, order, buffer_size)
-    except NativeUnavailableError:
-        return PythonKWaySum(runs, order)
-
-
 class PythonKWaySum:
-    """A merge of the standard library's heapq."""
+    """The reference implementation, on the standard library's `heapq`."""
 
-    def __init__(self, runs: Sequence[Shard], order: Order) -> None:
-        self._partition = runs[0].partition if runs else 0
-        self._runs = runs
-        self._records = _added_up(runs) if order == "bytes" else _in_canonical_order(runs)
+    def __init__(self, shards: Sequence[Shard], order: Order) -> None:
+        self._partition = shards[0].partition if shards else 0
+        self._records = _summed_by_bytes(shards) if order == "bytes" else _combined_by_count(shards)
         self._gathered: list[tuple[bytes, int]] = []
 
     def __enter__(self) -> PythonKWaySum:
@@ -124,9 +129,9 @@ class PythonKWaySum:
         return PretokenCounts.from_items(self._records)
 
 
-def _added_up(runs: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
+def _summed_by_bytes(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
     last, total = b"", 0
-    for token, count in heapq.merge(*(_checked(run, itemgetter(0)) for run in runs), key=itemgetter(0)):
+    for token, count in heapq.merge(*(_checked(shard, itemgetter(0)) for shard in shards), key=itemgetter(0)):
         if token != last and last:
             yield last, total
             total = 0
@@ -137,34 +142,37 @@ def _added_up(runs: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
         yield last, total
 
 
-def _in_canonical_order(runs: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
-    return heapq.merge(*(_checked(run, _canonical) for run in runs), key=_canonical)
+def _combined_by_count(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
+    return heapq.merge(*(_checked(shard, _canonical) for shard in shards), key=_canonical)
 
 
 def _canonical(item: tuple[bytes, int]) -> tuple[int, bytes]:
     return -item[1], item[0]
 
 
-def _checked(run: Shard, key: Callable[[tuple[bytes, int]], Any]) -> Iterator[tuple[bytes, int]]:
-    """Yield the records, and see that they are in order."""
+def _checked(shard: Shard, key: Callable[[tuple[bytes, int]], Any]) -> Iterator[tuple[bytes, int]]:
+    """Yield the records of a shard. Raises the shard's error if they are out of order."""
     last = None
-    for item in run.items():
+    for item in shard.items():
         if last is not None and key(item) < key(last):
-            raise run.damaged()
+            raise shard.damaged()
         yield item
         last = item
 
 
-#: Records that the calling process takes between two looks at whether it was interrupted: some 50 ms of them.
+#: Records read per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records it
+#: is handled later, with fewer the overhead of the calls adds up.
 _STEP = 1_000_000
 
-#: The numbers of the orders: enum bpeflow_shard_order of the header.
+#: The values of `enum bpeflow_shard_order` in bpeflow.h.
 _ORDERS: dict[Order, int] = {"bytes": 0, "count": 1}
-_NO_RUN = 2**64 - 1
+
+#: The index that `bpeflow_kway_failed` returns for the output file.
+_OUTPUT_FILE = 2**64 - 1
 
 
-class _Run(ctypes.Structure):
-    """bpeflow_shard of the header."""
+class _Shard(ctypes.Structure):
+    """`bpeflow_shard` in bpeflow.h."""
 
     _fields_ = (("data", c_void_p), ("path", c_char_p), ("tokens", c_uint64), ("size", c_uint64))
 
@@ -172,7 +180,7 @@ class _Run(ctypes.Structure):
 _COUNT = POINTER(c_uint64)
 
 _SIGNATURES: dict[str, Signature] = {
-    "bpeflow_kway_new": (c_int, [POINTER(_Run), c_uint64, c_uint32, c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_kway_new": (c_int, [POINTER(_Shard), c_uint64, c_uint32, c_uint64, POINTER(c_void_p)], check_status),
     "bpeflow_kway_failed": (c_uint64, [c_void_p], None),
     "bpeflow_kway_ended": (c_int, [c_void_p, POINTER(c_uint32)], check_status),
     "bpeflow_kway_read": (
@@ -193,17 +201,17 @@ def _library() -> ctypes.CDLL:
 
 
 class NativeKWaySum:
-    """A merge in native memory, behind a handle that is freed at the end of its block or when it is forgotten."""
+    """The sum in native memory. Its handle is freed at the end of the `with` block or together with the object."""
 
-    def __init__(self, runs: Sequence[Shard], order: Order, buffer_size: int) -> None:
-        """Take runs, whose memory is borrowed. Raises `NativeUnavailableError` where there is no native library."""
+    def __init__(self, shards: Sequence[Shard], order: Order, buffer_size: int) -> None:
+        """Borrow the memory of the shards. Raises `NativeUnavailableError` if there is no native library."""
         self._library = _library()
-        self._runs = [run for run in runs if len(run)]
-        self._partition = runs[0].partition if runs else 0
+        self._shards = [shard for shard in shards if len(shard)]
+        self._partition = shards[0].partition if shards else 0
         self._gathered = c_uint64(), c_uint64()
         self._handle = c_void_p()
-        given = (_Run * len(self._runs))(*map(_as_native, self._runs))
-        self._library.bpeflow_kway_new(given, len(given), _ORDERS[order], buffer_size, byref(self._handle))
+        natives = (_Shard * len(self._shards))(*map(_as_native, self._shards))
+        self._library.bpeflow_kway_new(natives, len(natives), _ORDERS[order], buffer_size, byref(self._handle))
         handle = c_void_p(self._handle.value)
         self._free = weakref.finalize(self, self._library.bpeflow_kway_free, handle)
 
@@ -211,25 +219,25 @@ class NativeKWaySum:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._handle = c_void_p()  # which every function refuses
+        self._handle = c_void_p()  # every native function refuses NULL
         self._free()
 
     @property
     def ended(self) -> bool:
         ended = c_uint32()
-        with self._files():
+        with self._file_errors():
             self._library.bpeflow_kway_ended(self._handle, byref(ended))
         return bool(ended.value)
 
     def write(self, path: Path) -> Shard:
         tokens, size = c_uint64(), c_uint64()
-        with self._files(path):
+        with self._file_errors(path):
             self._library.bpeflow_kway_write(self._handle, os.fsencode(path), byref(tokens), byref(size))
         return Shard.in_file(self._partition, tokens.value, size.value, path)
 
     def gather(self, memory: int) -> int:
         tokens, size = self._gathered
-        with self._files():
+        with self._file_errors():
             self._library.bpeflow_kway_gather(self._handle, memory, byref(tokens), byref(size))
         return size.value
 
@@ -241,25 +249,25 @@ class NativeKWaySum:
             data = bytearray(size)
             self._library.bpeflow_kway_save(self._handle, address(data), None)
             return Shard.in_memory(self._partition, tokens, data)
-        with writing(path):
+        with explain_write_error(path):
             self._library.bpeflow_kway_save(self._handle, None, os.fsencode(path))
         return Shard.in_file(self._partition, tokens, size, path)
 
     def counts(self) -> PretokenCounts:
-        import numpy as np  # here, for workers, which do without, start in half the time
+        import numpy as np  # late, as workers do not need it and start in half the time without
 
         from bpeflow.counting.counts import PretokenCounts
 
-        for run in self._runs:
-            if run.token_bytes < len(run):  # else there may be more to make room for than there is memory
-                raise run.damaged()
-        wanted = sum(len(run) for run in self._runs)
-        data = np.empty(sum(run.token_bytes for run in self._runs), dtype=np.uint8)
+        for shard in self._shards:
+            if shard.token_bytes < len(shard):  # impossible, and `tokens` may ask for more than all memory
+                raise shard.damaged()
+        wanted = sum(len(shard) for shard in self._shards)
+        data = np.empty(sum(shard.token_bytes for shard in self._shards), dtype=np.uint8)
         offsets = np.zeros(wanted + 1, dtype=np.int64)
         counts = np.empty(wanted, dtype=np.int64)
         done, end = 0, 0
         tokens, size = c_uint64(), c_uint64()
-        with self._files():
+        with self._file_errors():
             while done < wanted:
                 self._library.bpeflow_kway_read(
                     self._handle,
@@ -273,42 +281,44 @@ class NativeKWaySum:
                     byref(size),
                 )
                 if not tokens.value:
-                    raise FormatError("runs of counts with other pre-tokens than they should have")
+                    raise FormatError("shards with other numbers of records or bytes than they state")
                 done, end = done + tokens.value, end + size.value
         return PretokenCounts(data, offsets, counts)
 
     @contextmanager
-    def _files(self, output: Path | None = None) -> Iterator[None]:
-        """Say which file it was that could not be read or written."""
+    def _file_errors(self, output: Path | None = None) -> Iterator[None]:
+        """Turn errors in the block into errors that name the file which caused them."""
         try:
             yield
         except (OSError, FormatError) as error:
-            number = self._library.bpeflow_kway_failed(self._handle)
-            path = output if number == _NO_RUN else self._runs[number].path
+            index = self._library.bpeflow_kway_failed(self._handle)
+            path = output if index == _OUTPUT_FILE else self._shards[index].path
             if path is None:
                 raise
             if isinstance(error, FormatError):
                 raise damaged(path) from None
-            raise cannot_write(path, error) if number == _NO_RUN else cannot_read(path, error) from error
+            raise cannot_write(path, error) if index == _OUTPUT_FILE else cannot_read(path, error) from error
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say what to do if this file cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise cannot_write(path, error) from error
+def _as_native(shard: Shard) -> _Shard:
+    if shard.data is not None:
+        return _Shard(address(shard.data), None, shard.tokens, shard.size)
+    return _Shard(None, os.fsencode(shard.path or ""), shard.tokens, shard.size)
 
 
 def address(data: bytes | bytearray) -> int:
-    """Where the bytes begin; they must be kept alive."""
+    """Return the address of the first byte, which is valid while the caller keeps `data` alive."""
     if isinstance(data, bytearray):
         return ctypes.addressof((c_char * len(data)).from_buffer(data))
     return ctypes.cast(c_char_p(data), c_void_p).value or 0
 
 
-def _as_native(run: Shard) -> _Run:
-    if run.data is not None:
-        return _Run(address(run.data), None, run.tokens, run.size)
-    return _Run(None, os.fsencode(run.path or ""), run.tokens, run.size)
+def kway_sum(shards: Sequence[Shard], order: Order, buffer_size: int) -> KWaySum:
+    """Return the sum of shards that are in `order`: the native one if available, else the Python one.
+
+    The native one reads `buffer_size` bytes of a file at a time.
+    """
+    try:
+        return NativeKWaySum(shards, order, buffer_size)
+    except NativeUnavailableError:
+        return PythonKWaySum(shards, order)

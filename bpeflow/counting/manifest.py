@@ -1,13 +1,13 @@
-"""The manifest of a folder of segments: which ones are there, whole and durable, and what they were counted from.
+"""`Manifest`: the finished segments of a run, and what they were counted from.
 
     segments/
-      fingerprint.json   what the counts depend on (`Fingerprint`); written once, before all else
-      manifest.json      the segments in order, with checksums; and a checksum of its own
-      000000.run         the counts of the first segment, in order of bytes (`counting.run`)
+      fingerprint.json   everything the counts depend on (`Fingerprint`), written once and first
+      manifest.json      the segments in order, with their checksums, and a checksum of its own
+      000000.shard       the counts of the first segment, in ascending order of bytes (`Shard`)
 
-The order of writing makes it safe: a run has its content on the disk before it has its name, and its name before the
-manifest tells of it. So whatever the manifest tells of is there; anything else in the folder is of no use, and goes.
-Whether it still is what was written, the checksums tell.
+The order of writing makes the folder durable: a shard's content is synced before the file gets its name, and the file
+has its name before the manifest lists it. So every listed file exists. Any other file in the folder is a leftover and
+is removed. The checksums tell whether a file still has the content that was written.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from bpeflow.flow import WorkerReport
 MANIFEST_FILE = "manifest.json"
 FINGERPRINT_FILE = "fingerprint.json"
 
-#: The version of what is in the folder, the runs' form included.
+#: The version of the folder's content, including the format of shards.
 VERSION = 1
-_READ_AT_A_TIME = 1 << 20
+_READ_SIZE = 1 << 20
 
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in a corpus: one of its entries (files and streams), by its number, and a byte in it."""
+    """A position in a corpus: the index of an entry (a file or stream), and a byte offset in it."""
 
     entry: int = 0
     offset: int = 0
@@ -44,15 +44,17 @@ class Position:
 
 @dataclass(frozen=True)
 class SegmentRecord:
-    """What the manifest tells of a segment.
+    """The manifest's entry for a segment.
 
     Attributes:
-        name: of its file.
-        begin, end: the part of the corpus that it is the counts of; the next segment begins at `end`.
-        tokens, size: as in `Shard`.
-        sha256: of the file's content.
-        statistics: of its documents.
-        weight: how much of the corpus it is, by the sizes of files.
+        name: name of the shard's file.
+        begin: position in the corpus where the segment begins.
+        end: position where it ends, and the next segment begins.
+        tokens: as in `Shard`.
+        size: as in `Shard`.
+        sha256: SHA-256 of the file.
+        statistics: statistics of the segment's documents.
+        weight: the segment's part of the corpus, in bytes by the sizes of files.
     """
 
     name: str
@@ -64,13 +66,13 @@ class SegmentRecord:
     statistics: DocumentStatistics
     weight: int
 
-    def run(self, folder: Path) -> Shard:
-        """The counts, in their file."""
+    def shard(self, folder: Path) -> Shard:
+        """Return the segment's counts, which are in a file in `folder`."""
         path = folder / self.name
         return Shard(0, self.tokens, self.size, path=path, statistics=self.statistics, durable=True)
 
-    def is_whole(self, folder: Path) -> bool:
-        """Whether the file is there as it was written."""
+    def is_intact(self, folder: Path) -> bool:
+        """Return whether the file still exists with the content that was written."""
         path = folder / self.name
         try:
             return path.stat().st_size == self.size and file_digest(path) == self.sha256
@@ -79,20 +81,21 @@ class SegmentRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SegmentRecord:
-        """Build from what `asdict` and JSON have made of one."""
+        """Build from the result of `asdict`, read back from JSON."""
         begin, end = Position(**values.pop("begin")), Position(**values.pop("end"))
         return cls(begin=begin, end=end, statistics=_statistics(values.pop("statistics")), **values)
 
 
 @dataclass
 class Manifest:
-    """The manifest, which is written anew whenever it changes.
+    """The manifest, rewritten after every segment.
 
     Attributes:
-        folder: of the segments.
-        segments: in the order of the corpus, without gaps.
-        seconds: wall time that counting them took.
-        reports: what the workers did and took.
+        folder: folder of the segments.
+        fingerprint: everything that the counts depend on.
+        segments: the finished segments, in the order of the corpus and without gaps.
+        seconds: wall time spent on counting them.
+        reports: work and resource use of each worker.
     """
 
     folder: Path
@@ -103,18 +106,18 @@ class Manifest:
 
     @property
     def end(self) -> Position:
-        """Where the next segment begins."""
+        """Position where the next segment begins."""
         return self.segments[-1].end if self.segments else Position()
 
     def begin(self) -> None:
-        """Make the folder, with no segment in it. Raises `OSError`."""
+        """Create the folder and a manifest without segments. Raises `OSError`."""
         make_folder(self.folder)
         with atomic_path(self.folder / FINGERPRINT_FILE) as temporary:
             temporary.write_text(self.fingerprint.to_json(), encoding="utf-8")
         self.save()
 
     def save(self) -> None:
-        """Write the manifest; the files that it tells of have their names already. Raises `OSError`."""
+        """Write the manifest. The files that it lists must have their names already. Raises `OSError`."""
         body = {
             "version": VERSION,
             "fingerprint_sha256": self.fingerprint.digest,
@@ -127,9 +130,9 @@ class Manifest:
 
     @classmethod
     def load(cls, folder: Path, fingerprint: Fingerprint) -> Manifest | None:
-        """Read the manifest in a folder; None where there is none.
+        """Read the manifest in a folder. Returns None if there is none.
 
-        Raises `ResumeError` if it is of other counts than `fingerprint` asks for, or damaged.
+        Raises `ResumeError` if it is damaged, or has another fingerprint.
         """
         path = folder / MANIFEST_FILE
         try:
@@ -138,7 +141,7 @@ class Manifest:
             if version != VERSION:
                 raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
             if body["fingerprint_sha256"] != fingerprint.digest:
-                raise _changed(folder, fingerprint)
+                raise _changed_error(folder, fingerprint)
             return cls(
                 folder,
                 fingerprint,
@@ -152,8 +155,8 @@ class Manifest:
             raise ResumeError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ResumeError(
-                f"{path} is damaged, or not ours ({error}): the segments there cannot be gone on with. Begin again "
-                "with --restart, or in another out_dir"
+                f"{path} is damaged, or not a manifest of bpeflow ({error}): its segments cannot be resumed. Start "
+                "over with --restart or in another out_dir"
             ) from None
 
 
@@ -161,7 +164,7 @@ def _statistics(values: dict[str, Any]) -> DocumentStatistics:
     return DocumentStatistics(**{**values, "sources": tuple(map(_statistics, values["sources"]))})
 
 
-def _changed(folder: Path, now: Fingerprint) -> ResumeError:
+def _changed_error(folder: Path, now: Fingerprint) -> ResumeError:
     try:
         earlier = Fingerprint.from_json((folder / FINGERPRINT_FILE).read_text(encoding="utf-8"))
         changes = now.differences(earlier)
@@ -169,15 +172,15 @@ def _changed(folder: Path, now: Fingerprint) -> ResumeError:
         changes = []
     return ResumeError(
         f"the unfinished run in {folder.parent} counts something else: "
-        + ("; ".join(changes) or f"(what, {FINGERPRINT_FILE} there does not tell)")
-        + ". Put that back to go on with it, or begin again with --restart or in another out_dir"
+        + ("; ".join(changes) or f"(what changed is unknown, as {FINGERPRINT_FILE} is missing or damaged)")
+        + ". Undo the change to resume it, or start over with --restart or in another out_dir"
     )
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file. Raises `OSError`."""
+    """Return the SHA-256 of a file. Raises `OSError`."""
     digest = sha256()
     with path.open("rb", buffering=0) as file:
-        while data := file.read(_READ_AT_A_TIME):
+        while data := file.read(_READ_SIZE):
             digest.update(data)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The merger: adds up the counts of the partition that it owns."""
+"""The merger stage: adds up the counts of the partition that it owns. And the reducer, which joins the partitions."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.kway import Order, kway_sum
 from bpeflow.counting.shards import Scratch, Shard, Spilled
 
-#: Which merger owns a run; names it for the flow framework, which routes by it.
+#: Get the index of the merger that owns a shard. The flow framework routes shards by it.
 partition_of = attrgetter("partition")
 
 
 @dataclass(frozen=True)
 class CountMerger:
-    """What each merger worker runs: a stage function, picklable.
+    """The picklable stage function of a merger.
 
-    It keeps the runs that it is sent, in ascending order of bytes, until the last one has come. Then it merges them in
-    one stream, of which it gathers as much as its memory holds and sorts that into canonical order: as a rule all of
-    it, and that is the result. Otherwise these pieces are files, which are merged once more, in canonical order.
+    A merger collects the shards sent to it, in ascending order of bytes, until the input ends. Then it computes their
+    k-way sum in one pass. It gathers as much of the sum as its memory holds and sorts that into canonical order.
+    Usually that is all of the sum, and the result. Otherwise the sorted pieces are written to files, and a second
+    k-way sum, in canonical order, joins them.
 
-    For a segment (`segments`) the result is one file in order of bytes, to be merged with other segments'.
+    With ``order="bytes"``, for a segment, the result is one file in ascending order of bytes, to be added to the shards
+    of other segments.
 
     Attributes:
-        memory: what it may take.
-        scratch: where it may write.
-        max_open: files that it reads at a time.
-        order: of the result.
+        memory: the merger's share of the memory limit.
+        scratch: where to write files.
+        max_open: number of files read at the same time, at most.
+        order: order of the result.
     """
 
     memory: MemoryBudget
@@ -38,72 +40,74 @@ class CountMerger:
     max_open: int = MAX_OPEN_SHARDS
     order: Order = "count"
 
-    def __call__(self, runs: Iterable[Shard]) -> Iterator[Shard]:
-        """Yield one run for each partition met when the input ends.
+    def __call__(self, shards: Iterable[Shard]) -> Iterator[Shard]:
+        """Yield one shard per partition when the input ends.
 
-        A merger of several meets one partition; the calling process, where it stands for all of them, meets all.
+        A worker process receives the shards of one partition. The calling process, if it does the work of all mergers,
+        receives those of all partitions.
         """
         partitions: dict[int, list[Shard]] = {}
-        for run in runs:
-            partitions.setdefault(run.partition, []).append(run)
+        for shard in shards:
+            partitions.setdefault(shard.partition, []).append(shard)
         for partition in sorted(partitions):
-            yield self._merged(partitions.pop(partition))
+            yield self._sum_partition(partitions.pop(partition))
 
-    def _merged(self, runs: list[Shard]) -> Shard:
-        statistics = sum((run.statistics for run in runs), start=DocumentStatistics())
-        spilled = sum((run.spilled for run in runs), start=Spilled())
-        runs, spilled = self._fewer_files(runs, "bytes", spilled)
+    def _sum_partition(self, shards: list[Shard]) -> Shard:
+        statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
+        spilled = sum((shard.spilled for shard in shards), start=Spilled())
+        shards, spilled = self._limit_files(shards, "bytes", spilled)
         if self.order == "bytes":
-            merged = self._merged_file(runs, "bytes")
-            return replace(merged, statistics=statistics, spilled=spilled)  # itself not for lack of memory
-        pieces = self._sorted_pieces(runs)
+            summed = self._sum_to_file(shards, "bytes")
+            # The result itself does not count as spilled: it is a file whatever the memory.
+            return replace(summed, statistics=statistics, spilled=spilled)
+        pieces = self._sorted_pieces(shards)
         spilled = sum((piece.spilled for piece in pieces), start=spilled)
         if len(pieces) > 1:
-            pieces, spilled = self._fewer_files(pieces, "count", spilled)
-            pieces = [self._merged_file(pieces, "count")]
+            pieces, spilled = self._limit_files(pieces, "count", spilled)
+            pieces = [self._sum_to_file(pieces, "count")]
             spilled += pieces[0].spilled
         return replace(pieces[0], statistics=statistics, spilled=spilled)
 
-    def _fewer_files(self, runs: list[Shard], order: Order, spilled: Spilled) -> tuple[list[Shard], Spilled]:
-        """Merge files until there are no more than may be read at a time; the small ones, to write as little as can be.
+    def _limit_files(self, shards: list[Shard], order: Order, spilled: Spilled) -> tuple[list[Shard], Spilled]:
+        """Sum files until no more are left than may be read at the same time: the smallest ones, to write the least.
 
-        Returns the runs, and `spilled` with what was written.
+        Returns the shards, and `spilled` plus the amount written.
         """
-        most = self.memory.open_shards(self.max_open)
-        kept = [run for run in runs if run.path is None]
-        files = [run for run in runs if run.path is not None]
-        while len(files) > most:
+        limit = self.memory.open_shards(self.max_open)
+        in_memory = [shard for shard in shards if shard.path is None]
+        files = [shard for shard in shards if shard.path is not None]
+        while len(files) > limit:
             files.sort(key=len)
-            some = min(most, len(files) - most + 1)
-            merged = self._merged_file(files[:some], order)
-            spilled += merged.spilled
-            files = [*files[some:], merged]
-        return kept + files, spilled
+            smallest = min(limit, len(files) - limit + 1)
+            summed = self._sum_to_file(files[:smallest], order)
+            spilled += summed.spilled
+            files = [*files[smallest:], summed]
+        return in_memory + files, spilled
 
-    def _merged_file(self, files: Sequence[Shard], order: Order) -> Shard:
-        with kway_sum(files, order, self.memory.buffer_size(len(files))) as merge:
-            merged = merge.write(self.scratch.new_path("merger"))
-        for file in files:
-            file.remove()
-        return merged
+    def _sum_to_file(self, shards: Sequence[Shard], order: Order) -> Shard:
+        with kway_sum(shards, order, self.memory.buffer_size(len(shards))) as total:
+            summed = total.write(self.scratch.new_path("merger"))
+        for shard in shards:
+            shard.remove()
+        return summed
 
-    def _sorted_pieces(self, runs: Sequence[Shard]) -> list[Shard]:
-        """Merge runs that are in order of bytes, and return the sum in pieces, at least one, in canonical order."""
+    def _sorted_pieces(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Sum shards that are in order of bytes. Returns the sum in one or more pieces, each in canonical order."""
         pieces: list[Shard] = []
-        held = sum(run.size for run in runs if run.path is None)
-        files = [run for run in runs if run.path is not None]
-        with kway_sum(runs, "bytes", self.memory.buffer_size(len(files))) as merge:
-            while not merge.ended or not pieces:
-                size = merge.gather(self.memory.sorting(held))
-                send = not pieces and merge.ended and size <= self.memory.largest_sent_result
-                pieces.append(merge.gathered(None if send else self.scratch.new_path("merger")))
+        held = sum(shard.size for shard in shards if shard.path is None)
+        files = [shard for shard in shards if shard.path is not None]
+        with kway_sum(shards, "bytes", self.memory.buffer_size(len(files))) as total:
+            while not total.ended or not pieces:
+                size = total.gather(self.memory.sorting(held))
+                send = not pieces and total.ended and size <= self.memory.largest_sent_result
+                pieces.append(total.gathered(None if send else self.scratch.new_path("merger")))
         for file in files:
             file.remove()
         return pieces
 
 
-def reduce_shards(runs: Sequence[Shard], memory: MemoryBudget) -> tuple[PretokenCounts, DocumentStatistics]:
-    """Put the partitions, each in canonical order and none with a pre-token of another, together into one table."""
-    documents = sum((run.statistics for run in runs), start=DocumentStatistics())
-    with kway_sum(runs, "count", memory.buffer_size(len(runs))) as merge:
-        return merge.counts(), documents
+def reduce_shards(shards: Sequence[Shard], memory: MemoryBudget) -> tuple[PretokenCounts, DocumentStatistics]:
+    """Join the partitions into one table. Each is in canonical order, and no pre-token is in two of them."""
+    documents = sum((shard.statistics for shard in shards), start=DocumentStatistics())
+    with kway_sum(shards, "count", memory.buffer_size(len(shards))) as total:
+        return total.counts(), documents

@@ -1,4 +1,4 @@
-"""The counting pipelines: `PipelineBuilder` states them, `PipelineRunner` runs several as if they were one.
+"""The counting pipelines: `PipelineBuilder` builds them, `PipelineRunner` runs several as if they were one.
 
     chunk reader → [stream reader ×S] → counter ×N → merger ×M → reducer (the calling process)
 
@@ -32,17 +32,17 @@ from bpeflow.flow import Monitor, MonitorSample, Pipeline, QueueSpec, Stage, Sta
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.progress import Observer
 
-#: How often an observer hears of the progress, in seconds.
+#: Seconds between two progress callbacks.
 PROGRESS_INTERVAL = 0.5
 
 
 class PipelineRunner:
-    """Runs pipelines, watched.
+    """Runs pipelines one after another, and reports progress as if they were one.
 
     Attributes:
-        reports: what each worker of each stage did and took, in all pipelines together.
-        spilled: what they wrote to the scratch folder for lack of memory.
-        done_bytes: text that has been counted; what earlier runs have counted is added by those who know of it.
+        reports: work and resource use of each worker, added up over all pipelines.
+        spilled: amount of data written to the scratch folder to save memory.
+        done_bytes: bytes of input counted so far. A caller that resumes a run adds those counted by earlier runs.
     """
 
     def __init__(
@@ -52,7 +52,14 @@ class PipelineRunner:
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
     ) -> None:
-        """`total_bytes`: by the sizes of files; None where nobody knows those of all."""
+        """Prepare to run pipelines.
+
+        Args:
+            total_bytes: bytes of input, by the sizes of files; None if unknown.
+            observer: progress callbacks.
+            on_sample: callback for samples of the queue monitor.
+            sample_interval: seconds between two samples.
+        """
         self.reports: list[WorkerReport] = []
         self.spilled = Spilled()
         self.done_bytes = 0
@@ -63,7 +70,7 @@ class PipelineRunner:
         self._began = monotonic()
 
     def report_progress(self, done: int = 0) -> None:
-        """Tell the observer how much has been counted, `done` of it by the pipeline that runs."""
+        """Report progress to the observer. `done` is the number of bytes that the current pipeline has counted."""
         if self._observer is not None:
             self._observer.counting(done + self.done_bytes, self._total_bytes)
 
@@ -74,20 +81,20 @@ class PipelineRunner:
             if self._observer is not None:
                 watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False))
             if self._on_sample is not None:
-                watchers.enter_context(Monitor(pipeline, self._sample_interval, self._on_sample_of_run))
-            with closing(pipeline.run(inline=inline)) as results:  # its workers end before their files go
-                runs: list[Shard] = list(results)
+                watchers.enter_context(Monitor(pipeline, self._sample_interval, self._on_pipeline_sample))
+            with closing(pipeline.run(inline=inline)) as results:  # workers end before their scratch files are removed
+                shards: list[Shard] = list(results)
         self.done_bytes += sum(report.weight_done for report in pipeline.reports if report.stage == "counter")
-        self.reports = added_up(self.reports, pipeline.reports)
-        self.spilled = sum((run.spilled for run in runs), start=self.spilled)
-        return runs
+        self.reports = sum_reports(self.reports, pipeline.reports)
+        self.spilled = sum((shard.spilled for shard in shards), start=self.spilled)
+        return shards
 
     def _on_progress(self, sample: MonitorSample) -> None:
         if "counter" in sample.stages:
             self.report_progress(sample.stages["counter"].weight_done)
 
-    def _on_sample_of_run(self, sample: MonitorSample) -> None:
-        """Pass a sample on, with the totals of the pipelines before this one."""
+    def _on_pipeline_sample(self, sample: MonitorSample) -> None:
+        """Pass on a sample, with the totals of earlier pipelines added."""
         items: defaultdict[str, int] = defaultdict(int)
         weight: defaultdict[str, int] = defaultdict(int)
         for report in self.reports:
@@ -102,12 +109,12 @@ class PipelineRunner:
             self._on_sample(replace(sample, elapsed=monotonic() - self._began, stages=stages))
 
 
-def added_up(first: Iterable[WorkerReport], second: Iterable[WorkerReport]) -> list[WorkerReport]:
-    """Add up the reports of each worker; in the order in which stages come first."""
+def sum_reports(first: Iterable[WorkerReport], second: Iterable[WorkerReport]) -> list[WorkerReport]:
+    """Add up the reports of each worker. The result is sorted by stage, in order of first appearance, and worker."""
     workers: dict[tuple[str, int], WorkerReport] = {}
     for report in (*first, *second):
-        place = report.stage, report.worker
-        workers[place] = _sum(workers[place], report) if place in workers else report
+        key = report.stage, report.worker
+        workers[key] = _sum(workers[key], report) if key in workers else report
     stages = list(dict.fromkeys(stage for stage, _ in workers))
     return sorted(workers.values(), key=lambda report: (stages.index(report.stage), report.worker))
 
@@ -133,9 +140,9 @@ class PipelineBuilder:
         corpus: the sources and their files.
         delimiters: the separator and the special tokens.
         pretokenizer: the pattern.
-        scanner: how pre-tokens are found.
-        scratch: where stages spill to.
-        counters: counters; threads if `in_process`, else processes.
+        scanner: how matches of the pattern are found.
+        scratch: where stages spill.
+        counters: number of counters, which are threads if `in_process` and processes otherwise.
         in_process: whether the stages run in the calling process.
         memory: each stage's share of the memory limit.
     """
@@ -151,12 +158,12 @@ class PipelineBuilder:
     memory: MemoryBudget
 
     def counting(self, entries: Sequence[CorpusEntry], order: Order = "count") -> Pipeline:
-        """Return a pipeline that counts a part of the corpus; its results are shards in this order."""
+        """Return a pipeline that counts these entries of the corpus. Its results are shards in `order`."""
         settings, in_process, memory = self.settings, self.in_process, self.memory
         most = int(settings.queue.max_bytes)
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
         chunk_size = memory.chunk_size(int(settings.chunk_size))
-        cancelled = Event() if self.corpus.main_process_only else None  # which implies in_process
+        cancelled = Event() if self.corpus.main_process_only else None  # then also in_process
         streams = StreamReader(
             sources=self.corpus.sources,
             chunk_size=chunk_size,
@@ -225,7 +232,7 @@ class PipelineBuilder:
         )
 
     def summing(self, segments: Sequence[Shard], memory: MemoryBudget) -> Pipeline:
-        """Return a pipeline that sums the shards of segments: one process, as they are not partitioned by hash."""
+        """Return a pipeline that sums the shards of segments, in one process as they are not partitioned."""
         queue = self.settings.queue
         return Pipeline(
             flow.Source("segment reader", partial(list, segments)),

@@ -1,7 +1,7 @@
-"""Segments: a large corpus is counted in stretches, the counts of each of which are durable when it is done.
+"""Segments: a large corpus is counted one segment after another, and the counts of each become durable at its end.
 
-A run that is killed, or loses its power or its disk, goes on after the last segment that the manifest tells of. What is
-counted does not depend on where segments end: they end where chunks may. The last step merges all segments' runs.
+A run that was interrupted resumes after the last segment that the manifest lists. Where segments end has no influence
+on the counts, as they end only where chunks may end. The last step sums the shards of all segments.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Manifest, Position, SegmentRecord, file_digest
-from bpeflow.counting.pipeline import PipelineRunner, added_up
+from bpeflow.counting.pipeline import PipelineRunner, sum_reports
 from bpeflow.counting.shards import Shard
 from bpeflow.errors import ScratchError
 from bpeflow.flow import WorkerReport
 
-#: What we write there, and what is left of it when we are killed meanwhile.
-_OURS = re.compile(r"\d{6,}\.shard|manifest\.json|fingerprint\.json|\..*\.part")
+#: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
+_OWN_NAMES = re.compile(r"\d{6,}\.shard|manifest\.json|fingerprint\.json|\..*\.part")
 
-#: Counts files and streams and returns runs, in order of bytes.
+#: A function that counts files and streams and returns shards in ascending order of bytes.
 CountEntries = Callable[[list[CorpusEntry]], list[Shard]]
 
-#: What to do about a file that was changed.
-_PUT_BACK = (
-    "put back what it was, its time of change too, and go on with --resume; or begin again with --restart when it is "
+#: The remedy for a file that changed while it was counted.
+_FILE_CHANGED_REMEDY = (
+    "restore the file and its modification time and continue with --resume, or start over with --restart once it is "
     "complete"
 )
 
@@ -45,15 +45,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SegmentStatistics:
-    """How a corpus was divided, and what was there already.
+    """Statistics about the segments of a corpus.
 
     Attributes:
-        segments: how many there were.
-        resumed: how many of them an earlier run had counted.
-        resumed_bytes: text in those.
-        recounted: segments of an earlier run that were damaged.
-        resumed_seconds: wall time of the earlier runs, as far as it went into segments.
-        bytes: of counts in the segments' files.
+        segments: number of segments.
+        resumed: number of these that an earlier run had counted.
+        resumed_bytes: bytes of text in the resumed segments.
+        recounted: number of segments of an earlier run that were damaged and counted again.
+        resumed_seconds: wall time of earlier runs that was spent on finished segments.
+        bytes: total size of the segments' files.
     """
 
     segments: int
@@ -66,12 +66,12 @@ class SegmentStatistics:
 
 @dataclass(frozen=True)
 class SegmentPlan:
-    """Where segments end.
+    """The rule that divides a corpus into segments.
 
     Attributes:
-        entries: the corpus. What is read as a stream is never divided.
-        size: bytes in a segment, about; of streams, as they are in their files.
-        find_boundary: where a file may be divided, at a byte or soon after it.
+        entries: the corpus. A stream is never divided.
+        size: approximate bytes in a segment. Streams count by the size of their files.
+        find_boundary: returns the first position in a file, at or after a given offset, where it may be divided.
     """
 
     entries: Sequence[CorpusEntry]
@@ -80,11 +80,11 @@ class SegmentPlan:
 
     @property
     def end(self) -> Position:
-        """The end of the corpus."""
+        """Position of the end of the corpus."""
         return Position(len(self.entries), 0)
 
     def end_after(self, begin: Position) -> Position:
-        """Where the segment ends that begins there."""
+        """Return the end of the segment that begins at `begin`."""
         left = self.size
         for number in range(begin.entry, len(self.entries)):
             entry, offset = self.entries[number], begin.offset if number == begin.entry else 0
@@ -97,7 +97,7 @@ class SegmentPlan:
         return self.end
 
     def entries_of(self, begin: Position, end: Position) -> list[CorpusEntry]:
-        """The entries, or parts of files, from one place to another."""
+        """Return the entries between two positions. A file that is only partly between them is cut."""
         parts: list[CorpusEntry] = []
         for number in range(begin.entry, min(end.entry + 1, len(self.entries))):
             entry = self.entries[number]
@@ -112,12 +112,19 @@ class SegmentPlan:
 
 
 class SegmentFolder:
-    """The segments of a run: counts those that are missing."""
+    """The folder of segments of a training run."""
 
     def __init__(self, folder: Path, plan: SegmentPlan, fingerprint: Fingerprint, memory: MemoryBudget) -> None:
-        """Read the manifest, if there is one. Raises `ResumeError` if it is of something else, or damaged.
+        """Read the manifest, if there is one.
 
-        `memory` is what merging may take.
+        Args:
+            folder: the folder, which need not exist.
+            plan: where segments end.
+            fingerprint: everything that the counts depend on.
+            memory: the memory limit for summing shards.
+
+        Raises:
+            ResumeError: the manifest is damaged, or of other counts.
         """
         self._folder = folder
         self._plan = plan
@@ -129,10 +136,14 @@ class SegmentFolder:
         self._recounted = 0
 
     def count(self, runner: PipelineRunner, count_entries: CountEntries) -> list[Shard]:
-        """Count all segments that are not there yet, and return the runs of all, in order of bytes.
+        """Count the segments that are still missing. Returns the shards of all, in ascending order of bytes.
 
-        Raises what `count_entries` does; `ScratchError` for a segment that cannot be written; `CorpusError` for a file
-        that was changed while it was counted. What was done until then stays.
+        Segments finished before an error are kept.
+
+        Raises:
+            ScratchError: a segment cannot be written.
+            CorpusError: a file changed while it was counted.
+            Exception: any error of `count_entries`.
         """
         try:
             if self._is_new:
@@ -146,16 +157,16 @@ class SegmentFolder:
         except BaseException:
             if segments := self._manifest.segments:
                 text = sum(segment.statistics.bytes for segment in segments)
-                log.warning("%s keeps what is counted, %d bytes of text: go on with --resume", self._folder, text)
+                log.warning("%s keeps finished segments, %d bytes of text: continue with --resume", self._folder, text)
             raise
-        return [segment.run(self._folder) for segment in self._manifest.segments]
+        return [segment.shard(self._folder) for segment in self._manifest.segments]
 
     def reports(self, runner: PipelineRunner) -> list[WorkerReport]:
-        """What the workers of this run and of those that it goes on with did and took."""
-        return added_up(self._earlier.reports, runner.reports)
+        """Return the reports of the workers of this run plus those of the runs that it resumes."""
+        return sum_reports(self._earlier.reports, runner.reports)
 
     def statistics(self) -> SegmentStatistics:
-        """How the corpus was divided, and what was there already."""
+        """Return statistics about the segments."""
         segments, earlier = self._manifest.segments, self._earlier.segments
         return SegmentStatistics(
             segments=len(segments),
@@ -167,7 +178,7 @@ class SegmentFolder:
         )
 
     def _start(self) -> None:
-        """Make the folder, in the place of one that is of no use: its run was killed before its first manifest."""
+        """Create the folder. Replaces one without a manifest, which a run leaves behind if killed at its start."""
         try:
             remove_segments(self._folder)
             self._manifest.begin()
@@ -175,28 +186,28 @@ class SegmentFolder:
             raise _cannot_write(self._folder, error) from error
 
     def _resume(self, runner: PipelineRunner, count_entries: CountEntries) -> None:
-        """Remove what the manifest does not tell of, and count again what is not as it was written."""
+        """Remove files that the manifest does not list, and count damaged segments again."""
         known = {MANIFEST_FILE, FINGERPRINT_FILE, *(segment.name for segment in self._manifest.segments)}
         _remove_unknown(self._folder, known)
-        damaged = [n for n, segment in enumerate(self._manifest.segments) if not segment.is_whole(self._folder)]
-        whole = [segment for n, segment in enumerate(self._manifest.segments) if n not in damaged]
-        runner.done_bytes += sum(segment.weight for segment in whole)
-        log.info("going on with %d segment(s), %d bytes of input, in %s", len(whole), runner.done_bytes, self._folder)
+        damaged = [n for n, segment in enumerate(self._manifest.segments) if not segment.is_intact(self._folder)]
+        intact = [segment for n, segment in enumerate(self._manifest.segments) if n not in damaged]
+        runner.done_bytes += sum(segment.weight for segment in intact)
+        log.info("resuming %d segment(s), %d bytes of input, from %s", len(intact), runner.done_bytes, self._folder)
         for number in damaged:
             segment = self._manifest.segments[number]
-            log.warning("%s is damaged or gone: its part of the corpus is counted again", self._folder / segment.name)
+            log.warning("%s is damaged or missing: counting its part of the corpus again", self._folder / segment.name)
             self._recounted += 1
             self._count(number, segment.begin, segment.end, runner, count_entries)
 
     def _count(
         self, number: int, begin: Position, end: Position, runner: PipelineRunner, count_entries: CountEntries
     ) -> None:
-        """Count a segment, and make it durable, before the manifest tells of it."""
+        """Count a segment, make its shard durable, and then list it in the manifest."""
         started = perf_counter()
         entries = self._plan.entries_of(begin, end)
-        runs = count_entries(entries)
-        check_unchanged(entries, _PUT_BACK)
-        segment = self._write(f"{number:06d}.shard", begin, end, runs, sum(entry.weight for entry in entries))
+        shards = count_entries(entries)
+        check_unchanged(entries, _FILE_CHANGED_REMEDY)
+        segment = self._write(f"{number:06d}.shard", begin, end, shards, sum(entry.weight for entry in entries))
         segments = [*self._manifest.segments[:number], segment, *self._manifest.segments[number + 1 :]]
         seconds = self._manifest.seconds + perf_counter() - started
         manifest = replace(self._manifest, segments=segments, seconds=seconds, reports=self.reports(runner))
@@ -206,13 +217,13 @@ class SegmentFolder:
             raise _cannot_write(self._folder / MANIFEST_FILE, error) from error
         self._manifest = manifest
 
-    def _write(self, name: str, begin: Position, end: Position, runs: Sequence[Shard], weight: int) -> SegmentRecord:
+    def _write(self, name: str, begin: Position, end: Position, shards: Sequence[Shard], weight: int) -> SegmentRecord:
         path = self._folder / name
-        buffer_size = self._memory.buffer_size(len(runs))
+        buffer_size = self._memory.buffer_size(len(shards))
         try:
-            with atomic_path(path) as temporary, kway_sum(runs, "bytes", buffer_size) as merge:
+            with atomic_path(path) as temporary, kway_sum(shards, "bytes", buffer_size) as total:
                 try:
-                    run = merge.write(temporary)
+                    summed = total.write(temporary)
                 except ScratchError as error:
                     if isinstance(error.__cause__, OSError) and str(temporary) in str(error):
                         raise error.__cause__ from None
@@ -220,10 +231,10 @@ class SegmentFolder:
                 digest = file_digest(temporary)
         except OSError as error:
             raise _cannot_write(path, error) from error
-        for counted in runs:
-            counted.remove()
-        statistics = sum((counted.statistics for counted in runs), start=DocumentStatistics())
-        return SegmentRecord(name, begin, end, run.tokens, run.size, digest, statistics, weight)
+        for shard in shards:
+            shard.remove()
+        statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
+        return SegmentRecord(name, begin, end, summed.tokens, summed.size, digest, statistics, weight)
 
 
 def has_segments(folder: Path) -> bool:
@@ -232,24 +243,28 @@ def has_segments(folder: Path) -> bool:
 
 
 def remove_segments(folder: Path) -> None:
-    """Remove a folder of segments, if there is one, durably; the manifest first, without which the rest is worthless."""
+    """Remove a folder of segments, if it exists, durably.
+
+    The manifest goes first: without it the other files are leftovers.
+    """
     if folder.is_dir():
         (folder / MANIFEST_FILE).unlink(missing_ok=True)
         sync_folder(folder)
         _remove_unknown(folder, frozenset())
-        with suppress(OSError):  # something else is in it
+        with suppress(OSError):  # it also has files of someone else
             folder.rmdir()
         sync_folder(folder.parent)
 
 
 def _remove_unknown(folder: Path, known: Collection[str]) -> None:
-    """Remove files that have the names of ours and are not among the known ones."""
+    """Remove the files with names of ours that are not in `known`."""
     for path in folder.iterdir():
-        if path.name not in known and _OURS.fullmatch(path.name):
+        if path.name not in known and _OWN_NAMES.fullmatch(path.name):
             path.unlink()
 
 
 def _cannot_write(path: Path, error: OSError) -> ScratchError:
     return ScratchError(
-        f"cannot write {path}: {error.strerror}. Make room on its disk, then go on with --resume: what is counted stays"
+        f"cannot write {path}: {error.strerror}. Make room on its disk, then continue with --resume: finished segments "
+        "are kept"
     )

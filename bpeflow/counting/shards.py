@@ -1,4 +1,8 @@
-"""`Shard`: the counts of one partition, as they travel from one process to the next."""
+"""`Shard`: sorted pre-token counts, in memory or in a file; and the scratch folder for the files.
+
+Shards travel from counters to mergers and from mergers to the reducer. A process that runs out of its share of memory
+spills: it writes its shards to the scratch folder.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 #: The largest count: counts are signed 64-bit integers.
 MAX_COUNT = 2**63 - 1
 
-#: What stands before the bytes of a pre-token: their number and the count, as bpeflow.h states it.
+#: The header of a record, as bpeflow.h defines it: the length of the pre-token and its count. The bytes follow.
 RECORD = Struct("=Iq")
 
 _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
@@ -29,11 +33,11 @@ _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Spilled:
-    """What has been written to the scratch folder; adds up.
+    """The amount of data written to the scratch folder. Amounts can be added.
 
     Attributes:
-        shards: files, those of intermediate merges included.
-        bytes: bytes in them.
+        shards: number of files, including those of intermediate sums.
+        bytes: total size of these files.
     """
 
     shards: int = 0
@@ -45,16 +49,16 @@ class Spilled:
 
 @dataclass(frozen=True)
 class Scratch:
-    """A folder that is not there until something is spilled: picklable, for the workers that write to it.
+    """A folder for spilled shards, created on first use. Picklable, as workers write to it.
 
     Attributes:
-        folder: its path, which nobody else uses.
+        folder: path of the folder, which belongs to one training run alone.
     """
 
     folder: Path
 
     def new_path(self, writer: str) -> Path:
-        """Return the path of a file that is not there yet, and see that its folder is. Raises `ScratchError`."""
+        """Create the folder if needed and return a new path in it. Raises `ScratchError`."""
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -63,17 +67,17 @@ class Scratch:
 
 
 def new_scratch(parent: Path | None) -> Scratch:
-    """Name a scratch folder in `parent`, or in the system's temporary folder. The first worker that spills makes it."""
+    """Choose a scratch folder in `parent`, or in the system's temporary folder. The first spill creates it."""
     name = f"bpeflow-{token_hex(8)}" if parent is None else f".scratch-{token_hex(8)}"
     return Scratch((parent or Path(tempfile.gettempdir())).absolute() / name)
 
 
 @contextmanager
 def removed_at_end(scratch: Scratch) -> Iterator[None]:
-    """Remove the scratch folder when the block ends.
+    """Remove the scratch folder at the end of the block.
 
-    The main process enters this, and leaves it when all workers have ended; so it also removes what a worker that died
-    has left. Only if it is killed itself the folder stays, until the next run in the same run folder removes it.
+    The main process leaves the block after all workers have ended, so files of workers that died are removed too. The
+    folder survives only if the main process itself is killed. The next run in the same run folder then removes it.
     """
     try:
         yield
@@ -82,9 +86,9 @@ def removed_at_end(scratch: Scratch) -> Iterator[None]:
 
 
 def remove_left_behind(folder: object) -> None:
-    """Remove the scratch folder of a run that was killed, for good: nobody will remember it.
+    """Remove the scratch folder of a run that was killed, durably, as its path is not recorded any longer.
 
-    Nothing that has another name than scratch folders have.
+    Does nothing unless `folder` has the name of a scratch folder.
     """
     if isinstance(folder, str) and _SCRATCH_NAME.fullmatch(Path(folder).name) and not Path(folder).is_symlink():
         shutil.rmtree(folder, ignore_errors=True)
@@ -92,41 +96,52 @@ def remove_left_behind(folder: object) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> ScratchError:
-    """Say that, why, and what to do."""
+    """Return the error for counts that cannot be written, with the remedy."""
     return ScratchError(
-        f"cannot write counts to {path}: {error.strerror}. Name a scratch_dir with more room, or raise memory_limit, "
-        "so that less has to be written"
+        f"cannot write counts to {path}: {error.strerror}. Set scratch_dir to a folder with more room, or raise "
+        "memory_limit so that less is written"
     )
 
 
 def cannot_read(path: Path, error: OSError) -> ScratchError:
-    """Say that and why."""
-    return ScratchError(f"cannot read the counts in {path} again: {error.strerror}")
+    """Return the error for counts that cannot be read back."""
+    return ScratchError(f"cannot read back the counts in {path}: {error.strerror}")
 
 
 def damaged(path: Path) -> ScratchError:
-    """Say that something else has been at work."""
+    """Return the error for a file that has changed since it was written."""
     return ScratchError(
-        f"the counts in {path} are damaged or cut short since they were written: see whether the disk works, and "
-        "whether something else writes to the scratch folder"
+        f"the counts in {path} have been damaged or truncated since they were written: check whether the disk is "
+        "faulty, or whether another program writes to the scratch folder"
     )
+
+
+@contextmanager
+def explain_write_error(path: Path) -> Iterator[None]:
+    """Turn an `OSError` in the block, which writes to `path`, into a `ScratchError`."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Distinct pre-tokens of one partition with their counts, in order, one record after another.
+    """Distinct pre-tokens of one partition with their counts, as a sorted sequence of records.
 
-    The records are in memory, cheap to pickle whatever their number; or in a file, of which only the name travels.
+    The records are either in memory, where pickling them is cheap whatever their number, or in a file, of which only
+    the name is pickled.
 
     Attributes:
-        partition: which merger owns it.
-        tokens: how many records there are.
-        size: how many bytes they have.
+        partition: index of the merger that owns it.
+        tokens: number of records.
+        size: size of the records in bytes.
         data: the records; None if they are in a file.
         path: the file, or None.
-        statistics: of the documents that were counted, in one partition's run only, so that they add up.
-        spilled: what was written to files on the way to this run, its own included.
-        durable: whether the file is there to stay, as that of a segment is, when the run has been merged with others.
+        statistics: statistics of the documents counted. One shard of a counter carries them for all its partitions, so
+            that they add up.
+        spilled: amount of data spilled to make this shard, including its own file.
+        durable: whether the file is kept after the shard has been summed, as that of a segment is.
     """
 
     partition: int
@@ -143,25 +158,26 @@ class Shard:
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of the pre-tokens."""
+        """Total length of the pre-tokens in bytes."""
         return self.size - self.tokens * RECORD.size
 
     @classmethod
     def in_memory(cls, partition: int, tokens: int, data: bytes | bytearray) -> Shard:
-        """A run whose records are at hand."""
+        """Return a shard of the records in `data`."""
         return cls(partition, tokens, len(data), data)
 
     @classmethod
     def in_file(cls, partition: int, tokens: int, size: int, path: Path) -> Shard:
-        """A run whose records have been written to a file."""
+        """Return a shard of the records in a file."""
         return cls(partition, tokens, size, path=path, spilled=Spilled(1, size))
 
     @classmethod
     def pack(cls, partition: int, items: Iterable[tuple[bytes, int]], path: Path | None = None) -> Shard:
-        """Pack ``(pre-token, count)`` pairs, which are in order; to a new file if there is a `path`.
+        """Pack sorted ``(pre-token, count)`` pairs, in memory or to a new file at `path`.
 
-        Raises `CountOverflowError` for a count that does not fit 64 bits and `ScratchError` for a file that cannot be
-        written.
+        Raises:
+            CountOverflowError: a count does not fit 64 bits.
+            ScratchError: the file cannot be written.
         """
         try:
             with ExitStack() as stack:
@@ -169,15 +185,15 @@ class Shard:
                 tokens = _write_records(file, items)
                 size = file.tell()
         except OSError as error:
-            assert path is not None, "memory is no file"
+            assert path is not None, "writing to memory raises no OSError"  # noqa: S101 -- for the type checker
             raise cannot_write(path, error) from error
         if path is not None:
             return cls.in_file(partition, tokens, size, path)
-        assert isinstance(file, BytesIO)
+        assert isinstance(file, BytesIO)  # noqa: S101 -- for the type checker
         return cls.in_memory(partition, tokens, file.getvalue())
 
     def items(self) -> Iterator[tuple[bytes, int]]:
-        """Yield ``(pre-token, count)`` in order. Raises `ScratchError` for a file that has been damaged."""
+        """Yield ``(pre-token, count)`` in order. Raises `ScratchError` if the file is unreadable or damaged."""
         try:
             with BytesIO(self.data or b"") if self.path is None else self.path.open("rb") as file:
                 yield from _read_records(file, self.tokens, self.size)
@@ -187,11 +203,11 @@ class Shard:
             raise self.damaged() from None
 
     def damaged(self) -> ScratchError | FormatError:
-        """The error for records that are no run: of what memory holds we alone are to blame."""
-        return damaged(self.path) if self.path is not None else FormatError("no run of counts (please report this)")
+        """Return the error for records that are not a valid shard. In memory that can only be a bug of ours."""
+        return damaged(self.path) if self.path is not None else FormatError("an invalid shard (please report this)")
 
     def remove(self) -> None:
-        """Remove the file, if the run is in one that is still there and is not to stay."""
+        """Remove the shard's file, if there is one and it is not durable."""
         if self.path is not None and not self.durable:
             self.path.unlink(missing_ok=True)
 
@@ -207,7 +223,7 @@ def _write_records(file: BinaryIO, items: Iterable[tuple[bytes, int]]) -> int:
 
 
 def _read_records(file: BinaryIO, tokens: int, size: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the records, which must be all that there is. Raises `EOFError` if they are not."""
+    """Yield the records. Raises `EOFError` unless the file has exactly `tokens` valid records in `size` bytes."""
     for _ in range(tokens):
         header = file.read(RECORD.size)
         if len(header) != RECORD.size:

@@ -1,7 +1,7 @@
-"""Count tables: distinct pre-tokens and how often each was met.
+"""Count tables: distinct pre-tokens and how often each occurs.
 
-Two implementations with one contract. The Python one, on the `regex` module, is the definition. The native one, which
-must equal it, knows the named patterns and is some fifty times as fast.
+`CountTable` has two implementations. `RegexTable`, on the `regex` module, is the definition. `NativeTable` must give
+the same counts. It supports the named patterns only, and is about fifty times as fast.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from zlib import crc32
 
 from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.counting.kway import address, writing
-from bpeflow.counting.shards import RECORD, Shard
+from bpeflow.counting.kway import address
+from bpeflow.counting.shards import RECORD, Shard, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import Pretokenizer
 
-#: What a distinct pre-token takes in a dictionary, as text and number, and while it is sorted and packed: about.
+#: Estimated bytes per distinct pre-token in a dictionary, as a string and a number, including sorting and packing.
 _REGEX_ENTRY = 400
 
 
 class CountedDocuments(NamedTuple):
-    """How many `bytes` of a chunk, from its start, were counted, and how many `documents` they have.
+    """The part of a chunk, from its start, that was counted.
 
-    `open`: the last of the documents ends with the chunk, without a separator.
+    Attributes:
+        bytes: length of the part.
+        documents: number of documents in it.
+        open: whether the last document ends with the chunk, without a separator.
     """
 
     bytes: int = 0
@@ -44,7 +47,7 @@ class CountTable(Protocol):
     """Distinct pre-tokens and their counts."""
 
     def __len__(self) -> int:
-        """How many distinct pre-tokens there are."""
+        """Return the number of distinct pre-tokens."""
         ...
 
     def count(self, text: bytes) -> None:
@@ -52,36 +55,39 @@ class CountTable(Protocol):
         ...
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
-        """Count the pre-tokens of documents as far as it can be done at once, maybe not at all.
+        """Count the pre-tokens of documents in one pass, up to the first document that is not valid UTF-8.
 
-        It stops before the first document that is not UTF-8. What is left is to be decoded, and its texts counted.
+        An implementation may stop earlier, or count nothing. The caller decodes the rest and counts it with `count`.
         """
         ...
 
-    def add(self, run: Shard) -> None:
-        """Add counts. Raises `CountOverflowError` when a sum does not fit 64 bits (here or in `run`)."""
+    def add(self, shard: Shard) -> None:
+        """Add the counts of a shard.
+
+        Raises `CountOverflowError`, here or in `shard`, if a sum does not fit 64 bits.
+        """
         ...
 
     def memory(self, more: int) -> int:
-        """The most bytes that it takes, while it grows and is sorted, too, until there are `more` pre-tokens in it."""
+        """Return an upper bound in bytes with `more` pre-tokens added, including growth and sorting."""
         ...
 
-    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
-        """Return a partition, by bytes ascending: every pre-token is in one, the same in every process.
+    def shard(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
+        """Return a partition as a shard, in ascending order of bytes.
 
-        They are in a new file if there is a `path` and anything to write. Raises `ScratchError` if it cannot be
-        written.
+        Each pre-token belongs to one of `partitions` partitions, the same in every process. The shard is written to a
+        new file if `path` is given and the partition is not empty. Raises `ScratchError` if writing fails.
         """
         ...
 
 
 def new_table(pretokenizer: Pretokenizer, scanner: Literal["native", "regex"]) -> CountTable:
-    """Return an empty table that finds pre-tokens in the given way."""
+    """Return an empty table that finds pre-tokens with `scanner`."""
     return NativeTable(pretokenizer.name) if scanner == "native" else RegexTable(pretokenizer)
 
 
 class RegexTable:
-    """The definition: the matches of the `regex` module, in a dictionary."""
+    """The definition: a dictionary of the matches of the `regex` module."""
 
     def __init__(self, pretokenizer: Pretokenizer) -> None:
         self._pretokenizer = pretokenizer
@@ -93,17 +99,17 @@ class RegexTable:
     def count(self, text: bytes) -> None:
         self._counts.update(self._pretokenizer.pretokens(text.decode()))
 
-    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
+    def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
         return CountedDocuments()
 
-    def add(self, run: Shard) -> None:
-        for token, count in run.items():
+    def add(self, shard: Shard) -> None:
+        for token, count in shard.items():
             self._counts[token.decode()] += count
 
     def memory(self, more: int) -> int:
         return (len(self._counts) + more) * _REGEX_ENTRY
 
-    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
+    def shard(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
         encoded = ((text.encode(), count) for text, count in self._counts.items())
         items = [item for item in encoded if partitions == 1 or crc32(item[0]) % partitions == partition]
         items.sort(key=itemgetter(0))
@@ -153,10 +159,15 @@ def _native_delimiters(delimiters: Delimiters) -> _Delimiters:
 
 
 class NativeTable:
-    """A table in native memory, behind a handle that is freed when the table is forgotten."""
+    """A table in native memory. Its handle is freed together with the object."""
 
     def __init__(self, pattern: str = "gpt2", instructions: str | None = None) -> None:
-        """`instructions`: one of `native_instructions`, or by default `chosen_instructions`."""
+        """Create an empty table.
+
+        Args:
+            pattern: a named pattern.
+            instructions: one of `native_instructions`; by default `chosen_instructions`.
+        """
         self._library = _library()
         self._pattern = NATIVE_PATTERNS[pattern]
         self._handle = c_void_p()
@@ -177,8 +188,8 @@ class NativeTable:
         )
         return CountedDocuments(counted.bytes, counted.documents, bool(counted.open))
 
-    def add(self, run: Shard) -> None:
-        items = list(run.items())
+    def add(self, shard: Shard) -> None:
+        items = list(shard.items())
         lengths = array("I", [len(token) for token, _ in items])
         counts = array("q", [count for _, count in items])
         data = b"".join(token for token, _ in items)
@@ -189,7 +200,7 @@ class NativeTable:
         self._library.bpeflow_table_memory(self._handle, more, byref(size))
         return size.value
 
-    def run(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
+    def shard(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
         tokens, token_bytes = self._size(partition, partitions)
         if not tokens:
             return Shard.in_memory(partition, 0, b"")
@@ -198,7 +209,7 @@ class NativeTable:
             data = bytearray(size)
             self._library.bpeflow_table_write(self._handle, partition, partitions, address(data), None)
             return Shard.in_memory(partition, tokens, data)
-        with writing(path):
+        with explain_write_error(path):
             self._library.bpeflow_table_write(self._handle, partition, partitions, None, os.fsencode(path))
         return Shard.in_file(partition, tokens, size, path)
 

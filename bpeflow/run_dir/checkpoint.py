@@ -17,7 +17,7 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.checksummed import checksummed, verified
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import differing
+from bpeflow.counting.fingerprint import setting_changes
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import CHECKPOINT_FILE
 from bpeflow.vocab import Merge
@@ -107,7 +107,7 @@ class MergeCheckpoint:
 
 def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], where: Path) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
-    if changes := differing(before, now):
+    if changes := setting_changes(before, now):
         raise ResumeError(
             f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
             "from its counts (python -m bpeflow merge), or start over with --restart or in another out_dir"

@@ -1,4 +1,4 @@
-"""What tests of segments share: counting that fails in between."""
+"""Helpers for tests of segments: counting that fails after some of them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from bpeflow.run_dir.layout import SEGMENTS
 
 def counter(corpus: Path, run_dir: Path | None, **options: object) -> CorpusCounter:
     values = {"input": str(corpus), **options}
-    return CorpusCounter(make_settings(CountSettings, values), run_dir and made(run_dir) / SEGMENTS, scratch_in=run_dir)
+    return CorpusCounter(
+        make_settings(CountSettings, values), run_dir and make_folder(run_dir) / SEGMENTS, scratch_in=run_dir
+    )
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     return folder
 
 
-def total(corpus: Path) -> int:
+def corpus_size(corpus: Path) -> int:
     return sum(path.stat().st_size for path in corpus.iterdir())
 
 
-class Listener:
+class ProgressRecorder:
     def __init__(self) -> None:
-        self.heard: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
 
     def counting(self, counted_bytes: int, total_bytes: int) -> None:
-        self.heard.append((counted_bytes, total_bytes))
+        self.calls.append((counted_bytes, total_bytes))
 
 
 @contextmanager
 def failing_after(segments: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let counting fail when so many segments are done."""
+    """Make counting fail once this number of segments is finished."""
     count = SegmentFolder._count
 
     def fail(self: SegmentFolder, number: int, *rest: object) -> None:

@@ -1,4 +1,4 @@
-"""The counter: runs that have every pre-token once, in the partition that it belongs to, within its memory."""
+"""The counter: each pre-token is in the shard of its partition, and a table that exceeds its share is spilled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.counting.budget import LEAST_SHARE, MemoryBudget
+from bpeflow.counting.budget import MIN_SHARE, MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.shards import Scratch, Shard, Spilled
 from bpeflow.counting.table import new_table
@@ -19,7 +19,7 @@ from bpeflow.pretokenize.native import Scanner
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 AMPLE = MemoryBudget(1 << 30, 1 << 30)
-TIGHT = MemoryBudget(LEAST_SHARE, LEAST_SHARE)
+TIGHT = MemoryBudget(MIN_SHARE, MIN_SHARE)
 
 
 def counter(scanner: Scanner, scratch: Path, memory: MemoryBudget = AMPLE, partitions: int = 1) -> ChunkCounter:
@@ -40,54 +40,55 @@ def chunks_of(path: Path, text: bytes, size: int) -> list[Chunk]:
 
 def many_words() -> bytes:
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     return b"".join(b"the%d word\n" % choose.randrange(10**12) for _ in range(60_000))
 
 
-def total(runs: list[Shard]) -> Counter[bytes]:
+def total(shards: list[Shard]) -> Counter[bytes]:
     counts: Counter[bytes] = Counter()
-    for run in runs:
-        for token, count in run.items():
+    for shard in shards:
+        for token, count in shard.items():
             counts[token] += count
     return counts
 
 
-def test_every_pretoken_has_one_owner(scanner: Scanner, tmp_path: Path) -> None:
+def test_every_pretoken_belongs_to_one_partition(scanner: Scanner, tmp_path: Path) -> None:
     chunks = chunks_of(tmp_path / "text", many_words()[:20_000], 5_000)
     first, second = (list(counter(scanner, tmp_path / "s", partitions=4)([chunk])) for chunk in chunks[:2])
-    owners = {token: run.partition for run in first for token, _ in run.items()}
-    assert {run.partition for run in first} == {0, 1, 2, 3}
-    assert all(owners.get(token, run.partition) == run.partition for run in second for token, _ in run.items())
+    owners = {token: shard.partition for shard in first for token, _ in shard.items()}
+    assert {shard.partition for shard in first} == {0, 1, 2, 3}
+    assert all(owners.get(token, shard.partition) == shard.partition for shard in second for token, _ in shard.items())
 
 
 def test_a_table_within_its_share_is_sent_in_memory(scanner: Scanner, tmp_path: Path) -> None:
     text = b"low lower newest\n" * 1000
-    [run] = counter(scanner, tmp_path / "s", TIGHT)(chunks_of(tmp_path / "text", text, 1000))
-    assert dict(run.items()) == {b"low": 1000, b" lower": 1000, b" newest": 1000, b"\n": 1000}
-    assert run.spilled == Spilled()
+    [shard] = counter(scanner, tmp_path / "s", TIGHT)(chunks_of(tmp_path / "text", text, 1000))
+    assert dict(shard.items()) == {b"low": 1000, b" lower": 1000, b" newest": 1000, b"\n": 1000}
+    assert shard.spilled == Spilled()
     assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_a_table_beyond_its_share_goes_to_files(scanner: Scanner, tmp_path: Path, partitions: int) -> None:
+def test_a_table_beyond_its_share_is_spilled(scanner: Scanner, tmp_path: Path, partitions: int) -> None:
     text = many_words()
     chunks = chunks_of(tmp_path / "text", text, 10_000)
-    runs = list(counter(scanner, tmp_path / "s", TIGHT, partitions)(chunks))
+    shards = list(counter(scanner, tmp_path / "s", TIGHT, partitions)(chunks))
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.count(text)
-    assert len(runs) > 2 * partitions
-    assert all(run.path is not None for run in runs if len(run))
-    assert total(runs) == dict(table.run().items())
-    assert sum((run.statistics for run in runs), start=DocumentStatistics()).bytes == len(text)
-    assert sum((run.spilled for run in runs), start=Spilled()).bytes == sum(
+    assert len(shards) > 2 * partitions
+    assert all(shard.path is not None for shard in shards if len(shard))
+    assert total(shards) == dict(table.shard().items())
+    assert sum((shard.statistics for shard in shards), start=DocumentStatistics()).bytes == len(text)
+    assert sum((shard.spilled for shard in shards), start=Spilled()).bytes == sum(
         path.stat().st_size for path in (tmp_path / "s").iterdir()
     )
 
 
-def test_a_table_that_is_large_for_the_queue_goes_to_files(scanner: Scanner, tmp_path: Path) -> None:
+def test_a_table_too_large_to_be_sent_is_spilled(scanner: Scanner, tmp_path: Path) -> None:
     share = 60_000 * 700
-    [run] = counter(scanner, tmp_path / "s", MemoryBudget(share, share))(
+    [shard] = counter(scanner, tmp_path / "s", MemoryBudget(share, share))(
         chunks_of(tmp_path / "t", many_words(), 100_000)
     )
-    assert (run.path is not None) == (scanner == "regex")  # whose tables take some 400 bytes for each, native 100
+    # The limit is 350 bytes per word. A word takes about 400 in a regex table and 100 in a native one.
+    assert (shard.path is not None) == (scanner == "regex")

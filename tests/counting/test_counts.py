@@ -1,4 +1,4 @@
-"""`PretokenCounts`: canonical order, files that come back as they were, and files that are refused."""
+"""`PretokenCounts`: canonical order, files read back unchanged, and invalid files and counts refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ texts = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(1, 2**63 - 
 
 
 @given(tables)
-def test_order_is_by_falling_count_then_rising_bytes(table: dict[bytes, int]) -> None:
+def test_counts_descend_and_equal_counts_ascend_by_bytes(table: dict[bytes, int]) -> None:
     counts = PretokenCounts.from_mapping(table)
     assert list(counts) == sorted(table.items(), key=lambda item: (-item[1], item[0]))
     assert len(counts) == len(table)
@@ -38,7 +38,7 @@ def test_arrays_are_as_documented_and_read_only() -> None:
 
 @pytest.mark.parametrize("name", ["counts.npz", "counts.tsv"])
 @given(table=tables)
-def test_files_bring_back_any_bytes(
+def test_binary_and_tsv_files_preserve_any_bytes(
     tmp_path_factory: pytest.TempPathFactory, name: str, table: dict[bytes, int]
 ) -> None:
     path = tmp_path_factory.mktemp("counts") / name
@@ -48,7 +48,7 @@ def test_files_bring_back_any_bytes(
 
 
 @given(table=texts)
-def test_json_brings_back_any_text(tmp_path_factory: pytest.TempPathFactory, table: dict[str, int]) -> None:
+def test_json_files_preserve_any_text(tmp_path_factory: pytest.TempPathFactory, table: dict[str, int]) -> None:
     path = tmp_path_factory.mktemp("counts") / "counts.json"
     counts = PretokenCounts.from_mapping(table)
     counts.to_json(path)
@@ -56,20 +56,20 @@ def test_json_brings_back_any_text(tmp_path_factory: pytest.TempPathFactory, tab
     assert json.loads(path.read_text(encoding="utf-8")) == table
 
 
-def test_tsv_is_readable_and_escapes_what_it_must(tmp_path: Path) -> None:
+def test_tsv_is_readable_and_escapes_only_what_it_must(tmp_path: Path) -> None:
     path = tmp_path / "counts.tsv"
     PretokenCounts.from_mapping({b" caf\xc3\xa9": 9, b"a\tb\n\\": 3, b"\xff": 1}).to_tsv(path)
     assert path.read_text(encoding="utf-8") == " café\t9\na\\tb\\n\\\\\t3\n\\xff\t1\n"
 
 
-def test_json_refuses_bytes_that_are_not_text_and_leaves_nothing(tmp_path: Path) -> None:
+def test_json_refuses_invalid_utf8_and_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"not UTF-8; write a \.tsv"):
         PretokenCounts.from_mapping({b"\xff": 1}).to_json(tmp_path / "counts.json")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "message"),
     [
         ("[1, 2]", "one JSON object"),
         ("[]", "one JSON object"),
@@ -86,20 +86,20 @@ def test_json_refuses_bytes_that_are_not_text_and_leaves_nothing(tmp_path: Path)
         pytest.param(f'{{"a": -{"9" * 5000}}}', "'a': the count must be .* found -inf", id="-5000 digits"),
     ],
 )
-def test_json_of_another_shape_is_refused_with_its_path(tmp_path: Path, content: str, complaint: str) -> None:
+def test_invalid_json_is_an_error_with_the_path(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "counts.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(FormatError, match=complaint) as caught:
+    with pytest.raises(FormatError, match=message) as caught:
         PretokenCounts.from_json(path)
     assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "message"),
     [
         ("no tab", "a tab"),
-        ("a\tmany", "whole number"),
-        ("a\t-1", "whole number"),
+        ("a\tmany", "an integer"),
+        ("a\t-1", "an integer"),
         ("a\t0", "at least 1"),
         ("\t3", "empty pre-token"),
         ("\\q\t3", "unknown escape"),
@@ -109,10 +109,10 @@ def test_json_of_another_shape_is_refused_with_its_path(tmp_path: Path, content:
         pytest.param("word " * 5000, r"found b'(word ){16}'\.\.\.$", id="a long line"),
     ],
 )
-def test_tsv_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str, complaint: str) -> None:
+def test_invalid_tsv_is_an_error_with_the_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "counts.tsv"
     path.write_text(f"ok\t1\n{line}\n", encoding="utf-8")
-    with pytest.raises(FormatError, match=complaint) as caught:
+    with pytest.raises(FormatError, match=message) as caught:
         PretokenCounts.from_tsv(path)
     assert f"{path}, line 2" in str(caught.value)
 
@@ -124,7 +124,7 @@ def test_tsv_counts_may_have_leading_zeros(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["counts.NPZ", "counts.JSON", "counts.Tsv"])
-def test_endings_count_in_any_case(tmp_path: Path, name: str) -> None:
+def test_endings_may_be_in_any_case(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     counts = PretokenCounts.from_mapping({"a": 2, "b": 1})
     counts.write(path)
@@ -133,7 +133,7 @@ def test_endings_count_in_any_case(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["counts.csv", "counts", "counts.json.gz", ".json"])
-def test_other_endings_are_refused_but_not_by_save_and_load(tmp_path: Path, name: str) -> None:
+def test_other_endings_are_errors_except_for_save_and_load(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     counts = PretokenCounts.from_mapping({"a": 2, "b": 1})
     with pytest.raises(FormatError, match=r"\.npz, \.json or \.tsv") as caught:
@@ -146,23 +146,23 @@ def test_other_endings_are_refused_but_not_by_save_and_load(tmp_path: Path, name
         PretokenCounts.read(path)
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_another_kind_of_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "counts.npz"
     path.write_bytes(b"hello")
     with pytest.raises(FormatError, match="not a file of pre-token counts") as caught:
         PretokenCounts.load(path)
-    assert "pickle" not in str(caught.value)  # numpy's advice, which is none for us
+    assert "pickle" not in str(caught.value)  # numpy's message advises allow_pickle=True, which would be unsafe
     np.savez(path, other=np.zeros(3))
     with pytest.raises(FormatError, match="not a file of pre-token counts"):
         PretokenCounts.load(path)
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "counts.npz"
     PretokenCounts.from_mapping({b"abc": 3, b"de": 1}).save(path)
-    whole = path.read_bytes()
-    for cut in range(0, len(whole), 40):
-        path.write_bytes(whole[:cut])
+    content = path.read_bytes()
+    for length in range(0, len(content), 40):
+        path.write_bytes(content[:length])
         with pytest.raises(FormatError, match=r"counts\.npz"):
             PretokenCounts.load(path)
 
@@ -186,54 +186,54 @@ def test_a_pickle_in_a_counts_file_is_never_loaded(tmp_path: Path) -> None:
         ([0, 2, 3], [1, 0]),
     ],
 )
-def test_arrays_that_break_the_rules_are_refused(offsets: list[int], counts: list[int]) -> None:
+def test_invalid_arrays_are_an_error(offsets: list[int], counts: list[int]) -> None:
     data = np.frombuffer(b"abc", dtype=np.uint8)
     with pytest.raises(FormatError):
         PretokenCounts(data, np.array(offsets, np.int64), np.array(counts, np.int64))
 
 
 @pytest.mark.parametrize(
-    ("items", "complaint"),
+    ("items", "message"),
     [
         ([(b"a", 2), (b"b", 1), (b"a", 1)], "occurs twice"),
         ([(b"a", 1), (b"a", 1)], "occurs twice"),
         ([(b"b", 1), (b"a", 1)], "out of order: b'b' before b'a'"),
     ],
 )
-def test_a_file_that_is_not_in_canonical_order_is_refused(
-    tmp_path: Path, items: list[tuple[bytes, int]], complaint: str
+def test_a_file_out_of_canonical_order_is_an_error(
+    tmp_path: Path, items: list[tuple[bytes, int]], message: str
 ) -> None:
     path = tmp_path / "counts.npz"
     data = np.frombuffer(b"".join(token for token, _ in items), dtype=np.uint8)
     PretokenCounts(data, np.arange(len(items) + 1), np.array([count for _, count in items])).save(path)
-    with pytest.raises(FormatError, match=complaint) as caught:
+    with pytest.raises(FormatError, match=message) as caught:
         PretokenCounts.load(path)
     assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize("second", [1, 2])
-def test_a_pretoken_given_twice_is_refused(second: int) -> None:
+def test_a_duplicate_pretoken_is_an_error(second: int) -> None:
     with pytest.raises(FormatError, match="b'a' occurs twice"):
         PretokenCounts.from_items([(b"a", 1), (b"b", 1), (b"a", second)])
 
 
 @pytest.mark.parametrize("count", [1.5, 1.0, True, "1", None, 0, -1, np.float64(2), np.int64(0)])
-def test_a_count_that_is_no_integer_or_below_1_is_refused_with_its_pretoken(count: object) -> None:
+def test_a_count_below_1_or_not_an_integer_is_an_error_that_names_the_pretoken(count: object) -> None:
     with pytest.raises(FormatError, match="pre-token b'low'"):
         PretokenCounts.from_mapping({"er": 7, "low": count})  # type: ignore[dict-item]
 
 
-def test_numpy_integers_are_counts() -> None:
+def test_counts_may_be_numpy_integers() -> None:
     counts = PretokenCounts.from_mapping({"a": np.uint8(200), "b": np.int64(3)})  # type: ignore[dict-item]
     assert list(counts) == [(b"a", 200), (b"b", 3)]
 
 
-def test_text_that_utf8_cannot_hold_is_refused() -> None:
+def test_a_lone_surrogate_is_an_error() -> None:
     with pytest.raises(FormatError, match="lone surrogate"):
         PretokenCounts.from_mapping({"\ud800": 1})
 
 
-def test_an_empty_pretoken_is_refused() -> None:
+def test_an_empty_pretoken_is_an_error() -> None:
     with pytest.raises(FormatError, match="empty pre-token"):
         PretokenCounts.from_mapping({"": 1, "a": 2})
 
@@ -244,17 +244,17 @@ def test_a_count_beyond_64_bits_raises(count: int) -> None:
         PretokenCounts.from_mapping({b"a": count})
 
 
-def test_a_key_given_as_text_and_as_bytes_is_refused() -> None:
+def test_a_pretoken_as_both_str_and_bytes_is_an_error() -> None:
     with pytest.raises(FormatError, match="twice"):
         PretokenCounts.from_mapping({b"a": 1, "a": 2})  # type: ignore[dict-item]
 
 
-def test_counts_pickle() -> None:
+def test_counts_can_be_pickled() -> None:
     counts = PretokenCounts.from_mapping({b"abc": 3, b"de": 1})
     assert pickle.loads(pickle.dumps(counts)) == counts
 
 
-def test_an_interrupted_save_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_keeps_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "counts.npz"
     before = PretokenCounts.from_mapping({b"abc": 3})
     before.save(path)

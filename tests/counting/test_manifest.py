@@ -1,4 +1,4 @@
-"""What a folder of segments is refused for, and what happens where it cannot be written."""
+"""The folder of segments: when it is refused, and errors when it cannot be written."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from segmented import counter, fail_after, made
+from segmented import counter, fail_after, make_folder
 
-from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE
+from bpeflow.counting.pipeline import PipelineBuilder
 from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
 from bpeflow.run_dir.layout import SEGMENTS
 
@@ -27,7 +27,7 @@ def touch(corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (touch, {}, "corpus/a has been written to since"),
+        (touch, {}, "corpus/a has been modified since"),
         (lambda corpus: os.truncate(corpus / "c", 9), {}, r"corpus/c had \d+ bytes and has \d+"),
         (lambda corpus: (corpus / "d").unlink(), {}, "corpus/d is gone"),
         (lambda corpus: (corpus / "f").touch(), {}, "corpus/f is new"),
@@ -41,7 +41,7 @@ def touch(corpus: Path) -> None:
         (None, {"separator": "low"}, r"separator was '<\|endoftext\|>' and is 'low'"),
     ],
 )
-def test_another_corpus_or_other_settings_are_refused(
+def test_segments_of_another_corpus_or_other_settings_are_refused(
     corpus: Path,
     tmp_path: Path,
     change: Callable[[Path], object] | None,
@@ -58,17 +58,19 @@ def test_another_corpus_or_other_settings_are_refused(
     assert {path.name: path.read_bytes() for path in (tmp_path / "run" / SEGMENTS).iterdir()} == before
 
 
-def test_a_missing_fingerprint_only_costs_the_explanation(
+def test_without_a_fingerprint_the_error_cannot_name_the_change(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
     (tmp_path / "run" / SEGMENTS / FINGERPRINT_FILE).unlink()
     touch(corpus)
-    with pytest.raises(ResumeError, match=re.escape("(what, fingerprint.json there does not tell)")):
+    with pytest.raises(
+        ResumeError, match=re.escape("(what changed is unknown, as fingerprint.json is missing or damaged)")
+    ):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 
-def test_what_the_counts_do_not_depend_on_may_change(
+def test_settings_that_the_counts_do_not_depend_on_may_change(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
@@ -84,10 +86,10 @@ def test_what_the_counts_do_not_depend_on_may_change(
 def test_a_file_that_changes_while_it_is_counted_is_an_error(
     corpus: Path, tmp_path: Path, change: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = CorpusCounter._pipeline
+    counting = PipelineBuilder.counting
 
-    def changing(self: CorpusCounter, *rest: object) -> object:
-        pipeline = write(self, *rest)  # type: ignore[arg-type]
+    def changing(self: PipelineBuilder, *rest: object) -> object:
+        pipeline = counting(self, *rest)  # type: ignore[arg-type]
         run = pipeline.run
 
         def run_and_change(inline: bool) -> Iterator[object]:
@@ -97,18 +99,18 @@ def test_a_file_that_changes_while_it_is_counted_is_an_error(
         monkeypatch.setattr(pipeline, "run", run_and_change)
         return pipeline
 
-    monkeypatch.setattr(CorpusCounter, "_pipeline", changing)
+    monkeypatch.setattr(PipelineBuilder, "counting", changing)
     with pytest.raises(CorpusError, match=r"corpus/a"):
         counter(corpus, tmp_path / "run", segment_size="4kb").count()
-    told = json.loads((tmp_path / "run" / SEGMENTS / MANIFEST_FILE).read_text())
-    assert told["segments"] == []
+    manifest = json.loads((tmp_path / "run" / SEGMENTS / MANIFEST_FILE).read_text())
+    assert manifest["segments"] == []
 
 
 # ---- a full disk ----
 
 
-@pytest.mark.parametrize("name", ["000001.run", MANIFEST_FILE])
-def test_a_full_disk_keeps_what_is_counted(
+@pytest.mark.parametrize("name", ["000001.shard", MANIFEST_FILE])
+def test_a_full_disk_keeps_finished_segments(
     corpus: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
@@ -132,7 +134,7 @@ def test_a_full_disk_keeps_what_is_counted(
     assert parts.segments.resumed == 1
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(corpus: Path, tmp_path: Path) -> None:
-    (made(tmp_path / "run") / SEGMENTS).write_text("a file")
+def test_a_folder_that_cannot_be_created_is_an_error(corpus: Path, tmp_path: Path) -> None:
+    (make_folder(tmp_path / "run") / SEGMENTS).write_text("a file")
     with pytest.raises(BpeflowError, match=r"cannot write .*segments: "):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()

@@ -1,4 +1,4 @@
-"""The merger: one canonical run for each partition, in memory, through files, and in several passes."""
+"""The merger: one shard per partition in canonical order, in memory, through files, and in several passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.counting import kway as merging
+from bpeflow.counting import kway
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.shards import Scratch, Shard, Spilled
@@ -31,59 +31,59 @@ def canonical(tables: list[dict[bytes, int]]) -> list[tuple[bytes, int]]:
 
 
 @given(tables=tables, share=st.sampled_from([200, 2000, 1 << 20]), max_open=st.integers(2, 4), data=st.data())
-def test_any_number_of_runs_in_any_memory_add_up(
+def test_any_number_of_shards_add_up_in_any_memory(
     tables: list[dict[bytes, int]], share: int, max_open: int, data: st.DataObject
 ) -> None:
     with TemporaryDirectory() as name:
         scratch = Scratch(Path(name) / "scratch")
-        runs = [
+        shards = [
             Shard.pack(0, sorted(table.items()), scratch.new_path("counter") if data.draw(st.booleans()) else None)
             for table in tables
         ]
-        written = sum((run.spilled for run in runs), start=Spilled())
-        merged = list(CountMerger(MemoryBudget(share, share), scratch, max_open)(runs))
-        assert [list(run.items()) for run in merged] == ([canonical(tables)] if tables else [])
-        left = [run.path for run in merged if run.path is not None]
-        assert sorted(scratch.folder.iterdir() if scratch.folder.exists() else []) == left  # what was merged is gone
-        assert sum(run.spilled.bytes for run in merged) >= written.bytes
-        assert left or sum(run.size for run in merged) <= share // 8
+        written = sum((shard.spilled for shard in shards), start=Spilled())
+        results = list(CountMerger(MemoryBudget(share, share), scratch, max_open)(shards))
+        assert [list(shard.items()) for shard in results] == ([canonical(tables)] if tables else [])
+        left = [shard.path for shard in results if shard.path is not None]
+        assert sorted(scratch.folder.iterdir() if scratch.folder.exists() else []) == left  # summed files are removed
+        assert sum(shard.spilled.bytes for shard in results) >= written.bytes
+        assert left or sum(shard.size for shard in results) <= share // 8
         assert not left or share < 1 << 20
 
 
-def test_partitions_are_kept_apart_and_statistics_add_up(tmp_path: Path) -> None:
+def test_partitions_stay_separate_and_statistics_add_up(tmp_path: Path) -> None:
     one = Shard(1, 0, 0, b"", statistics=DocumentStatistics(documents=2, bytes=10))
-    runs = [Shard.pack(1, [(b"a", 1)]), one, Shard.pack(0, [(b"b", 1), (b"c", 2)]), one]
-    zero, first = CountMerger(AMPLE, Scratch(tmp_path / "scratch"))(runs)
+    shards = [Shard.pack(1, [(b"a", 1)]), one, Shard.pack(0, [(b"b", 1), (b"c", 2)]), one]
+    zero, first = CountMerger(AMPLE, Scratch(tmp_path / "scratch"))(shards)
     assert (zero.partition, list(zero.items()), zero.statistics) == (0, [(b"c", 2), (b"b", 1)], DocumentStatistics())
     assert (first.partition, list(first.items())) == (1, [(b"a", 1)])
     assert first.statistics == DocumentStatistics(documents=4, bytes=20)
     assert not (tmp_path / "scratch").exists()
 
 
-def test_one_pass_merges_what_can_be_open_at_once(tmp_path: Path) -> None:
-    """Of five files with three open, three are merged first, the smallest ones."""
+def test_the_smallest_files_are_summed_first(tmp_path: Path) -> None:
+    """Of five files, if three may be open, the three smallest are summed first."""
     scratch = Scratch(tmp_path / "scratch")
     sizes = [50, 1, 40, 2, 3]
-    runs = [Shard.pack(0, [(b"%d" % i, 1) for i in range(10, 10 + n)], scratch.new_path("c")) for n in sizes]
-    [merged] = CountMerger(AMPLE, scratch, max_open=3)(runs)
-    before = sum((run.spilled for run in runs), start=Spilled())
-    assert merged.spilled == before + Spilled(1, 3 * 14)  # the result is in memory
-    assert len(merged) == 50
+    shards = [Shard.pack(0, [(b"%d" % i, 1) for i in range(10, 10 + n)], scratch.new_path("c")) for n in sizes]
+    [result] = CountMerger(AMPLE, scratch, max_open=3)(shards)
+    before = sum((shard.spilled for shard in shards), start=Spilled())
+    assert result.spilled == before + Spilled(1, 3 * 14)  # the result is in memory
+    assert len(result) == 50
 
 
 def test_a_sum_beyond_64_bits_raises_in_every_path(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path / "scratch")
     for memory in (AMPLE, MemoryBudget(1, 1)):
         for path in (None, scratch.new_path("a")):
-            runs = [Shard.pack(0, [(b"a", 2**62)], path), Shard.pack(0, [(b"a", 2**62)])]
+            shards = [Shard.pack(0, [(b"a", 2**62)], path), Shard.pack(0, [(b"a", 2**62)])]
             with pytest.raises(CountOverflowError, match="64 bits"):
-                list(CountMerger(memory, scratch)(runs))
-    runs = [Shard.pack(0, [(b"a", 2**62)], scratch.new_path("a")) for _ in range(5)]
+                list(CountMerger(memory, scratch)(shards))
+    shards = [Shard.pack(0, [(b"a", 2**62)], scratch.new_path("a")) for _ in range(5)]
     with pytest.raises(CountOverflowError, match="64 bits"):
-        list(CountMerger(AMPLE, scratch, max_open=2)(runs))
+        list(CountMerger(AMPLE, scratch, max_open=2)(shards))
 
 
-def test_without_native_library_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_native_library_the_bytes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [{b"%d" % (i * i % 977): i % 7 + 1 for i in range(k * 300)} for k in range(1, 6)]
     results = []
     for native in (True, False):
@@ -94,10 +94,10 @@ def test_without_native_library_the_bytes_are_the_same(tmp_path: Path, monkeypat
                 raise NativeUnavailableError("not here")
 
             monkeypatch.setattr("bpeflow.counting.kway.NativeKWaySum", unavailable)
-            assert isinstance(merging.kway_sum([], "bytes", 1), merging.PythonKWaySum)
-        runs = [Shard.pack(0, sorted(table.items()), scratch.new_path("counter")) for table in tables]
-        [merged] = CountMerger(MemoryBudget(4000, 4000), scratch, max_open=2)(runs)
-        assert merged.path is not None
-        results.append(merged.path.read_bytes())
+            assert isinstance(kway.kway_sum([], "bytes", 1), kway.PythonKWaySum)
+        shards = [Shard.pack(0, sorted(table.items()), scratch.new_path("counter")) for table in tables]
+        [result] = CountMerger(MemoryBudget(4000, 4000), scratch, max_open=2)(shards)
+        assert result.path is not None
+        results.append(result.path.read_bytes())
     assert results[0] == results[1]
-    assert merged.tokens == len(canonical(tables))
+    assert result.tokens == len(canonical(tables))

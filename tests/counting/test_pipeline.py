@@ -1,4 +1,4 @@
-"""The counting pipeline: the counts of a corpus, whatever the number of processes and the sizes of things."""
+"""The counting pipeline: the same counts for any number of processes and any sizes of chunks and queues."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ WORDS = ["low", "lower", "newest", "widest", "naïve", "日本語", "it's", "42"
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Two files of documents, about 200 kB, with a seed of their own."""
+    """Write two files of random documents, about 200 kB in all."""
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     for name in ("a.txt", "b.txt"):
         documents = [" ".join(choose.choices(WORDS, k=choose.randrange(200))) for _ in range(80)]
@@ -38,7 +38,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def expected_counts(folder: Path) -> Counter[bytes]:
-    """The definition: the regex's matches in each document."""
+    """Count by the definition: the matches of the regex in each document."""
     pretokenizer = load_pretokenizer("gpt2")
     counts: Counter[bytes] = Counter()
     for path in folder.iterdir():
@@ -64,11 +64,13 @@ def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
     ],
     ids=str,
 )
-def test_counts_do_not_depend_on_how_they_are_made(corpus: Path, options: dict[str, object], scanner: Scanner) -> None:
+def test_counts_do_not_depend_on_how_the_work_is_divided(
+    corpus: Path, options: dict[str, object], scanner: Scanner
+) -> None:
     assert dict(count(corpus, scanner=scanner, **options)) == expected_counts(corpus)
 
 
-def test_statistics_tell_documents_and_workers(corpus: Path) -> None:
+def test_statistics_have_documents_and_workers(corpus: Path) -> None:
     settings = make_settings(
         CountSettings, {"input": str(corpus), "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 5000}
     )
@@ -85,32 +87,32 @@ def test_statistics_tell_documents_and_workers(corpus: Path) -> None:
     assert sum(w.weight_done for w in counted.workers if w.stage == "counter") == counted.documents.bytes
 
 
-def test_observer_hears_of_progress_and_monitor_of_queues(corpus: Path) -> None:
-    heard: list[tuple[int, int]] = []
+def test_the_observer_gets_progress_and_the_monitor_gets_queues(corpus: Path) -> None:
+    progress: list[tuple[int, int]] = []
     samples: list[MonitorSample] = []
 
-    class Listener:
+    class ProgressRecorder:
         def counting(self, counted_bytes: int, total_bytes: int) -> None:
-            heard.append((counted_bytes, total_bytes))
+            progress.append((counted_bytes, total_bytes))
 
     settings = make_settings(CountSettings, {"input": str(corpus), "num_counter": 2})
-    counted = CorpusCounter(settings).count(Listener(), samples.append, sample_interval=0.05)
+    counted = CorpusCounter(settings).count(ProgressRecorder(), samples.append, sample_interval=0.05)
     total = counted.documents.bytes
-    assert heard[0] == (0, total)
-    assert heard[-1] == (total, total)
+    assert progress[0] == (0, total)
+    assert progress[-1] == (total, total)
     assert not counted.in_process
     assert list(samples[-1].queues) == ["chunk_queue", "counter_queue", "merged_queue"]
     assert "chunk_queue: 0, counter_queue: 0, merged_queue: 0" in samples[-1].line()
 
 
-def test_specials_are_removed_longest_first(tmp_path: Path) -> None:
+def test_special_tokens_are_removed_longest_first(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one<|end|><|x|>two<|end|>three", encoding="utf-8")
     counts = bpeflow.count(tmp_path, special_tokens=["<|end|>", "<|end|><|x|>"])
     assert dict(counts) == {b"one": 1, b"two": 1, b"three": 1}
 
 
 @pytest.mark.threads
-def test_small_input_is_counted_in_threads_as_far_as_there_are_chunks(corpus: Path, scanner: Scanner) -> None:
+def test_small_input_is_counted_in_as_many_threads_as_there_are_chunks(corpus: Path, scanner: Scanner) -> None:
     values = {"input": str(corpus), "scanner": scanner, "num_counter": 3}
     whole = CorpusCounter(make_settings(CountSettings, values)).count()
     pieces = CorpusCounter(make_settings(CountSettings, {**values, "chunk_size": 5000})).count()
@@ -122,7 +124,7 @@ def test_small_input_is_counted_in_threads_as_far_as_there_are_chunks(corpus: Pa
 
 @pytest.mark.threads
 def test_a_failure_in_one_thread_ends_the_others(tmp_path: Path) -> None:
-    """And is what the caller hears of, wherever in the text it is."""
+    """The caller gets this failure, wherever in the text it is."""
     for bad in (0, 500, 999):
         lines = [b"some words\n"] * 1000
         lines[bad] = b"\xff\n"
@@ -173,13 +175,13 @@ def test_an_empty_corpus_has_no_counts(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_wrong_settings_are_refused(corpus: Path, options: dict[str, object], error: type[Exception]) -> None:
+def test_invalid_settings_are_refused(corpus: Path, options: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error):
         bpeflow.count(**{"paths": corpus, **options})
 
 
 def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
-    """Kill a counter while it works: the error names it, soon, and no process is left."""
+    """After a counter is killed at work, an error names it within seconds, and no process is left."""
     (tmp_path / "text").write_text("the same few words again and again\n" * 1_200_000, encoding="utf-8")
     before = set(psutil.Process().children(recursive=True))
     killed_at: list[float] = []
@@ -188,7 +190,7 @@ def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
         for _ in range(1000):
             time.sleep(0.02)
             for child in set(psutil.Process().children(recursive=True)) - before:
-                if child.cpu_times().user > 0.3:  # only a counter works so long
+                if child.cpu_times().user > 0.3:  # only a counter takes that much time
                     killed_at.append(time.monotonic())
                     os.kill(child.pid, signal.SIGKILL)
                     return

@@ -1,4 +1,4 @@
-"""Segments: the counts do not depend on them; what is there is taken over, what is damaged is counted again."""
+"""Segments: the counts do not depend on them; finished ones are resumed and damaged ones counted again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from segmented import Listener, counter, fail_after, failing_after, made, total
+from segmented import ProgressRecorder, corpus_size, counter, fail_after, failing_after, make_folder
 
 import bpeflow
 from bpeflow.corpus.chunk import CorpusFile
@@ -39,7 +39,7 @@ from bpeflow.run_dir.layout import SEGMENTS
     ],
     ids=str,
 )
-def test_the_counts_do_not_depend_on_segments(
+def test_counts_do_not_depend_on_segments(
     corpus: Path, tmp_path: Path, options: dict[str, object], scanner: Scanner
 ) -> None:
     options = {"scanner": scanner} | options if "pattern" not in options else options
@@ -51,21 +51,21 @@ def test_the_counts_do_not_depend_on_segments(
     assert parts.segments.segments >= 2
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert parts.spilled.runs == (parts.segments.segments > 128)  # more are not read at a time
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == total(corpus)
+    assert parts.spilled.shards == (parts.segments.segments > 128)  # no more files are read at the same time
+    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
     assert has_segments(tmp_path / "run" / SEGMENTS)
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
 
 
 @pytest.mark.parametrize("small_input", [0, "1gb"])
-def test_streams_are_whole_and_sources_add_up(
+def test_streams_are_not_divided_and_sources_add_up(
     corpus: Path, tmp_path: Path, small_input: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compressed text, JSON Lines and a sample, beside files that are divided; a run that goes on in between."""
+    """Compressed text, JSON Lines and a sample besides files that are divided, in a run that is resumed."""
     text = (corpus / "c").read_text(encoding="utf-8")
     lines = "".join(json.dumps({"text": part}) + "\n" for part in text.split("<|endoftext|>"))
-    streams = made(tmp_path / "streams")
+    streams = make_folder(tmp_path / "streams")
     (streams / "c.gz").write_bytes(gzip.compress(text.encode()))
     (streams / "c.jsonl").write_text(lines, encoding="utf-8")
     values = {
@@ -81,23 +81,28 @@ def test_streams_are_whole_and_sources_add_up(
     run = tmp_path / "run"
     options = {**values, "small_input": small_input, "segment_size": "10kb"}
     fail_after(2, counter(corpus, run, **options), monkeypatch)
-    counting, listener = counter(corpus, run, **options), Listener()
-    parts = counting.count(listener)
+    counting, recorder = counter(corpus, run, **options), ProgressRecorder()
+    parts = counting.count(recorder)
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert len(parts.documents.sources) == 3
     assert parts.segments is not None
     assert parts.segments.resumed == 2
     assert parts.segments.segments > 4
-    assert listener.heard[-1] == (counting.total_bytes, counting.total_bytes)
+    assert recorder.calls[-1] == (counting.total_bytes, counting.total_bytes)
     (streams / "c.gz").touch()
-    with pytest.raises(ResumeError, match=r"streams/c\.gz has been written to since"):
+    with pytest.raises(ResumeError, match=r"streams/c\.gz has been modified since"):
         counter(corpus, run, **options).count()
 
 
-def test_documents_at_hand_are_counted_at_once(tmp_path: Path) -> None:
-    """And they are never taken for those of another run, of which nobody knows what they were."""
-    settings = {"vocab_size": 258, "special_tokens": [], "out_dir": str(made(tmp_path / "run")), "segment_size": 1}
+def test_an_iterable_is_not_counted_in_segments(tmp_path: Path) -> None:
+    """Nor are its counts used to resume a run, as it may have other documents each time."""
+    settings = {
+        "vocab_size": 258,
+        "special_tokens": [],
+        "out_dir": str(make_folder(tmp_path / "run")),
+        "segment_size": 1,
+    }
     bpeflow.train({**settings, "input": iter(["low lower"])})
     assert not has_segments(tmp_path / "run" / SEGMENTS)
     with pytest.raises(ResumeError, match="counted something else"):
@@ -112,7 +117,7 @@ def test_documents_at_hand_are_counted_at_once(tmp_path: Path) -> None:
     killed_after=st.integers(0, 6),
     other_size=st.integers(1, 60),
 )
-def test_any_sizes_and_any_end_give_the_same_counts(
+def test_any_sizes_and_any_interruption_give_the_same_counts(
     tmp_path_factory: pytest.TempPathFactory,
     texts: list[str],
     segment_size: int,
@@ -140,39 +145,39 @@ def test_a_corpus_of_one_segment_leaves_the_folder_alone(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", None)
-    for run_dir, size in ((tmp_path / "run", total(corpus)), (None, 1)):
+    for run_dir, size in ((tmp_path / "run", corpus_size(corpus)), (None, 1)):
         assert counter(corpus, run_dir, segment_size=size).count().segments is None
     assert not list((tmp_path / "run").iterdir())
 
 
-# ---- going on ----
+# ---- resuming ----
 
 
 @pytest.mark.parametrize("done", [1, 3])
-def test_segments_that_are_there_are_taken_over(
+def test_finished_segments_are_resumed(
     corpus: Path, tmp_path: Path, done: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = counter(corpus, None).count()
     values = {"segment_size": "8kb", "chunk_size": "2kb"}
     fail_after(done, counter(corpus, tmp_path / "run", **values), monkeypatch)
-    assert "keeps what is counted" in caplog.text
-    listener = Listener()
-    parts = counter(corpus, tmp_path / "run", **values).count(listener)
-    heard = listener.heard
+    assert "keeps finished segments" in caplog.text
+    recorder = ProgressRecorder()
+    parts = counter(corpus, tmp_path / "run", **values).count(recorder)
+    progress = recorder.calls
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert parts.segments is not None
     assert parts.segments.resumed == done
     assert parts.segments.segments > done
-    assert heard[0] == (parts.segments.resumed_bytes, total(corpus))
-    assert heard[-1] == (total(corpus), total(corpus))
-    assert [counted for counted, _ in heard] == sorted(counted for counted, _ in heard)
+    assert progress[0] == (parts.segments.resumed_bytes, corpus_size(corpus))
+    assert progress[-1] == (corpus_size(corpus), corpus_size(corpus))
+    assert [counted for counted, _ in progress] == sorted(counted for counted, _ in progress)
     assert parts.segments.resumed_bytes >= done * 8000
-    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == total(corpus)
+    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
     assert parts.seconds > parts.segments.resumed_seconds > 0
 
 
-def cut_short(path: Path) -> None:
+def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
@@ -182,8 +187,8 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [cut_short, flip_a_bit, Path.unlink, lambda path: path.write_bytes(b"")])
-@pytest.mark.parametrize("which", [["000000.run"], ["000001.run", "000002.run"]])
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("which", [["000000.shard"], ["000001.shard", "000002.shard"]])
 def test_a_damaged_segment_is_counted_again(
     corpus: Path,
     tmp_path: Path,
@@ -203,13 +208,13 @@ def test_a_damaged_segment_is_counted_again(
     assert parts.segments.recounted == len(which)
     assert parts.segments.resumed == 3 - len(which)
     for name in which:
-        assert f"{name} is damaged or gone: its part of the corpus is counted again" in caplog.text
+        assert f"{name} is damaged or missing: counting its part of the corpus again" in caplog.text
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        cut_short,
+        truncate,
         flip_a_bit,
         lambda path: path.write_bytes(b""),
         lambda path: path.write_text("[]"),
@@ -217,7 +222,7 @@ def test_a_damaged_segment_is_counted_again(
         lambda path: path.write_text(path.read_text().replace('"offset": 0', '"offset": 1')),
     ],
 )
-def test_a_damaged_manifest_is_an_error_with_the_ways_out(
+def test_a_damaged_manifest_is_an_error_with_the_remedy(
     corpus: Path, tmp_path: Path, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
@@ -235,12 +240,12 @@ def test_a_manifest_of_another_version_is_an_error(
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 
-def test_leftovers_that_the_manifest_does_not_tell_of_go_and_others_stay(
+def test_leftovers_are_removed_and_other_files_stay(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
     fail_after(2, counter(corpus, run, segment_size="8kb"), monkeypatch)
-    ours = ["000002.run", ".000002.run.77.part", ".manifest.json.77.part"]
+    ours = ["000002.shard", ".000002.shard.77.part", ".manifest.json.77.part"]
     for name in (*ours, "notes.txt"):
         (run / SEGMENTS / name).write_text("?")
     counting = counter(corpus, run, segment_size="8kb")
@@ -249,10 +254,10 @@ def test_leftovers_that_the_manifest_does_not_tell_of_go_and_others_stay(
     assert [path.name for path in (run / SEGMENTS).iterdir()] == ["notes.txt"]
 
 
-def test_a_folder_without_a_manifest_is_no_beginning(corpus: Path, tmp_path: Path) -> None:
-    folder = made(made(tmp_path / "run") / SEGMENTS)
+def test_a_folder_without_a_manifest_has_no_segments(corpus: Path, tmp_path: Path) -> None:
+    folder = make_folder(make_folder(tmp_path / "run") / SEGMENTS)
     (folder / FINGERPRINT_FILE).write_text("{}")
-    (folder / "000000.run").write_text("?")
+    (folder / "000000.shard").write_text("?")
     assert not has_segments(tmp_path / "run" / SEGMENTS)
     parts = counter(corpus, tmp_path / "run", segment_size="8kb").count()
     assert parts.counts == counter(corpus, None).count().counts
@@ -286,24 +291,24 @@ def test_segments_cover_the_corpus_without_gap_or_overlap() -> None:
 
 
 def test_the_order_of_writing_makes_it_durable(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run has its content on the disk before its name, and its name before the manifest tells of it."""
+    """A shard is synced before it gets its name, and has its name before the manifest lists it."""
     steps: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
-    def noting_fsync(descriptor: int) -> None:
+    def recording_fsync(descriptor: int) -> None:
         steps.append("sync " + re.sub(r"\.\d+\.part$", "", Path(f"/proc/self/fd/{descriptor}").readlink().name))
         fsync(descriptor)
 
-    def noting_replace(self: Path, target: Path) -> Path:
+    def recording_replace(self: Path, target: Path) -> Path:
         steps.append(f"name {target.name}")
         return replace(self, target)
 
-    monkeypatch.setattr(os, "fsync", noting_fsync)
-    monkeypatch.setattr(Path, "replace", noting_replace)
-    counter(corpus, tmp_path / "run", segment_size=total(corpus) - 1000).count()
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(Path, "replace", recording_replace)
+    counter(corpus, tmp_path / "run", segment_size=corpus_size(corpus) - 1000).count()
     manifest = ["sync segments", "sync .manifest.json", "name manifest.json", "sync segments"]
     assert steps == [
         *("sync run", "sync .fingerprint.json", "name fingerprint.json", *manifest),
-        *("sync .000000.run", "name 000000.run", *manifest),
-        *("sync .000001.run", "name 000001.run", *manifest),
+        *("sync .000000.shard", "name 000000.shard", *manifest),
+        *("sync .000001.shard", "name 000001.shard", *manifest),
     ]

@@ -1,4 +1,4 @@
-"""The scratch folder: the counts do not depend on the memory limit, and however a run ends, nothing is left of it."""
+"""Spilling: the counts do not depend on the memory limit, and no file is left however a run ends."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from bpeflow.counting.shards import Scratch, new_scratch, removed_at_end
 from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDiedError
 from bpeflow.pretokenize.native import Scanner
 
-#: Distinct words of the corpus: far more than the tables of the smallest limit hold.
+#: Number of distinct words in the corpus, far more than tables hold under the smallest memory limit.
 DISTINCT = 400_000
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Words of which most occur once, and a few very often; some 6 MB."""
+    """Write about 6 MB of words, most of which occur once and a few very often."""
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     words = [f"w{choose.randrange(10**9)}x" for _ in range(DISTINCT)]
     words += choose.choices(["the", "of", "naïve", "日本語", *words[:1000]], k=DISTINCT)
@@ -67,33 +67,32 @@ def test_counts_do_not_depend_on_memory(
 ) -> None:
     counted = count(corpus, scratch_dir, num_counter=num_counter, num_merger=num_merger)
     assert counted.counts == ample
-    assert counted.spilled.runs > 2 * num_merger
+    assert counted.spilled.shards > 2 * num_merger
     assert counted.spilled.bytes > DISTINCT * 12
     assert counted.memory_limit == 16_000_000
     assert not list(scratch_dir.iterdir())
 
 
-def test_nor_on_who_counts(
+def test_every_scanner_in_process_gives_identical_files(
     corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, scanner: Scanner, tmp_path: Path
 ) -> None:
-    """In the calling process, by either scanner: the files are the same byte for byte."""
     counted = count(corpus, scratch_dir, small_input="1gb", scanner=scanner)
     assert counted.in_process
-    assert counted.spilled.runs > 2
+    assert counted.spilled.shards > 2
     for counts, name in ((counted.counts, "small.npz"), (ample, "ample.npz")):
         counts.save(tmp_path / name)
     assert (tmp_path / "small.npz").read_bytes() == (tmp_path / "ample.npz").read_bytes()
     assert not list(scratch_dir.iterdir())
 
 
-def test_ample_memory_leaves_the_disk_alone(corpus: Path, scratch_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_spilled_with_ample_memory(corpus: Path, scratch_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scratch, "new_path", None)
     counted = count(corpus, scratch_dir, small_input="1gb", memory_limit="8gb")
-    assert counted.spilled.runs == counted.spilled.bytes == 0
+    assert counted.spilled.shards == counted.spilled.bytes == 0
 
 
-def test_the_run_folder_is_the_default_place(corpus: Path, tmp_path: Path) -> None:
-    """A run tells in its report what it has spilled; nothing of it is left in the run folder."""
+def test_a_run_spills_to_its_run_folder_by_default(corpus: Path, tmp_path: Path) -> None:
+    """The report has the amount spilled, and no spilled file is left in the run folder."""
     values = {"input": str(corpus), "out_dir": str(tmp_path / "run"), "skip_merge": True, "memory_limit": "16mb"}
     seen: set[str] = set()
     with watching(tmp_path / "run", seen.update):
@@ -106,15 +105,15 @@ def test_the_run_folder_is_the_default_place(corpus: Path, tmp_path: Path) -> No
 
 
 class watching:
-    """Tells again and again what is in a folder."""
+    """Passes the names of the files in a folder to a callback, every 10 ms while the block runs."""
 
-    def __init__(self, folder: Path, tell: Callable[[set[str]], object]) -> None:
+    def __init__(self, folder: Path, callback: Callable[[set[str]], object]) -> None:
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, args=(folder, tell))
+        self._thread = threading.Thread(target=self._watch, args=(folder, callback))
 
-    def _watch(self, folder: Path, tell: Callable[[set[str]], object]) -> None:
+    def _watch(self, folder: Path, callback: Callable[[set[str]], object]) -> None:
         while not self._done.wait(0.01):
-            tell({path.name for path in folder.iterdir()} if folder.exists() else set())
+            callback({path.name for path in folder.iterdir()} if folder.exists() else set())
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -125,9 +124,7 @@ class watching:
 
 
 @pytest.mark.parametrize("small_input", [0, "1gb"])
-def test_nothing_is_left_of_a_run_that_fails(
-    corpus: Path, scratch_dir: Path, tmp_path: Path, small_input: object
-) -> None:
+def test_no_file_is_left_after_a_failure(corpus: Path, scratch_dir: Path, tmp_path: Path, small_input: object) -> None:
     bad = tmp_path / "text"
     bad.write_bytes(corpus.read_bytes() + b"\xff")
     seen: set[str] = set()
@@ -137,13 +134,13 @@ def test_nothing_is_left_of_a_run_that_fails(
     assert not list(scratch_dir.iterdir())
 
 
-def test_nothing_is_left_of_a_worker_that_is_killed(corpus: Path, scratch_dir: Path) -> None:
+def test_no_file_is_left_after_a_worker_is_killed(corpus: Path, scratch_dir: Path) -> None:
     before = set(psutil.Process().children(recursive=True))
 
     def kill_the_counters(names: set[str]) -> None:
         if names:
             for child in set(psutil.Process().children(recursive=True)) - before:
-                with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                with suppress(psutil.NoSuchProcess):  # it may have ended
                     if child.cpu_times().user > 0.2:
                         child.kill()
 
@@ -153,12 +150,12 @@ def test_nothing_is_left_of_a_worker_that_is_killed(corpus: Path, scratch_dir: P
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, tmp_path: Path, signum: int) -> None:
+def test_no_file_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, tmp_path: Path, signum: int) -> None:
     flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--set", f"scratch_dir={scratch_dir}"]
     command = [sys.executable, "-m", "bpeflow", "--input", str(corpus), "--out_dir", str(tmp_path / "run"), *flags]
     process = subprocess.Popen([*command, "--set", "scanner=regex"], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
-    while not any(scratch_dir.glob("*/*.run")):
+    while not any(scratch_dir.glob("*/*.shard")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -170,15 +167,15 @@ def test_nothing_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, 
     assert not (tmp_path / "run").exists()
 
 
-def test_the_summary_tells_of_files(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_has_the_amount_spilled(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--vocab_size", "260", "--memory_limit", "16mb", "--out_dir", str(tmp_path / "run")]
     assert main(["--input", str(corpus), *flags]) == 0
-    assert "MB of counts went through files: memory_limit is 16.0 MB" in capsys.readouterr().out
+    assert "MB of counts were spilled to disk: memory_limit is 16.0 MB" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("small_input", ["0", "1gb"])
 def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path, small_input: str) -> None:
-    """No file may grow beyond 100 kB here: that stands for a full disk, which gives the same kind of error."""
+    """A limit of 100 kB per file stands in for a full disk, which raises the same kind of error."""
     flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--out_dir", str(scratch_dir / "run")]
     settings = ["--set", f"small_input={small_input}", "--set", f"scratch_dir={scratch_dir}"]
     done = subprocess.run(
@@ -198,13 +195,13 @@ def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path
     assert not list(scratch_dir.iterdir())
 
 
-def test_a_scratch_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_scratch_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path / "not" / "there")
     with pytest.raises(ScratchError, match=f"cannot write counts to {scratch.folder}: No such file"):
         scratch.new_path("counter")
 
 
-def test_the_folder_is_made_when_it_is_needed_and_gone_in_the_end(tmp_path: Path) -> None:
+def test_the_folder_is_created_on_first_use_and_removed_at_the_end(tmp_path: Path) -> None:
     scratch = new_scratch(tmp_path)
     with pytest.raises(ZeroDivisionError), removed_at_end(scratch):
         assert not list(tmp_path.iterdir())
@@ -216,7 +213,7 @@ def test_the_folder_is_made_when_it_is_needed_and_gone_in_the_end(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_without_any_folder_the_systems_temporary_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_the_systems_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     scratch = new_scratch(None)
     with removed_at_end(scratch):

@@ -1,4 +1,4 @@
-"""The count tables: what is added up in them, and the runs that they give."""
+"""The count tables: the counts added to them, and the shards written from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ tables = st.dictionaries(st.text(min_size=1, max_size=40), st.integers(1, 2**40)
 
 
 @given(parts=st.lists(tables, max_size=4), partitions=st.integers(1, 5))
-def test_runs_add_up_and_partitions_have_all(scanner: Scanner, parts: list[dict[str, int]], partitions: int) -> None:
+def test_shards_add_up_and_partitions_are_complete(
+    scanner: Scanner, parts: list[dict[str, int]], partitions: int
+) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     total: Counter[bytes] = Counter()
     for part in parts:
@@ -29,49 +31,49 @@ def test_runs_add_up_and_partitions_have_all(scanner: Scanner, parts: list[dict[
         total.update(encoded)
         table.add(Shard.pack(0, encoded.items()))
     in_order = sorted(total.items())
-    assert list(table.run().items()) == in_order
+    assert list(table.shard().items()) == in_order
     assert len(table) == len(total)
-    runs = [table.run(partition, partitions) for partition in range(partitions)]
-    assert sorted(item for run in runs for item in run.items()) == sorted(total.items())
-    assert all(list(run.items()) == [item for item in in_order if item in set(run.items())] for run in runs)
-    assert [run.partition for run in runs] == list(range(partitions))
+    shards = [table.shard(partition, partitions) for partition in range(partitions)]
+    assert sorted(item for shard in shards for item in shard.items()) == sorted(total.items())
+    assert all(list(shard.items()) == [item for item in in_order if item in set(shard.items())] for shard in shards)
+    assert [shard.partition for shard in shards] == list(range(partitions))
 
 
-def test_partitions_do_not_depend_on_what_else_is_in_the_table(scanner: Scanner) -> None:
+def test_the_partition_of_a_pretoken_does_not_depend_on_others(scanner: Scanner) -> None:
     words = [f"word{number}".encode() for number in range(2000)]
     both, half = (new_table(load_pretokenizer("gpt2"), scanner) for _ in range(2))
     both.add(Shard.pack(0, [(word, 1) for word in words]))
     half.add(Shard.pack(0, [(word, 9) for word in reversed(words[::2])]))
     for partition in range(3):
-        assert {w for w, _ in half.run(partition, 3).items()} <= {w for w, _ in both.run(partition, 3).items()}
-        assert 500 < len(both.run(partition, 3)) < 850
+        assert {w for w, _ in half.shard(partition, 3).items()} <= {w for w, _ in both.shard(partition, 3).items()}
+        assert 500 < len(both.shard(partition, 3)) < 850
 
 
-def test_keys_that_differ_in_padding_and_length_are_kept_apart(scanner: Scanner) -> None:
+def test_keys_that_differ_only_in_trailing_zeros_are_distinct(scanner: Scanner) -> None:
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     words = {bytes(choose.choices(b"\x00a", k=choose.randrange(1, 40))): choose.randrange(1, 9) for _ in range(50_000)}
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.add(Shard.pack(0, words.items()))
-    assert dict(table.run().items()) == words
+    assert dict(table.shard().items()) == words
 
 
 def test_a_sum_beyond_64_bits_raises(scanner: Scanner) -> None:
     def add_twice(table: CountTable) -> None:
         for _ in range(2):
             table.add(Shard.pack(0, [(b"a", 2**62), (b"b", 1)]))
-        table.run()
+        table.shard()
 
     with pytest.raises(CountOverflowError, match="64 bits"):
         add_twice(new_table(load_pretokenizer("gpt2"), scanner))
 
 
-def test_a_run_is_the_same_in_memory_and_in_a_file(scanner: Scanner, tmp_path: Path) -> None:
+def test_a_shard_is_the_same_in_memory_and_in_a_file(scanner: Scanner, tmp_path: Path) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.count(b"the cat and the hat and the rest " * 10_000 + " naïve 日本語".encode())
     for partition in range(3):
-        in_memory, in_file = table.run(partition, 3), table.run(partition, 3, tmp_path / f"{partition}.run")
+        in_memory, in_file = table.shard(partition, 3), table.shard(partition, 3, tmp_path / f"{partition}.shard")
         assert in_file.path is not None
         assert in_file.path.read_bytes() == in_memory.data
         assert (in_file.tokens, in_file.size) == (in_memory.tokens, in_memory.size)
@@ -80,37 +82,37 @@ def test_a_run_is_the_same_in_memory_and_in_a_file(scanner: Scanner, tmp_path: P
 
 
 def test_an_empty_table_writes_no_file(scanner: Scanner, tmp_path: Path) -> None:
-    run = new_table(load_pretokenizer("gpt2"), scanner).run(0, 1, tmp_path / "run")
-    assert (len(run), run.path, run.spilled, run.statistics) == (0, None, Spilled(), DocumentStatistics())
+    shard = new_table(load_pretokenizer("gpt2"), scanner).shard(0, 1, tmp_path / "shard")
+    assert (len(shard), shard.path, shard.spilled, shard.statistics) == (0, None, Spilled(), DocumentStatistics())
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_that_cannot_be_written_is_an_error(scanner: Scanner, tmp_path: Path) -> None:
+def test_a_shard_that_cannot_be_written_is_an_error(scanner: Scanner, tmp_path: Path) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.count(b"some words")
-    with pytest.raises(ScratchError, match=r"cannot write counts to .*there/run: No such file.*scratch_dir"):
-        table.run(path=tmp_path / "not" / "there" / "run")
-    (tmp_path / "run").write_bytes(b"somebody else's")
+    with pytest.raises(ScratchError, match=r"cannot write counts to .*there/shard: No such file.*scratch_dir"):
+        table.shard(path=tmp_path / "not" / "there" / "shard")
+    (tmp_path / "shard").write_bytes(b"somebody else's")
     with pytest.raises(ScratchError, match="File exists"):
-        table.run(path=tmp_path / "run")
-    assert (tmp_path / "run").read_bytes() == b"somebody else's"
+        table.shard(path=tmp_path / "shard")
+    assert (tmp_path / "shard").read_bytes() == b"somebody else's"
 
 
-def test_memory_tells_what_the_table_has_and_will_have(scanner: Scanner) -> None:
+def test_memory_covers_present_and_future_pretokens(scanner: Scanner) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     empty = table.memory(0)
     table.add(Shard.pack(0, [(f"word{number}".encode(), 1) for number in range(20_000)]))
     assert table.memory(0) >= max(empty, 20_000 * 50)
     assert table.memory(100_000) >= max(table.memory(0), 120_000 * 50)
     table.add(Shard.pack(0, [(b"long" * 250_000, 1)]))
-    assert table.memory(0) > 1_000_000 or scanner == "regex"  # which does not look at single ones
+    assert table.memory(0) > 1_000_000 or scanner == "regex"  # which estimates by the number alone
 
 
 def test_long_prefixes_and_zeros_are_in_order(scanner: Scanner) -> None:
-    """What a sort by the first bytes, seen as numbers, could get wrong."""
+    """These could be misplaced by a sort of the first bytes as integers."""
     words = [b"a" * length + end for length in range(1, 40) for end in (b"", b"\0", b"\0\0", b"b", b"\x7f")]
     words += [bytes([first]) + b"\0" * zeros for first in range(1, 128) for zeros in range(12)]
     counts = {word: number + 1 for number, word in enumerate(words)}
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.add(Shard.pack(0, counts.items()))
-    assert list(table.run().items()) == sorted(counts.items())
+    assert list(table.shard().items()) == sorted(counts.items())

@@ -30,14 +30,14 @@ WORKERS = {
         "bpeflow.counting.counter:ChunkCounter._count",
         2,
         name="counter",
-        yields="bpeflow.counting.counter:ChunkCounter._runs",
+        yields="bpeflow.counting.counter:ChunkCounter._shards",
     ),
-    "merger": Place("bpeflow.counting.merger:CountMerger._merged", name="merger"),
+    "merger": Place("bpeflow.counting.merger:CountMerger._sum_partition", name="merger"),
     "merger of segments": Place("bpeflow.counting.merger:CountMerger._sorted_pieces", 1, "text", "300kb", "merger"),
 }
 MAIN = {
     "segment": Place("bpeflow.counting.segments:SegmentFolder._write", 2, segment_size="300kb"),
-    "reducer": Place("bpeflow.counting.pipeline:reduce_shards"),
+    "reducer": Place("bpeflow.counting.count:reduce_shards"),
     "writing counts": Place("bpeflow.counting.counts:PretokenCounts.dump"),
     "learning": Place("bpeflow.training.learn:_step_to_the_end", counted=True),
     "writing": Place("bpeflow.formats.gpt2:save", counted=True),

@@ -91,8 +91,8 @@ def disk(tmp_path: Path) -> Iterator[Path | None]:
 #: Where it becomes full, and what is said of it.
 FULL = {
     "merger": (
-        Place("bpeflow.counting.merger:CountMerger._merged", segment_size="300kb"),
-        r"stage 'merger', worker \d: cannot write counts to .*: {}. Name a scratch_dir with more room",
+        Place("bpeflow.counting.merger:CountMerger._sum_partition", segment_size="300kb"),
+        r"stage 'merger', worker \d: cannot write counts to .*: {}. Set scratch_dir to a folder with more room",
     ),
     "segment": (MAIN["segment"], r"cannot write .*/segments/000001.run: {}. Make room on its disk.*--resume"),
     "manifest": (

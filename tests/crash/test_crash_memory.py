@@ -48,8 +48,8 @@ text = " ".join(f"w{number:x}" for number in range(300_000)).encode()
 fails_until_there_is_enough(lambda: NativeTable().count(text))
 """,
     "merging runs": """
-from bpeflow.counting.native_merge import NativeKWaySum
-from bpeflow.counting.run import Shard
+from bpeflow.counting.kway import NativeKWaySum
+from bpeflow.counting.shards import Shard
 runs = [Shard.pack(0, [(b"%08x" % number, 1) for number in range(300_000)])] * 2
 def gather(runs):
     with NativeKWaySum(runs, "bytes", 1 << 16) as merge:

@@ -242,7 +242,7 @@ def _assert_native_counts_agree(name: str, data: bytes) -> None:
     whole.count(data)
     for piece in _pieces(name, data):
         parts.count(piece)
-    assert parts.run() == whole.run()
+    assert parts.shard() == whole.shard()
 
 
 @every_pattern

@@ -66,11 +66,11 @@ def assert_equal(pattern: str, text: str) -> None:
     reference = RegexTable(load_pretokenizer(pattern))
     data = text.encode()
     reference.count(data)
-    expected = reference.run()
+    expected = reference.shard()
     for instructions in native_instructions():
         table = NativeTable(pattern, instructions)
         table.count(data)
-        assert table.run() == expected, f"{instructions}: {text!r}"
+        assert table.shard() == expected, f"{instructions}: {text!r}"
 
 
 @settings(max_examples=400)
@@ -155,7 +155,7 @@ def test_documents_are_counted_up_to_the_first_that_is_not_utf8(native: str, dat
     for document in good:
         for start, end in document.pieces:
             reference.count(data[start:end])
-    assert table.run() == reference.run()
+    assert table.shard() == reference.shard()
     assert counted.documents == len(good)
     assert counted.open == (bool(good) and not good[-1].closed)
     assert (counted.bytes == len(data)) == (len(good) == len(documents))
@@ -192,7 +192,7 @@ def test_real_documents_are_counted_as_in_python(native: str, delimiters: Delimi
     decoded = decode_chunk(data, Chunk("text", 0, len(data), ends_file=True), delimiters, "error")
     for text in decoded.texts:
         reference.count(text)
-    assert table.run() == reference.run()
+    assert table.shard() == reference.shard()
     assert (counted.bytes, counted.documents) == (len(data), decoded.statistics.documents)
 
 

@@ -102,7 +102,7 @@ def start(arguments: list[str], out: Path, segments: int) -> subprocess.Popen[st
     """Start a run and wait until so many segments are done."""
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not (out / "unfinished" / "segments" / f"{segments - 1:06}.run").exists():
+    while not (out / "unfinished" / "segments" / f"{segments - 1:06}.shard").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     return process
@@ -165,7 +165,7 @@ def test_an_interrupted_run_is_gone_on_with(
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == status
-    assert "go on with --resume" in err
+    assert "continue with --resume" in err
     assert "Traceback" not in err
     assert not orphans(children)
     assert [path.relative_to(out).as_posix() for path in out.glob("*/*")] == ["unfinished/segments"]
@@ -205,7 +205,7 @@ def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path,
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "SIGKILL" in err
-    assert "go on with --resume" in err
+    assert "continue with --resume" in err
     assert not (out / ".lock").exists()
     refused = run(*command(large, out))
     assert refused.returncode == 2
@@ -219,7 +219,7 @@ def test_a_full_disk_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, exp
     failed = run(*command(large, out, "--set", "segment_size=50kb"), file_limit=40_000)
     assert failed.returncode == 1
     assert "File too large" in failed.stderr
-    assert "go on with --resume" in failed.stderr
+    assert "continue with --resume" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert not list(out.rglob(".*"))
     assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 1

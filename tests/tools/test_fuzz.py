@@ -52,7 +52,7 @@ def test_native_code_and_specification_agree(target: str) -> None:
 
 #: For each target, how native code is made to go wrong: a method, and what becomes of its result.
 WRONG: dict[str, tuple[type, str, Callable[[Any], Any]]] = {
-    "scanner": (NativeTable, "run", lambda run: Shard.pack(0, list(run.items())[1:])),
+    "scanner": (NativeTable, "shard", lambda shard: Shard.pack(0, list(shard.items())[1:])),
     "table": (NativeTable, "__len__", lambda length: length + 1),
     "runs": (NativeKWaySum, "write", lambda run: Shard.pack(0, [(token, 1) for token, _ in run.items()])),
     "merge": (NativeSession, "step", lambda merges: merges[:-1]),

@@ -102,8 +102,8 @@ def _spill(table: NativeTable, counts: Counter[bytes], partitions: int, path: Pa
     runs: list[Shard] = []
     found: dict[bytes, int] = {}
     for partition in range(partitions):
-        in_memory = table.run(partition, partitions)
-        in_file = table.run(partition, partitions, path.with_suffix(f".{partition}"))
+        in_memory = table.shard(partition, partitions)
+        in_file = table.shard(partition, partitions, path.with_suffix(f".{partition}"))
         must_equal("a run in a file", list(in_file.items()), items := list(in_memory.items()))
         _must_ascend([token for token, _ in items])
         if found.keys() & dict(items).keys():
