@@ -1,13 +1,12 @@
-"""Settings: what they are, what they default to, and how YAML, flags and keyword arguments become them.
+"""Settings: frozen models, made from YAML, flags and keyword arguments; the only description of each setting.
 
-`Settings` is flat on purpose: a config file reads as a list of decisions, and every key is also a keyword argument of
-`bpeflow.train_bpe`. `CountSettings` and `MergeSettings` are its two halves, which `bpeflow.count` and
-`bpeflow.learn_merges` take alone.
+`Settings` is flat on purpose: a config reads as a list of decisions, and every key is also a keyword argument of
+`bpeflow.train_bpe`. Its two halves are `CountSettings`, for `bpeflow.count`, and `MergeSettings`, for
+`bpeflow.learn_merges`.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import sysconfig
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from pydantic import (
 )
 
 from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.validation import explain
 from bpeflow.errors import ConfigError
 from bpeflow.vocab import check_special_tokens
 
@@ -39,12 +39,12 @@ _SECTIONS = frozenset({"monitor", "output", "queue"})
 #: The name of the source that `input` describes.
 UNNAMED_SOURCE = "input"
 
-#: Stands in `input` and `exclude` for the folder of Python's own standard library: real text that every machine has.
+#: Placeholder in `input` and `exclude` for the folder of Python's standard library: real text on every machine.
 STDLIB_PLACEHOLDER = "{stdlib}"
 
 
 def _as_tuple(value: object) -> object:
-    """Let one value stand for a list of one. A set is refused: the order of special tokens is part of them."""
+    """Accept one value in place of a list. A set is refused, as the order of special tokens matters."""
     if isinstance(value, set | frozenset):
         raise ValueError("a set has no order, which is needed here; give a list")
     return (value,) if isinstance(value, str | int | Path | Mapping) and not isinstance(value, bool) else value
@@ -55,7 +55,7 @@ def _as_paths(value: object) -> object:
     if not isinstance(values, list | tuple):
         return values
     if "" in values:
-        raise ValueError("an empty string is no path")
+        raise ValueError("an empty string is not a path")
     stdlib = sysconfig.get_paths()["stdlib"]
     return tuple(os.fspath(v).replace(STDLIB_PLACEHOLDER, stdlib) if isinstance(v, str | Path) else v for v in values)
 
@@ -75,13 +75,13 @@ FieldPath = Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)*$")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_as_paths)]
 Folder = Annotated[Path, BeforeValidator(_as_folder)]
 
-#: What crosses the border to native code must fit there.
+#: Within the range of ids in native code.
 VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1)]
 
 #: A number of bytes: ``8mb`` (10^6), ``8MiB`` (2^20) or a plain number.
 Size = Annotated[ByteSize, Field(ge=1)]
 
-#: With less, more time goes into files than into counting.
+#: With less, files would take more time than counting.
 MemoryLimit = Annotated[ByteSize, Field(ge=16_000_000)]
 
 
@@ -269,7 +269,7 @@ class CountSettings(TokenSettings):
     @model_validator(mode="before")
     @classmethod
     def _sources_apart(cls, values: Any) -> Any:
-        """Take mappings among the inputs for the sources that they describe."""
+        """Turn mappings in `input` into sources."""
         if not isinstance(values, Mapping) or "input" not in values:
             return values
         given = values["input"]
@@ -378,22 +378,22 @@ def check_vocab_sizes(sizes: tuple[int, ...], special_tokens: int) -> None:
 
 
 def make_settings(model: type[SettingsType], values: Mapping[str, Any], where: str = "") -> SettingsType:
-    """Validate `values` as `model`. Raises `ConfigError` with one line that names every key that is wrong."""
+    """Validate `values` as `model`. Raises `ConfigError` with one line that names every invalid key."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
         prefix = f"{where}: " if where else ""
-        raise ConfigError(prefix + "; ".join(_explain(model, details) for details in error.errors())) from None
+        raise ConfigError(prefix + "; ".join(explain(model, details) for details in error.errors())) from None
 
 
 def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:
-    """Read a YAML config and put `overrides`, which may have dotted keys (``monitor.interval``), over it.
+    """Read a YAML config and override its values by `overrides`, whose keys may be dotted (``monitor.interval``).
 
-    Raises `ConfigError` for a missing or malformed file and for settings that are unknown or out of range.
+    Raises `ConfigError` for a missing or malformed file, and for unknown or invalid settings.
     """
     values: dict[str, Any] = {}
     if path is not None:
-        from bpeflow._util.yaml import read_yaml
+        from bpeflow._util.yaml import read_yaml  # PyYAML, which settings from keywords do not need
 
         values = read_yaml(path)
     values = override(values, overrides or {})
@@ -401,13 +401,13 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None)
 
 
 def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with `others` in their place; either way to say the vocabulary's size replaces the other."""
+    """Return `values` updated by `others`. Either of `vocab_size` and `vocab_sizes` replaces the other."""
     replaced = set(others) if _SIZES.isdisjoint(others) else {*others, *_SIZES}
     return {**{key: value for key, value in values.items() if key not in replaced}, **others}
 
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with `overrides`, whose keys may be dotted (``monitor.interval``), over them."""
+    """Return `values` updated by `overrides`, whose keys may be dotted (``monitor.interval``)."""
     result = replace(values, {key: value for key, value in overrides.items() if "." not in key})
     for dotted_key, value in overrides.items():
         section, dot, key = dotted_key.partition(".")
@@ -416,33 +416,6 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
         if section not in _SECTIONS:
             raise ConfigError(f"unknown setting {dotted_key} (there are sections {', '.join(sorted(_SECTIONS))})")
         inside = result.get(section) or {}
-        if isinstance(inside, Mapping):  # else it is wrong already, and is told so when it is validated
+        if isinstance(inside, Mapping):  # otherwise validation reports it
             result[section] = {**inside, key: value}
     return result
-
-
-def _explain(model: type[BaseModel], details: Any) -> str:
-    location = [str(part) for part in details["loc"]]
-    key = ".".join(location)
-    if details["type"] == "extra_forbidden":
-        return f"unknown setting {key}" + _nearest(model, location)
-    if details["type"] == "missing":
-        return f"{key} is missing" + (": say what to train on" if key == "input" else "")
-    message = details["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}, found {details['input']!r}" if key else message
-
-
-def _nearest(model: type[BaseModel], location: list[str]) -> str:
-    """Name the known key that is most like the unknown one at the end of `location`."""
-    for section in location[:-1]:
-        if section == "sources":
-            model = SourceSettings
-        if section.isdigit() or section == "sources":
-            continue
-        annotation = model.model_fields[section].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return ""
-        model = annotation
-    known = list(model.model_fields)
-    close = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
-    return f" (did you mean {'.'.join([*location[:-1], close[0]])}?)" if close else f" (there are: {', '.join(known)})"

@@ -1,4 +1,4 @@
-"""What several test modules share: the backends and scanners at hand."""
+"""Shared fixtures: the available backends and scanners."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bpeflow.backends.registry import BACKENDS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
-# On a machine that does other things, too, slow is no failure. A failure says how to see it again.
+# On a busy machine slow is not a failure. A failure prints how to reproduce it.
 settings.register_profile(
     "bpeflow",
     deadline=None,
@@ -29,7 +29,7 @@ settings.register_profile(
 settings.load_profile("bpeflow")
 
 
-# Who is started in a shell's background, or under nohup, ignores these, and so would all that tests start.
+# A process started in a shell's background, or under nohup, ignores these, and so would everything that tests start.
 for number, handler in {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}.items():
     if hasattr(signal, number) and signal.getsignal(getattr(signal, number)) is signal.SIG_IGN:
         signal.signal(getattr(signal, number), handler)
@@ -65,7 +65,7 @@ def backend(request: pytest.FixtureRequest) -> MergeBackend:
 
 @pytest.fixture(scope="session")
 def backends() -> list[MergeBackend]:
-    """Every backend at once, to be held against one answer; those that were not built here are left out."""
+    """All available backends at once, to compare with one answer."""
     for candidate in chosen(BACKENDS):
         if (reason := candidate.unavailable()) is not None:
             fail_if_required(candidate.name, reason)

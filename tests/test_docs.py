@@ -1,4 +1,4 @@
-"""The documentation's examples run as they stand."""
+"""The examples in the documentation run unchanged."""
 
 from __future__ import annotations
 

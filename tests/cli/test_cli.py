@@ -1,4 +1,4 @@
-"""The command line: what a person types, what they see, the exit status, and what is left behind."""
+"""The command line: its flags, its output, its exit status, and its files."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def test_a_config_trains(config: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "vocab.json, merges.txt, bpeflow.json, run.json" in out
     assert "counting: 1.7 kB of 1.7 kB" in err
     assert "learning: 23 of 23 merges" in err
-    assert "\x1b" not in out + err  # plain lines where there is no terminal
+    assert "\x1b" not in out + err  # plain lines without a terminal
 
 
-def test_flags_go_over_the_config(config: Path, tmp_path: Path) -> None:
+def test_flags_override_the_config(config: Path, tmp_path: Path) -> None:
     flags = "--vocab_size 270 --backend python -c 2 -m 3 --chunk_size 1kb"
     flags += " --set monitor.interval=3 --set tie_break=smallest_ids"
     assert main(["--config", str(config), *flags.split(), "--out_dir", str(tmp_path / "other"), "--quiet"]) == 0
@@ -77,7 +77,7 @@ def test_flags_go_over_the_config(config: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_no_config_is_needed_and_dashes_will_do(corpus: Path, tmp_path: Path) -> None:
+def test_no_config_is_needed_and_dashes_work(corpus: Path, tmp_path: Path) -> None:
     assert main(["--input", str(corpus), "--vocab-size=260", "--out-dir", str(tmp_path / "run"), "--quiet"]) == 0
     assert settings_of(tmp_path / "run")["vocab_size"] == 260
 
@@ -139,7 +139,7 @@ def test_counts_travel_as_json_and_tsv(config: Path, tmp_path: Path, capsys: pyt
     ],
     ids=str,
 )
-def test_what_is_wrong_is_one_clear_line_and_status_2(
+def test_an_error_is_one_clear_line_and_status_2(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], complaint: str
 ) -> None:
     try:
@@ -169,7 +169,7 @@ def test_a_missing_out_dir_is_asked_for(corpus: Path, capsys: pytest.CaptureFixt
     assert "--out_dir" in capsys.readouterr().err
 
 
-def test_text_that_is_not_utf8_is_status_2_with_its_place(
+def test_text_that_is_not_utf8_is_status_2_with_its_position(
     config: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus.write_bytes(b"abc\xff")
@@ -197,12 +197,12 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
 
 
 def _no_room_for_files() -> None:
-    """Stand in for a full disk: the kernel refuses what goes beyond 100 bytes."""
+    """Simulate a full disk: the kernel refuses to write beyond 100 bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
 
-def test_help_tells_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (
         ["--help"],
         ["merge", "--help"],
@@ -231,10 +231,10 @@ def test_backends_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert all(re.search(rf"^ ?{backend.name} ", out, re.MULTILINE) for backend in BACKENDS)
     best = next(backend.name for backend in BACKENDS if backend.unavailable() is None)
-    assert f"backend: auto takes {best}" in out
+    assert f"backend: auto selects {best}" in out
 
 
-def test_a_backend_that_is_not_there_says_why_and_what_to_do(
+def test_an_unavailable_backend_says_why_and_what_to_do(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = tmp_path / "native"
@@ -257,7 +257,7 @@ def test_a_backend_that_is_not_there_says_why_and_what_to_do(
 
 @pytest.fixture
 def slow_run(tmp_path: Path) -> list[str]:
-    """A command that counts for many seconds."""
+    """Return a command that counts for many seconds."""
     path = tmp_path / "big.txt"
     path.write_text("the same few words again and again\n" * 3_000_000, encoding="utf-8")
     flags = ["--input", str(path), "--vocab_size", "300", "--out_dir", str(tmp_path / "run"), "-c", "2"]
@@ -272,7 +272,7 @@ def slow_run(tmp_path: Path) -> list[str]:
 def test_a_signal_ends_everything_at_once(
     slow_run: list[str], tmp_path: Path, number: signal.Signals, status: int, said: str
 ) -> None:
-    """As Ctrl-C in a terminal does it: to the whole process group."""
+    """Sent to the whole process group, as Ctrl-C in a terminal is."""
     process = subprocess.Popen([*slow_run, "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True)
     children: list[psutil.Process] = []
     while len(children) < 5:  # forkserver, resource tracker, chunk reader, two counters, merger
@@ -326,7 +326,7 @@ def test_a_second_run_leaves_nothing_of_the_first(config: Path, tmp_path: Path) 
     assert names(out) == ["counts.npz", "notes.txt", "run.json"]
 
 
-def test_an_interrupted_second_run_leaves_the_first_as_it_was_and_its_own_counts_beside_it(
+def test_an_interrupted_second_run_leaves_the_first_one_and_its_own_counts(
     config: Path, tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
@@ -350,7 +350,7 @@ def test_an_interrupted_second_run_leaves_the_first_as_it_was_and_its_own_counts
     assert json.loads((out / "vocab.json").read_text(encoding="utf-8"))["bb"] == 257
 
 
-def test_merge_keeps_what_is_known_of_the_counts(config: Path, tmp_path: Path, corpus: Path) -> None:
+def test_merge_keeps_the_description_of_the_counts(config: Path, tmp_path: Path, corpus: Path) -> None:
     out = tmp_path / "run"
     assert main(["--config", str(config), "--quiet"]) == 0
     before = json.loads((out / "run.json").read_text(encoding="utf-8"))
@@ -406,7 +406,7 @@ def test_home_is_expanded_in_the_run_folder(config: Path, tmp_path: Path, monkey
     assert "vocab.json" in names(tmp_path / "mine")
 
 
-def test_a_failed_run_takes_its_empty_folder_away(config: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_failed_run_removes_its_empty_folder(config: Path, corpus: Path, tmp_path: Path) -> None:
     corpus.write_bytes(b"\xff")
     assert main(["--config", str(config)]) == 2
     assert not (tmp_path / "run").exists()

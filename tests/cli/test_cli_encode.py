@@ -1,4 +1,4 @@
-"""The commands encode, decode and evaluate: what a person types, what they see, and what is left behind."""
+"""The commands encode, decode and evaluate: their flags, their output, and their files."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_quiet_prints_nothing(run: Path, corpus: Path, out: Path, capsys: pytest
     ],
     ids=str,
 )
-def test_what_is_wrong_is_one_clear_line_and_status_2(
+def test_an_error_is_one_clear_line_and_status_2(
     run: Path, corpus: Path, out: Path, capsys: pytest.CaptureFixture[str], flags: list[str], complaint: str
 ) -> None:
     try:
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_one_clear_line_and_status_2(
     assert names(out.parent) == []
 
 
-def test_broken_utf8_is_status_2_with_its_place(
+def test_broken_utf8_is_status_2_with_its_position(
     run: Path, corpus: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus.write_bytes(b"abc\xff")
@@ -158,11 +158,11 @@ def test_what_cannot_be_decoded_is_status_2(
     assert not (tmp_path / "text.txt").exists()
 
 
-# ---- how runs end that do not end well ----
+# ---- failures ----
 
 
 def _no_room_for_files() -> None:
-    """Stand in for a full disk: the kernel refuses what goes beyond 50,000 bytes."""
+    """Simulate a full disk: the kernel refuses to write beyond 50,000 bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 
@@ -218,14 +218,14 @@ SLOW = {
     ("number", "status", "said"),
     [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "bpeflow: ended by SIGTERM\n")],
 )
-def test_a_signal_leaves_nothing_but_what_was_there(
+def test_a_signal_leaves_no_new_files(
     tmp_path: Path, out: Path, way: str, number: signal.Signals, status: int, said: str
 ) -> None:
     """Ctrl-C in a terminal goes to the whole process group."""
     pattern, flags = SLOW[way]
     tokenizer = save_tokenizer(tmp_path / "slow", pattern)
     if way == "in threads" and Tokenizer.load(tokenizer).encoder != "native":
-        pytest.skip("there is no native encoder, which alone has threads")
+        pytest.skip("the native encoder, the only one with threads, is not available")
     corpus = tmp_path / "big.txt"
     corpus.write_text(f"the same few words again and again\n{EOT}" * 300_000, encoding="utf-8")
     out.write_bytes(b"from an earlier run")
@@ -275,7 +275,7 @@ def test_tokenizers_and_corpora_are_crossed(
     assert capsys.readouterr().err == ""
 
 
-def test_help_tells_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("encode", "decode", "evaluate"):
         with pytest.raises(SystemExit) as caught:
             main([command, "--help"])

@@ -1,4 +1,4 @@
-"""What people see of an evaluation."""
+"""The tables of an evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line says at its end, and with which exit status."""
+"""The end of a command: the error line and the exit status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def signals() -> Iterator[None]:
     }
     end_on_signals()
     yield
-    end_on_signals()  # which forgets those that came
+    end_on_signals()  # which forgets earlier interruptions
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -42,7 +42,7 @@ def test_an_error_that_a_signal_became_is_that_signal(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_in_a_callback_of_pythons_ends_the_run(number: signal.Signals) -> None:
-    """What is raised in a weak reference's callback is ignored; here in two of them, one after the other."""
+    """Python ignores exceptions in callbacks of weak references; here in two of them, one after the other."""
     script = f"""
 import os, signal, sys, time, weakref
 from bpeflow.cli import train
@@ -91,14 +91,14 @@ def test_other_exceptions_that_python_ignores_are_shown_as_before(capsys: pytest
 @pytest.mark.usefixtures("signals")
 def test_an_incomplete_installation_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status(ImportError("No module named numpy")) == 1
-    assert "the installation is not complete" in capsys.readouterr().err
+    assert "the installation is incomplete" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("signals")
 def test_a_panic_that_a_signal_became_is_that_signal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """pydantic, interrupted while it is imported, raises what is no Exception."""
+    """pydantic, interrupted while it is imported, raises a BaseException that is not an Exception."""
 
     class PanicException(BaseException):
         pass
@@ -115,7 +115,7 @@ def test_a_panic_that_a_signal_became_is_that_signal(
     assert capsys.readouterr().err == "bpeflow: interrupted\n"
 
 
-def test_errors_that_are_each_others_reason_come_to_an_end() -> None:
+def test_errors_that_cause_each_other_are_no_endless_loop() -> None:
     failure, reason = ScratchError("cannot write"), OSError(28, "No space left on device")
     try:
         try:
@@ -128,8 +128,8 @@ def test_errors_that_are_each_others_reason_come_to_an_end() -> None:
 
 
 @pytest.mark.parametrize(("error", "status"), [("MemoryError()", 1), ("RuntimeError()", -signal.SIGABRT)])
-def test_without_memory_the_interpreters_own_end_is_left_out(error: str, status: int) -> None:
-    """Libraries crash in theirs, for want of memory, and then the exit status tells nothing."""
+def test_without_memory_the_interpreters_shutdown_is_skipped(error: str, status: int) -> None:
+    """Some libraries crash in their own shutdown without memory, which would change the exit status."""
     script = f"""
 import atexit, os
 from bpeflow.cli import exit as endings
@@ -147,7 +147,7 @@ endings.leave(endings.exit_status({error}))
 
 
 def test_a_signal_to_an_interpreter_that_ends_changes_nothing() -> None:
-    """A finalizer runs when all is done; what it is interrupted by would be shown as an ignored exception."""
+    """A finalizer runs at the very end, where an interruption would be printed as an ignored exception."""
     script = """
 import os, runpy, signal, sys, weakref
 class Thing: pass

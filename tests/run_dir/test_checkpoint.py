@@ -1,4 +1,4 @@
-"""Merges that are saved while they are learned: a run goes on from them to the same result."""
+"""Merges are saved while they are learned, and a run that resumes from them ends with the same result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RESULTS = ("counts.npz", "vocab.json", "merges.txt")
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, object]], None]]:
-    """Trains until some merges are saved, and then fails."""
+    """Train until some merges are saved, then fail."""
 
     def train(settings: dict[str, object]) -> None:
         with monkeypatch.context() as patch:
@@ -45,7 +45,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, obj
     yield train
 
 
-def test_learning_goes_on_from_partial_merges(
+def test_learning_resumes_from_a_checkpoint(
     corpus: Path, tmp_path: Path, backend: MergeBackend, stopped: Callable[[dict[str, object]], None]
 ) -> None:
     base = settings_of(corpus, tmp_path / "base", vocab_size=280)
@@ -58,13 +58,13 @@ def test_learning_goes_on_from_partial_merges(
     result = bpeflow.train({**settings, "resume": True})
     assert result.learned is not None and unbroken.learned is not None
     assert (result.learned.pairs, result.learned.counts) == (unbroken.learned.pairs, unbroken.learned.counts)
-    told = result.report.learning
-    assert (told.replayed, told.learned) == (23, 50)
-    assert 10 < told.resumed < 73
+    report = result.report.learning
+    assert (report.replayed, report.learned) == (23, 50)
+    assert 10 < report.resumed < 73
     assert not (tmp_path / "run" / "unfinished").exists()
 
 
-def test_the_merge_command_goes_on_from_them_too(
+def test_the_merge_command_resumes_from_a_checkpoint_too(
     corpus: Path, tmp_path: Path, stopped: Callable[[dict[str, object]], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = settings_of(corpus, tmp_path / "run")
@@ -78,7 +78,7 @@ def test_the_merge_command_goes_on_from_them_too(
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
 
 
-def test_partial_merges_of_something_else_are_refused_and_damaged_ones_passed_over(
+def test_a_checkpoint_of_another_run_is_refused_and_a_damaged_one_ignored(
     corpus: Path,
     tmp_path: Path,
     stopped: Callable[[dict[str, object]], None],

@@ -1,4 +1,4 @@
-"""The lock of a run folder: one run at a time, and a dead one does no harm."""
+"""The lock of a run folder: one run at a time, and the lock of a dead run does no harm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bpeflow.run_dir import lock
 from bpeflow.run_dir.layout import LOCK_FILE
 from bpeflow.run_dir.lock import RunLock
 
-#: Takes the lock, says so, and keeps it until it is killed.
+#: Takes the lock, prints that, and keeps it until it is killed.
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -39,7 +39,7 @@ def hold(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_second_run_is_refused_and_told_who_has_the_folder(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
     with hold(tmp_path) as process:
         try:
             expected = rf"process {process.pid} on {socket.gethostname()}, since 20.* is at work in {tmp_path}"
@@ -49,11 +49,11 @@ def test_a_second_run_is_refused_and_told_who_has_the_folder(tmp_path: Path) -> 
             process.kill()
 
 
-def test_a_dead_runs_lock_does_no_harm_and_tells_what_it_left(tmp_path: Path) -> None:
+def test_a_dead_runs_lock_does_no_harm_and_its_notes_are_found(tmp_path: Path) -> None:
     with hold(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
     assert (tmp_path / LOCK_FILE).exists()
-    for _ in range(2):  # it is told until somebody has signed
+    for _ in range(2):  # the notes stay until the next run has signed
         with RunLock(tmp_path) as mine:
             assert mine.left_behind["scratch"] == "somewhere"
             assert mine.left_behind["pid"] == process.pid
@@ -65,7 +65,7 @@ def test_a_dead_runs_lock_does_no_harm_and_tells_what_it_left(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-def test_the_lock_is_released_in_the_end_and_after_a_failure(tmp_path: Path) -> None:
+def test_the_lock_is_released_at_the_end_and_after_a_failure(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), RunLock(tmp_path) as mine:
             assert mine.left_behind == {}
@@ -78,10 +78,10 @@ def test_it_holds_within_one_process_too(tmp_path: Path) -> None:
         pass
 
 
-def test_a_lock_file_that_is_removed_and_made_anew_is_found_out(
+def test_a_lock_file_that_is_replaced_while_it_is_opened_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between our opening the file and locking it, its holder ends and removes it: that lock would be worth nothing."""
+    """Its holder ends and removes it between opening and locking: a lock on the removed file would be worthless."""
     tries = []
     flock = lock._lock
 
@@ -98,7 +98,7 @@ def test_a_lock_file_that_is_removed_and_made_anew_is_found_out(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"null"])
-def test_any_content_of_the_file_will_do(tmp_path: Path, content: bytes) -> None:
+def test_the_content_of_the_file_does_not_matter(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LOCK_FILE).write_bytes(content)
     with RunLock(tmp_path) as mine:
         assert mine.left_behind == {}
@@ -122,7 +122,7 @@ time.sleep(60)
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            time.sleep(0.2)  # for the child to come up
+            time.sleep(0.2)  # until the child has started
             process.kill()
             process.wait()
             with RunLock(tmp_path):

@@ -1,4 +1,4 @@
-"""Power cuts: what a run has promised to be safe is there when the power is back, and the rest does no harm."""
+"""Power cuts: files that a run has made durable survive, and the rest does no harm."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MERGES = [(b"t", b"h"), (b"th", b"e"), (b"a", b"t")]
 
 
 def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
-    """Two that give as many tokens of a text, and other ones."""
+    """Two tokenizers that give the same number of tokens for a text, but different ones."""
     vocab = Vocab.build(MERGES, ["<|endoftext|>"], special_tokens_first=special_tokens_first)
     return bpeflow.Tokenizer.from_spec(TokenizerSpec(vocab))
 
 
 def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[tuple[str, Path, bool]]:
-    """Do it, and yield what a cut may leave of `disk`, at `place`; and whether that was when all was done."""
+    """Run it, and yield each state of `disk` that a power cut may leave, at `place`, and whether the run was complete."""
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
     choose, seen = random.Random(seed), set[frozenset[object]]()
@@ -62,10 +62,10 @@ def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[t
         pytest.param({"resume": True, "skip_merge": True}, {"resume": False}, 45, id="after a kill"),
     ],
 )
-def test_a_run_goes_on_after_a_power_cut_at_any_moment(
+def test_a_run_resumes_after_a_power_cut_at_any_moment(
     tmp_path: Path, options: dict[str, object], earlier: dict[str, object] | None, killed_at: int | None
 ) -> None:
-    """80 of some 1,500 states of the disk; BPEFLOW_POWER_CUTS says how many to take."""
+    """80 of about 1,500 states of the disk; BPEFLOW_POWER_CUTS overrides the number."""
     seed, cuts = random.randrange(2**32), os.environ.get("BPEFLOW_POWER_CUTS", "80")
     corpus = write_corpus(tmp_path / "corpus")
     (write_corpus(tmp_path / "earlier") / "a").write_text("more words " * 50)
@@ -80,15 +80,15 @@ def test_a_run_goes_on_after_a_power_cut_at_any_moment(
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
-    told = json.loads(done.stdout)
-    assert not told["wrong"], f"seed {seed}: {told['wrong'][:5]}"
-    assert told["moments"] > 80
-    assert told["cases"] >= min(int(cuts), 350)
-    assert (told["refused"] > 0) == ("segment_size" in options)
+    outcome = json.loads(done.stdout)
+    assert not outcome["wrong"], f"seed {seed}: {outcome['wrong'][:5]}"
+    assert outcome["moments"] > 80
+    assert outcome["cases"] >= min(int(cuts), 350)
+    assert (outcome["refused"] > 0) == ("segment_size" in options)
 
 
 def read_tokens(path: Path) -> object:
-    """What a token file says, or None if it is refused."""
+    """Return the text of a token file, or None if it is refused."""
     try:
         tokens, sidecar = bpeflow.load_tokens(path).tolist(), read_sidecar(path)
         offsets = bpeflow.load_document_offsets(path).tolist() if sidecar.index else index_path(path).exists()

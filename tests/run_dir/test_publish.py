@@ -1,4 +1,4 @@
-"""Results take the place of an earlier run's when all of them are whole, and not before, whatever happens."""
+"""Results replace those of an earlier run when all of them are complete, and not before, whatever happens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def out(corpus: Path, tmp_path: Path) -> Path:
-    """A folder with the results of an earlier run."""
+    """Return a folder with the results of an earlier run."""
     bpeflow.train(settings_of(corpus / "a", tmp_path / "run", **EARLIER))
     return tmp_path / "run"
 
@@ -62,10 +62,10 @@ def test_a_run_that_is_killed_at_any_step_leaves_the_earlier_results_or_its_own(
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    told = json.loads(done.stdout)
-    assert told["steps"] > 25
-    assert told["published"] > 10
-    assert merge or told["refused"] > 3
+    outcome = json.loads(done.stdout)
+    assert outcome["steps"] > 25
+    assert outcome["published"] > 10
+    assert merge or outcome["refused"] > 3
 
 
 def no_room(*_: object, **__: object) -> None:
@@ -91,7 +91,7 @@ FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_training_that_fails_leaves_the_earlier_results_and_its_counts(
+def test_a_failed_training_leaves_the_earlier_results_and_its_own_counts(
     corpus: Path, out: Path, failure: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     before = contents(out)
@@ -111,7 +111,7 @@ def test_a_training_that_fails_leaves_the_earlier_results_and_its_counts(
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_merge_that_fails_leaves_all_as_it_was(out: Path, failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_merge_leaves_everything_as_it_was(out: Path, failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = contents(out)
     with monkeypatch.context() as patch:
         FAILURES[failure](patch)
@@ -124,7 +124,7 @@ def test_a_merge_that_fails_leaves_all_as_it_was(out: Path, failure: str, monkey
     assert (out / "counts.npz").read_bytes() == before["counts.npz"]
 
 
-def test_a_run_that_is_interrupted_while_its_files_take_their_place_sees_to_that(
+def test_a_run_that_is_interrupted_while_publishing_completes_that(
     corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(out)
@@ -143,7 +143,7 @@ def test_a_run_that_is_interrupted_while_its_files_take_their_place_sees_to_that
     assert not (out / "unfinished").exists()
 
 
-def test_merge_first_finishes_what_a_killed_run_has_left_to_do(
+def test_merge_first_publishes_the_results_of_a_killed_run(
     corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -155,7 +155,7 @@ def test_merge_first_finishes_what_a_killed_run_has_left_to_do(
     assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).learned is None  # it is finished
 
 
-def test_a_damaged_last_report_is_an_error_with_the_way_out(corpus: Path, out: Path) -> None:
+def test_a_damaged_final_report_is_an_error_with_a_remedy(corpus: Path, out: Path) -> None:
     (out / "unfinished").mkdir()
     (out / "unfinished" / publishing.DONE_FILE).write_text("{")
     before = contents(out)
@@ -167,10 +167,10 @@ def test_a_damaged_last_report_is_an_error_with_the_way_out(corpus: Path, out: P
     assert not (out / "unfinished").exists()
 
 
-def test_counts_of_an_unfinished_run_are_not_given_the_vocabulary_of_others(
+def test_counts_of_an_unfinished_run_do_not_get_the_vocabulary_of_others(
     corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever names the file of the finished counts means those."""
+    """The file of the finished counts, given by name, means those."""
     with monkeypatch.context() as patch:
         FAILURES["while learning"](patch)
         with pytest.raises(OSError, match="No space left"):
@@ -185,7 +185,7 @@ def test_counts_of_an_unfinished_run_are_not_given_the_vocabulary_of_others(
     assert not (out / "unfinished").exists()
 
 
-def test_an_empty_unfinished_folder_goes_even_without_the_memory_to_look_into_it(
+def test_an_empty_unfinished_folder_is_removed_even_without_memory_to_list_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_memory(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Resuming: however a run ends, the next one goes on with it to the same bytes, or says why it cannot."""
+"""Resuming: however a run ends, the next one continues to the same bytes, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("tie_break", "segment_size"), [("greatest_bytes", "6kb"), ("huggingface", "1gb")])
-def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_bytes(
+def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
     corpus: Path, tmp_path: Path, tie_break: str, segment_size: str
 ) -> None:
     seed = random.randrange(2**32)
@@ -45,9 +45,9 @@ def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_bytes(
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
-    told = json.loads(done.stdout)
-    assert told["steps"] > 25
-    assert told["refused"] > 2
+    outcome = json.loads(done.stdout)
+    assert outcome["steps"] > 25
+    assert outcome["refused"] > 2
 
 
 # ---- processes ----
@@ -71,7 +71,7 @@ def run(*arguments: str, file_limit: int | None = None) -> subprocess.CompletedP
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some 1.2 MB, whose later parts have more distinct words."""
+    """About 1.2 MB, whose later parts have more distinct words."""
     path = tmp_path_factory.mktemp("large") / "text"
     documents = [distinct_words(seed % 3 if seed < 80 else seed, 1000) for seed in range(200)]
     path.write_text("<|endoftext|>".join(documents), encoding="utf-8")
@@ -99,7 +99,7 @@ def assert_resumes(large: Path, out: Path, expected: dict[str, bytes], *flags: s
 
 
 def start(arguments: list[str], out: Path, segments: int) -> subprocess.Popen[str]:
-    """Start a run and wait until so many segments are done."""
+    """Start a run and wait until this number of segments is done."""
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not (out / "unfinished" / "segments" / f"{segments - 1:06}.shard").exists():
@@ -132,7 +132,7 @@ def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Pat
     assert_resumes(large, out, expected, "--do_monitor")
 
 
-def test_what_is_taken_over_adds_up_in_the_report_and_the_monitor(
+def test_resumed_work_adds_up_in_the_report_and_the_monitor(
     large: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
     out = tmp_path / "run"
@@ -156,7 +156,7 @@ def test_what_is_taken_over_adds_up_in_the_report_and_the_monitor(
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_run_is_gone_on_with(
+def test_an_interrupted_run_is_resumed(
     large: Path, tmp_path: Path, expected: dict[str, bytes], number: int, status: int
 ) -> None:
     out = tmp_path / "run"
@@ -172,10 +172,10 @@ def test_an_interrupted_run_is_gone_on_with(
     assert_resumes(large, out, expected)
 
 
-def test_counts_of_many_segments_are_not_made_again_unasked(
+def test_counts_of_many_segments_are_only_discarded_on_request(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor are they where no merges were saved yet: a run that is killed soon after counting."""
+    """Even if no merges were saved yet, in a run that is killed soon after counting."""
     settings = settings_of(large, tmp_path / "run", segment_size="300kb")
     with monkeypatch.context() as patch:
         patch.setattr(merging, "learning_task", None)
@@ -189,12 +189,12 @@ def test_counts_of_many_segments_are_not_made_again_unasked(
 
 def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
     try:
-        return child.ppid() != of.pid  # but the fork server
+        return child.ppid() != of.pid  # except for the fork server
     except psutil.NoSuchProcess:
         return False
 
 
-def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+def test_a_killed_worker_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     out = tmp_path / "run"
     with start(command(large, out), out, segments=2) as process:
         while not (
@@ -213,8 +213,8 @@ def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path,
     assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 2
 
 
-def test_a_full_disk_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
-    """No file may grow beyond 40 kB here: enough for the first segments' counts, and not for the later ones'."""
+def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """No file may exceed 40 kB: enough for the counts of the first segments, but not of the later ones."""
     out = tmp_path / "run"
     failed = run(*command(large, out, "--set", "segment_size=50kb"), file_limit=40_000)
     assert failed.returncode == 1
@@ -242,10 +242,8 @@ def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Pa
     assert {name: (out / name).read_bytes() for name in RESULTS} == expected
 
 
-def test_a_scratch_folder_that_a_killed_run_left_is_removed(
-    large: Path, tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    """Wherever it is; that of another run that lives stays."""
+def test_the_scratch_folder_of_a_killed_run_is_removed(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """Wherever it is. That of another, living run stays."""
     out, scratch = tmp_path / "run", tmp_path / "scratch"
     (scratch / ".scratch-0123456789abcdef").mkdir(parents=True)
     arguments = command(large, out, "--set", f"scratch_dir={scratch}")
@@ -257,7 +255,7 @@ def test_a_scratch_folder_that_a_killed_run_left_is_removed(
     assert [path.name for path in scratch.iterdir()] == [".scratch-0123456789abcdef"]
 
 
-# ---- what is there, and what is asked for ----
+# ---- the state of the folder, and the flags ----
 
 
 def settings_of(corpus: Path, out: Path, **options: object) -> dict[str, object]:
@@ -280,7 +278,7 @@ def test_a_finished_run_says_so_and_does_nothing(
     ("missing", "damage"),
     [("vocab.json", "gone"), ("merges.txt", "gone"), ("vocab_300/merges.txt", "gone"), ("vocab.json", "cut short")],
 )
-def test_the_merge_step_is_done_where_that_is_missing(
+def test_only_learning_is_done_if_only_learning_is_missing(
     corpus: Path, tmp_path: Path, missing: str, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
@@ -299,7 +297,7 @@ def test_the_merge_step_is_done_where_that_is_missing(
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_without_anything_to_go_on_with_a_run_begins(corpus: Path, tmp_path: Path) -> None:
+def test_without_anything_to_resume_a_run_starts(corpus: Path, tmp_path: Path) -> None:
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
     assert result.report.learning.learned == 73
 
@@ -328,7 +326,7 @@ def test_counts_of_another_corpus_are_refused(corpus: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["counts.npz", "run.json"])
-def test_damaged_results_are_an_error_with_the_way_out(corpus: Path, tmp_path: Path, name: str) -> None:
+def test_damaged_results_are_an_error_with_a_remedy(corpus: Path, tmp_path: Path, name: str) -> None:
     bpeflow.train(settings_of(corpus, tmp_path / "run", skip_merge=True))
     os.truncate(tmp_path / "run" / name, 200)
     with pytest.raises(ResumeError, match=rf"{name}: .*--restart"):
@@ -337,7 +335,7 @@ def test_damaged_results_are_an_error_with_the_way_out(corpus: Path, tmp_path: P
     assert result.report.learning.learned == 73
 
 
-def test_restart_loses_what_is_there_and_says_so(
+def test_restart_discards_the_unfinished_run_and_says_so(
     corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     unfinished = tmp_path / "run" / "unfinished"
@@ -347,7 +345,7 @@ def test_restart_loses_what_is_there_and_says_so(
     with pytest.raises(ResumeError, match=r"segments/ and merges\.partial"):
         bpeflow.train(settings_of(corpus, tmp_path / "run"))
     result = bpeflow.train(settings_of(corpus, tmp_path / "run", restart=True))
-    assert "what is there of an unfinished run is removed" in caplog.text
+    assert "discarding the unfinished run" in caplog.text
     assert result.report.counting.segments is None
     assert not unfinished.exists()
 

@@ -16,8 +16,8 @@ from bpeflow.run_dir.layout import MONITOR_FILE, SEGMENTS, UNFINISHED
 from bpeflow.run_dir.run_dir import RunDir
 
 
-def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What is there of it are whole lines, and it is said once."""
+def test_a_full_disk_ends_the_sample_file_but_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The file ends with a whole line, and the warning comes once."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
     try:
@@ -35,8 +35,8 @@ def test_a_full_disk_ends_the_file_of_samples_and_not_the_run(tmp_path: Path, ca
     assert caplog.text.count("no more samples are written: ") == 1
 
 
-def test_what_a_killed_run_has_left_is_looked_through_before_anything_else(tmp_path: Path) -> None:
-    """So nothing of no use stays, however soon this run ends too."""
+def test_the_remains_of_a_killed_run_are_cleaned_up_first(tmp_path: Path) -> None:
+    """So nothing useless stays, however soon this run ends."""
     unfinished = tmp_path / UNFINISHED
     segments = unfinished / SEGMENTS
     segments.mkdir(parents=True)
@@ -46,7 +46,7 @@ def test_what_a_killed_run_has_left_is_looked_through_before_anything_else(tmp_p
 
     with RunDir(tmp_path):
         left = {path.name for path in unfinished.rglob("*")}
-    assert left == {SEGMENTS, "000000.shard", MANIFEST_FILE}  # even if it is damaged: that is for people to decide
+    assert left == {SEGMENTS, "000000.shard", MANIFEST_FILE}  # even if it is damaged: the user decides
 
     (segments / MANIFEST_FILE).unlink()
     with RunDir(tmp_path):

@@ -1,4 +1,4 @@
-"""Comparing backends: that they learn the same is seen, what they take is told, and a difference is an error."""
+"""Comparing backends: equality is checked, each backend is measured, and a difference is an error."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_table_has_the_fastest_first() -> None:
 
 
 class Wrong(PythonSession):
-    """Miscounts the third merge, or forgets what comes after the second."""
+    """Miscounts the third merge, or stops after the second."""
 
     def step(self, max_merges: int) -> npt.NDArray[np.void]:
         records = super().step(max_merges)
@@ -118,7 +118,7 @@ class Wrong(PythonSession):
         return records
 
 
-def test_the_first_difference_is_told_and_the_status_is_1(
+def test_the_first_difference_is_reported_with_status_1(
     counts_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     native = next((name for name in HERE if name != "python"), None)

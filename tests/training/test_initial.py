@@ -1,4 +1,4 @@
-"""Tokenizers to begin with: extended, gone on from, and refused where they do not fit."""
+"""Tokenizers to extend: extended, continued, and refused if they do not fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def first(tmp_path: Path) -> Path:
-    """The run folder of a tokenizer of 270 entries, of another text."""
+    """Return the run folder of a tokenizer with 270 entries, trained on another text."""
     (tmp_path / "other.txt").write_text(OTHER, encoding="utf-8")
     train(tmp_path / "other.txt", 270, out_dir=tmp_path / "first")
     return tmp_path / "first"
@@ -58,7 +58,7 @@ def test_a_tokenizer_is_extended(corpus: Path, first: Path, tmp_path: Path, back
     assert report["learning"]["lowest_count"] == expected.counts[-1]
 
 
-def test_a_folder_of_gpt2s_form_will_do(corpus: Path, first: Path) -> None:
+def test_a_folder_in_gpt2s_format_is_enough(corpus: Path, first: Path) -> None:
     with_report = train(corpus, 285, init_from=first)
     (first / "run.json").unlink()
     (first / "counts.npz").unlink()
@@ -66,7 +66,7 @@ def test_a_folder_of_gpt2s_form_will_do(corpus: Path, first: Path) -> None:
 
 
 @pytest.mark.parametrize("tie_break", ["greatest_bytes", "smallest_ids", "huggingface"])
-def test_a_longer_run_goes_on_from_a_shorter_one(
+def test_a_longer_run_continues_a_shorter_one(
     corpus: Path, tmp_path: Path, tie_break: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {"tie_break": tie_break, "special_tokens": ["<|endoftext|>", "lo", "the", "Ġt"]}
@@ -82,7 +82,7 @@ def test_a_longer_run_goes_on_from_a_shorter_one(
     assert len(merges_of(run)) == len(at_once.merges)
 
 
-def test_several_sizes_all_begin_with_it(corpus: Path, first: Path, tmp_path: Path) -> None:
+def test_several_sizes_all_start_with_it(corpus: Path, first: Path, tmp_path: Path) -> None:
     bpeflow.train({"input": str(corpus), "vocab_sizes": [275, 285], "init_from": first, "out_dir": tmp_path / "run"})
     assert merges_of(tmp_path / "run" / "vocab_275") == merges_of(tmp_path / "run")[:18]
     with pytest.raises(ConfigError, match="the vocabulary is full, and 3 of 13 initial merges are left"):
@@ -121,19 +121,19 @@ def test_counts_of_another_pattern_are_refused(
     train(corpus, 280, pattern="llama3", out_dir=run)
     assert main(["merge", "--counts", str(run), "--init_from", str(first)]) == 2
     assert "another pattern, 'gpt2', than these counts, 'llama3'" in capsys.readouterr().err
-    shutil.copy(run / "counts.npz", tmp_path / "alone.npz")  # nobody knows of what pattern these are
+    shutil.copy(run / "counts.npz", tmp_path / "alone.npz")  # the pattern of these is unknown
     flags = ["--counts", str(tmp_path / "alone.npz"), "--vocab_size", "290", "--out_dir", str(tmp_path / "more")]
     assert main(["merge", *flags, "--init_from", str(first)]) == 0
 
 
-def test_the_folder_of_the_tokenizer_is_not_counted_into(corpus: Path, first: Path) -> None:
+def test_the_folder_of_the_tokenizer_cannot_be_the_run_folder(corpus: Path, first: Path) -> None:
     before = merges_of(first)
     with pytest.raises(ConfigError, match="give another out_dir"):
         train(corpus, 290, init_from=first, out_dir=first)
     assert merges_of(first) == before
 
 
-def test_other_ids_are_told_of(corpus: Path, first: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_changed_ids_are_warned_about(corpus: Path, first: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         train(corpus, 290, init_from=first)
         assert not caplog.records
@@ -147,7 +147,7 @@ def test_an_init_from_is_not_read_for_counts_alone(corpus: Path, tmp_path: Path)
 
 
 def test_gpt2_as_it_was_published_is_extended(tmp_path: Path) -> None:
-    """Every one of its merges, on a text that has few of them."""
+    """All of its merges, on a text that contains few of them."""
     folder = tmp_path / "gpt2"
     folder.mkdir()
     shutil.copy(real_data("vocabs/gpt2.encoder.json"), folder / "vocab.json")

@@ -1,4 +1,4 @@
-"""Training: the order of things, what the public functions return, and what a run folder holds."""
+"""Training: the sequence of steps, the results of the public functions, the content of a run folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_train_bpe_without_special_tokens_takes_them_for_text(corpus: Path) -> N
 
 
 def test_ties_go_to_the_greater_pair_of_bytes() -> None:
-    # The example of Sennrich et al. as CS336 tells it.
+    # The example of Sennrich et al. as given in CS336.
     words = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
     learned = bpeflow.learn_merges(words, vocab_size=262)
     assert learned.pairs == (
@@ -173,7 +173,7 @@ def test_min_frequency_and_max_token_length_are_kept(corpus: Path) -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_is_found_before_anything_is_written(
+def test_errors_are_found_before_anything_is_written(
     corpus: Path, tmp_path: Path, values: dict[str, object], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -215,7 +215,7 @@ def test_a_plain_script_needs_no_main_guard(corpus: Path, tmp_path: Path, method
 
 
 def huggingface_merges(documents: list[str], vocab_size: int, special_tokens: list[str]) -> list[tuple[bytes, bytes]]:
-    """What HuggingFace's BpeTrainer learns from the same documents."""
+    """Return the merges that HuggingFace's BpeTrainer learns from the same documents."""
     tokenizers = pytest.importorskip("tokenizers", reason="HuggingFace tokenizers is not installed")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -234,7 +234,7 @@ def huggingface_merges(documents: list[str], vocab_size: int, special_tokens: li
     "special_tokens", [["<|endoftext|>"], ["<|endoftext|>", "the", "Ġof", "in", "a", "ing"]], ids=len
 )
 def test_huggingface_mode_equals_its_trainer(tmp_path: Path, backend: MergeBackend, special_tokens: list[str]) -> None:
-    """On real text, where thousands of merges are tied, with special tokens that merges yield too."""
+    """On real text, where thousands of merges are tied, with special tokens that merges also make."""
     text = real_text("wikitext2_2MB").decode()
     (tmp_path / "text").write_text(text, encoding="utf-8", newline="")
     counts = bpeflow.count(tmp_path / "text", separator="<|endoftext|>")
