@@ -1,1 +1,1 @@
-"""Fuzzers of the native code: each target holds it against the Python specification on inputs that libFuzzer makes."""
+"""Fuzzing of the native code: each target compares it with the Python specification on inputs from libFuzzer."""

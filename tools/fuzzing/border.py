@@ -1,7 +1,7 @@
-"""The border to C: arguments that break the rules of bpeflow.h get a status, and what is accepted does no harm.
+"""The C interface: arguments that break the rules of bpeflow.h are refused with a status or do no harm.
 
-Nothing is specified here but that: AddressSanitizer is the judge. Pointers and the sizes of what they point to are
-right, for nobody can check these; all that stands there is anything.
+Results are not compared: AddressSanitizer is the only check. Pointers and the sizes of the arrays that they point to
+are correct, since native code cannot check those. The contents of the arrays are arbitrary.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.backends import native as merging
+from bpeflow.backends import native as learning
 from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native import NativeBackend
 from bpeflow.backends.registry import BACKENDS
@@ -53,8 +53,8 @@ def _learn(choices: Choices) -> None:
         "byte_ids": byte_ids,
         "initial_merges": pairs,
     }
-    types: dict[str, Any] = dict(merging._Task._fields_)  # type: ignore[arg-type]
-    task = merging._Task(
+    types: dict[str, Any] = dict(learning._Task._fields_)  # type: ignore[arg-type]
+    task = learning._Task(
         **{name: array.ctypes.data_as(types[name]) for name, array in arrays.items()},
         words=words,
         tokens=tokens,
@@ -111,7 +111,7 @@ def _encode(choices: Choices) -> None:
 
 
 def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, specials: c_void_p) -> None:
-    """Encode any bytes in any pieces to an array that may be too small."""
+    """Encode arbitrary bytes in arbitrary pieces to an array that may be too small."""
     text, pieces = _bytes(choices, 200), choices.below(5)
     ends = _offsets(choices, pieces, len(text)).astype(np.uint64)[1:]
     id_ends, ids = np.empty(pieces, np.uint64), np.empty(choices.below(200), np.uint32)
@@ -124,20 +124,20 @@ def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, sp
 
 
 def _decode(choices: Choices, library: ctypes.CDLL, model: c_void_p) -> None:
-    """Decode any ids to memory that may be too small."""
+    """Decode arbitrary ids to a buffer that may be too small."""
     ids = _numbers(choices, choices.below(9), np.uint32, 0, 270)
     data, size, bad = np.empty(choices.below(100), np.uint8), c_uint64(), c_uint64()
     library.bpeflow_model_decoded_size(model, ids.ctypes.data, 4, len(ids), byref(size), byref(bad))
     outcome(_ERRORS, library.bpeflow_model_decode, model, ids.ctypes.data, 4, len(ids), data.ctypes.data, len(data))
 
 
-def _bytes(choices: Choices, most: int) -> npt.NDArray[np.uint8]:
-    """Bytes in memory of their own, so that who reads on is seen."""
-    return np.array(list(choices.take(choices.below(most))), np.uint8)
+def _bytes(choices: Choices, limit: int) -> npt.NDArray[np.uint8]:
+    """Return fewer than `limit` bytes in a separate allocation, so that AddressSanitizer detects reads past the end."""
+    return np.array(list(choices.take(choices.below(limit))), np.uint8)
 
 
 def _offsets(choices: Choices, count: int, end: int) -> npt.NDArray[np.int64]:
-    """Where `count` things in so many bytes begin and the last one ends: mostly in order."""
+    """Return the offsets of `count` items in `end` bytes, and the end of the last one; usually in order."""
     offsets = np.array([choices.below(end + 1) for _ in range(count + 1)], np.int64)
     return offsets if choices.below(8) == 7 else np.sort(offsets)
 
@@ -147,6 +147,6 @@ def _numbers(choices: Choices, count: int, dtype: type, low: int = -1, high: int
 
 
 def _spoil(choices: Choices, numbers: npt.NDArray[Any], limit: int) -> None:
-    """Now and then set one of some numbers to another one."""
+    """Sometimes overwrite one of the numbers."""
     if choices.below(8) == 7:
         numbers[choices.below(len(numbers))] = choices.below(limit)

@@ -1,4 +1,4 @@
-"""What fuzzing needs: the native libraries, built by Clang for libFuzzer, and atheris, which has libFuzzer in it."""
+"""The requirements of fuzzing: native libraries built by Clang for libFuzzer, and atheris, which contains libFuzzer."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "fuzz"
 
-#: Clang with the runtimes of its sanitizers, as systems name it; any of these does.
+#: Common names of Clang. Any version works, if the runtimes of its sanitizers are installed.
 _CLANGS = ("clang", *(f"clang-{version}" for version in range(22, 12, -1)))
 
 
-class Missing(Exception):  # a state of affairs
-    """Something that fuzzing needs is not here; says what to do."""
+class MissingToolError(Exception):
+    """A requirement of fuzzing is not installed. The message says how to install it."""
 
 
 def runtime() -> Path:
-    """The library with libFuzzer and AddressSanitizer in it, which is loaded before Python. Raises `Missing`."""
+    """Return the library with libFuzzer and AddressSanitizer, to preload. Raises `MissingToolError`."""
     spec = importlib.util.find_spec("atheris")
     path = Path(spec.origin or "").parents[1] / "asan_with_fuzzer.so" if spec else None
     if path is None or not path.is_file():
-        raise Missing("atheris is missing: pip install 'bpeflow[fuzz]' (Linux; for which Python, PyPI tells)")
+        raise MissingToolError(
+            "atheris is missing: pip install 'bpeflow[fuzz]' (Linux only; see PyPI for Python versions)"
+        )
     return path
 
 
 def build() -> Path:
-    """Build the libraries, or what has changed of them. Returns their folder. Raises `Missing`.
+    """Build the libraries, as far as sources have changed, and return their folder.
 
-    Exits with what the compiler says if it does not take the sources: then nothing is missing.
+    Raises:
+        MissingToolError: if a requirement is not installed.
+        SystemExit: if the build fails, with the compiler's output.
     """
     clang = _find_clang()
     cmake = _find("cmake", "apt install cmake, or pip install cmake")
@@ -42,23 +46,25 @@ def build() -> Path:
     _run([cmake, "--build", str(libraries), "--parallel", "2"])
     for name in ("count", "c", "omp", "encode"):
         if not (libraries / f"libbpeflow_{name}.so").is_file():
-            raise Missing(f"libbpeflow_{name} was not built, as {libraries}/build.json explains")
+            raise MissingToolError(f"libbpeflow_{name} was not built: {libraries}/build.json gives the reason")
     return libraries
 
 
 def _find_clang() -> str:
-    """The name of a Clang that has its C++ compiler beside it, and the newest of several."""
+    """Return the name of the newest Clang that also has a C++ compiler; the one in CC has precedence."""
     named = os.environ.get("CC", "")
     for name in (named, *_CLANGS) if "clang" in Path(named).name else _CLANGS:
         if shutil.which(name) and shutil.which(name.replace("clang", "clang++")):
             return name
-    raise Missing("Clang is missing: apt install clang libclang-rt-dev libomp-dev (or clang-16 libclang-rt-16-dev …)")
+    raise MissingToolError(
+        "Clang is missing: apt install clang libclang-rt-dev libomp-dev (or clang-16 libclang-rt-16-dev …)"
+    )
 
 
 def _find(program: str, remedy: str) -> str:
     found = shutil.which(program)
     if found is None:
-        raise Missing(f"{program} is missing: {remedy}")
+        raise MissingToolError(f"{program} is missing: {remedy}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""One target, fuzzed for a while in a process of its own, or run on one input."""
+"""Fuzz one target for some time in a separate process, or run it on one input."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from pathlib import Path
 
 from fuzzing.build import FOLDER, ROOT
 
-#: Of an input, in bytes. With more, the specification takes most of the time; with less, no run is longer than blocks.
+#: The largest input in bytes. With more, the specification takes most of the time; with less, no repetition is longer
+#: than a block.
 _MAX_LENGTH = 700
-#: Seconds for one input, which takes milliseconds as a rule; and those that a process has beyond its time.
+#: Seconds allowed for one input, which normally takes milliseconds, and for a process beyond its fuzzing time.
 _TIMEOUT, _GRACE = 60, 120
 
 _PROGRESS = re.compile(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/", re.MULTILINE)
@@ -24,14 +25,15 @@ _PROGRESS = re.compile(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/", re.
 
 @dataclass(frozen=True)
 class Result:
-    """What has come out.
+    """The result of a fuzzing session.
 
     Attributes:
-        inputs: how many were tried.
-        edges: ways through the native code at the beginning (by the corpus that was there) and at the end.
-        corpus: inputs that are kept because each goes a way of its own.
-        found: the input that something is wrong with.
-        output: all that the process has said.
+        inputs: the number of inputs that were run.
+        edges: the covered edges of the native code at the start (with the existing corpus) and at the end.
+        corpus: the number of inputs that are kept, since each reaches code that the others do not.
+        found: the input of the finding, if any.
+        output: the output of the process.
+        status: the exit status of the process.
     """
 
     inputs: int
@@ -43,12 +45,12 @@ class Result:
 
     @property
     def guided(self) -> bool:
-        """Whether libFuzzer has seen the native code, and not only a function that takes bytes."""
+        """Whether libFuzzer saw the coverage of the native code."""
         return self.edges[1] > 0
 
 
 def fuzz(target: str, libraries: Path, runtime: Path, seconds: int, seed: int) -> Result:
-    """Fuzz a target, from the corpus that is there on."""
+    """Fuzz a target, starting from its existing corpus."""
     corpus, findings = FOLDER / "corpus" / target, FOLDER / "findings"
     for folder in (corpus, findings):
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +77,7 @@ def run_input(target: str, libraries: Path, runtime: Path, path: Path) -> Result
 
 
 def _sow(corpus: Path) -> None:
-    """Put a few inputs of all lengths into an empty corpus, the same ones each time: from nothing growth is slow."""
+    """Add a few fixed inputs of various lengths to an empty corpus, which otherwise would grow slowly."""
     if not any(corpus.iterdir()):
         source = random.Random(1)
         for number in range(64):
@@ -84,7 +86,7 @@ def _sow(corpus: Path) -> None:
 
 def _run(target: str, libraries: Path, runtime: Path, options: Sequence[str], limit: int) -> Result:
     command = [sys.executable, "-m", "fuzzing.worker", target, f"-timeout={_TIMEOUT}", "-rss_limit_mb=3000", *options]
-    # Allocated by malloc, Python's own bytes have AddressSanitizer's red zones around them, too.
+    # With malloc as Python's allocator, AddressSanitizer also puts red zones around Python's own bytes.
     environment = os.environ | {
         "LD_PRELOAD": str(runtime),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
@@ -108,12 +110,12 @@ def _run(target: str, libraries: Path, runtime: Path, options: Sequence[str], li
         )
         output, status = done.stdout.decode(errors="replace"), done.returncode
     except subprocess.TimeoutExpired as error:
-        output, status = (error.stdout or b"").decode(errors="replace") + f"\nno end after {limit} s", 1
+        output, status = (error.stdout or b"").decode(errors="replace") + f"\nstill running after {limit} s", 1
     return _read(output, status)
 
 
 def _symbolizer() -> str | None:
-    """The program that knows which line of the source an address is; Debian has it where nobody looks for it."""
+    """Return the program that maps addresses to source lines. Debian installs it outside of PATH."""
     installed = sorted(Path("/usr/lib").glob("llvm-*/bin/llvm-symbolizer"))
     return shutil.which("llvm-symbolizer") or (str(installed[-1]) if installed else None)
 

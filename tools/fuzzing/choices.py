@@ -1,4 +1,4 @@
-"""`Choices`: the bytes of an input as decisions, so that a fuzzer that changes bytes changes what is tried."""
+"""`Choices`: turns the bytes of an input into decisions, so that changing bytes changes the test case."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ Item = TypeVar("Item")
 
 
 class Choices:
-    """Decisions taken from bytes, first to last. When they are used up every choice is the first one, or 0."""
+    """Decisions read from bytes, in order. After the last byte, every choice is the first one, or 0."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = 0
+        self._position = 0
 
     @property
     def left(self) -> int:
-        """How many bytes have not been used."""
-        return len(self._data) - self._at
+        """The number of unused bytes."""
+        return len(self._data) - self._position
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes, or as many as there are."""
-        taken = self._data[self._at : self._at + size]
-        self._at += len(taken)
-        return taken
+        """Return the next `size` bytes, or fewer at the end."""
+        data = self._data[self._position : self._position + size]
+        self._position += len(data)
+        return data
 
     def below(self, limit: int) -> int:
-        """A number from 0 to `limit` - 1, of up to 65,536."""
+        """Return a number from 0 to `limit` - 1. `limit` is at most 65,536."""
         return int.from_bytes(self.take(1 if limit <= 256 else 2), "little") % limit
 
     def flag(self) -> bool:
@@ -37,7 +37,7 @@ class Choices:
         return items[self.below(len(items))]
 
     def count(self) -> int:
-        """A count of any size up to 2^63 - 1: mostly small, and now and then next to a power of two."""
+        """Return a count up to 2^63 - 1, usually small and sometimes close to a power of two."""
         size = self.below(256)
         if size < 192:
             return size % 8 + 1

@@ -1,36 +1,36 @@
-"""What a target raises when native code and specification do not agree."""
+"""Compare the results of native code and specification."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-#: What `outcome` gives for an error.
+#: The result of `outcome` for an error.
 REFUSED = "refused"
 
-#: Characters of a message's parts.
-_SHOWN = 800
+#: Characters to show of each part of a message: enough to see the case, which is in a file, and few enough to fit a
+#: screen.
+_MAX_SHOWN = 800
 
 
-class Difference(Exception):  # a state of affairs
-    """Native code and specification do not agree."""
+class DifferenceError(Exception):
+    """Native code and specification give different results."""
 
 
-def must_equal(what: str, native: object, specified: object) -> None:
-    """Raise `Difference` where the two are not equal."""
+def must_equal(case: str, native: object, specified: object) -> None:
+    """Raise `DifferenceError` if the two results of a case differ."""
     if native != specified:
-        shown = [_short(text) for text in (what, repr(native), repr(specified))]
-        raise Difference("{}\nnative:    {}\nspecified: {}".format(*shown))
+        parts = [_shorten(text) for text in (case, repr(native), repr(specified))]
+        raise DifferenceError("{}\nnative:    {}\nspecified: {}".format(*parts))
 
 
 def outcome(errors: tuple[type[Exception], ...], work: Callable[..., Any], *arguments: Any) -> Any:
-    """What `work` returns; `REFUSED` if it raises one of these errors."""
+    """Return the result of `work`, or `REFUSED` if it raises one of these errors."""
     try:
         return work(*arguments)
     except errors:
         return REFUSED
 
 
-def _short(text: str) -> str:
-    """What fits a screen: the input is in a file."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} …"

@@ -1,4 +1,4 @@
-"""The encoder: native and Python give the same ids, bytes and refusals, whatever vocabulary, cache and text are."""
+"""The encoder: native and Python code give the same ids, bytes and errors for any vocabulary, cache and text."""
 
 from __future__ import annotations
 
@@ -27,64 +27,64 @@ from fuzzing.difference import REFUSED, must_equal, outcome
 _PATTERNS = (*NAMED_PATTERNS, r"[a-z]+| ", r"(a)|\w+?|\s", r"(?s).+")
 _LETTERS = (b"a", b"b", b"c", b" ", b"'", b"s", b"\n", b"1", b"\xc3", b"\xa9", b"<", b">")
 _SPECIALS = ("<a>", "<a><a>", "<a", "é", "aa", "b", "a b", "><")
-#: What vocabularies of these letters and special tokens meet. The last ones are no UTF-8.
+#: Parts of texts that such vocabularies and special tokens apply to. The last ones are not UTF-8.
 _PARTS = (
     *(b"a", b"b", b"c", b"aa", b"ab", b"abc", b" ", b"  ", b" a", b"\n", b"'s", b"1", b"123", b"."),
     *("é".encode(), b"<a>", b"<a><a>", b"<a", b"><", b"<", b">", "日".encode(), "\u0301".encode(), "\u2003".encode()),
     *(b"\xc3", b"\xa9", b"\xff"),
 )
 _INVALID = (InvalidTextError,)
-#: No cache; one of a single slot; some that begin anew again and again; one that does not.
+#: No cache, a single slot, caches that fill up and are cleared often, and one that is not.
 _CACHES = (0, 128, 4096, 1 << 15, 1 << 20)
 
 
 def check(data: bytes) -> None:
     choices = Choices(data)
-    saved = TokenizerSpec(_make_vocab(choices), choices.one_of(_PATTERNS), choices.flag())
-    specials = SpecialTokens.of(saved.vocab.special_tokens) if choices.flag() else NO_SPECIAL_TOKENS
+    spec = TokenizerSpec(_make_vocab(choices), choices.one_of(_PATTERNS), choices.flag())
+    specials = SpecialTokens.of(spec.vocab.special_tokens) if choices.flag() else NO_SPECIAL_TOKENS
     dtype: np.dtype[Any] = choices.one_of((np.dtype(np.uint32), np.dtype(np.uint16)))
-    native = NativeEncoder(saved, choices.one_of(_CACHES), choices.one_of(native_instructions()))
-    specified = PythonEncoder(saved, 0)
+    native = NativeEncoder(spec, choices.one_of(_CACHES), choices.one_of(native_instructions()))
+    specified = PythonEncoder(spec, 0)
     _check_decoding(choices, native, specified, dtype)
     part_bytes = choices.below(64) + 1
     texts = _make_texts(choices)
-    what = f"{saved}, {specials}, {texts}"
+    case = f"{spec}, {specials}, {texts}"
     valid: list[bytes] = []
     for text in texts:
         ids = outcome(_INVALID, specified.encode, text, specials)
-        must_equal(what, outcome(_INVALID, native.encode, text, specials), ids)
+        must_equal(case, outcome(_INVALID, native.encode, text, specials), ids)
         if ids != REFUSED:
             valid.append(text)
-            _check_valid(what, native, saved, specials, text, ids, dtype, part_bytes)
+            _check_valid(case, native, spec, specials, text, ids, dtype, part_bytes)
     for each in (texts, valid):
         batches = [outcome(_INVALID, _batch, encoder, each, specials, dtype) for encoder in (native, specified)]
-        must_equal(f"batch, {what}", *batches)
+        must_equal(f"batch, {case}", *batches)
 
 
 def _check_valid(
-    what: str,
+    case: str,
     native: Encoder,
-    saved: TokenizerSpec,
+    spec: TokenizerSpec,
     specials: SpecialTokens,
     text: bytes,
     ids: list[int],
     dtype: np.dtype[Any],
     part_bytes: int,
 ) -> None:
-    """Hold all other ways to encode a text against its ids."""
-    pretokenizer = _pretokenizer(saved.pattern)
-    exact = memoryview(np.frombuffer(text, np.uint8).copy())  # AddressSanitizer sees who reads on
-    must_equal(f"array, {what}", native.encode_to_array(exact, specials, dtype).tolist(), ids)
-    must_equal(f"count, {what}", native.count_tokens(exact, specials), len(ids))
+    """Check that all other ways of encoding a text give the same ids."""
+    pretokenizer = _pretokenizer(spec.pattern)
+    exact = memoryview(np.frombuffer(text, np.uint8).copy())  # AddressSanitizer detects reads past the end
+    must_equal(f"array, {case}", native.encode_to_array(exact, specials, dtype).tolist(), ids)
+    must_equal(f"count, {case}", native.count_tokens(exact, specials), len(ids))
     with patch.object(parallel, "PART_BYTES", part_bytes):
         parts = [bytes(part) for part in parallel.cut_text(exact, pretokenizer, specials)]
-    must_equal(f"parts {parts}, {what}", [*chain(*(native.encode(part, specials) for part in parts))], ids)
-    lengths = [len(saved.vocab.decoded_tokens[token_id]) for token_id in ids]
+    must_equal(f"parts {parts}, {case}", [*chain(*(native.encode(part, specials) for part in parts))], ids)
+    lengths = [len(spec.vocab.decoded_tokens[token_id]) for token_id in ids]
     offsets = token_offsets(text, lengths, specials, pretokenizer, in_bytes=True)
     encoded = b"".join(text[start:end] for start, end in offsets)
-    must_equal(f"decoded, {what}", native.decode(np.array(ids, dtype)), encoded)
+    must_equal(f"decoded, {case}", native.decode(np.array(ids, dtype)), encoded)
     if not pretokenizer.custom:
-        must_equal(f"tiled, {what}", encoded, text)
+        must_equal(f"tiled, {case}", encoded, text)
 
 
 def _check_decoding(choices: Choices, native: Encoder, specified: Encoder, dtype: np.dtype[Any]) -> None:
@@ -101,7 +101,7 @@ def _batch(
 
 
 def _make_vocab(choices: Choices) -> Vocab:
-    """Few letters and many merges of them, in any order: so some never apply, and strings are made twice."""
+    """Make a vocabulary of few letters and many merges, in any order, so that some never apply or make duplicates."""
     tokens = [bytes([byte]) for byte in range(256)]
     known, merges = [*_LETTERS[: choices.below(len(_LETTERS)) + 1]], list[Merge]()
     for _ in range(choices.below(40)):
@@ -125,9 +125,9 @@ def _make_texts(choices: Choices) -> list[bytes]:
         choice = choices.below(256)
         if choice == 255:
             texts.append(b"")
-        elif choice == 254:  # thousands of pre-tokens, for which caches must grow
+        elif choice == 254:  # thousands of pre-tokens, so that caches must grow
             texts[-1] += b" ".join(b"%dab" % number for number in range(choices.below(3000)))
-        elif choice >= 192:  # the same few again and again: long pre-tokens are merged in another way
+        elif choice >= 192:  # repetitions: long pre-tokens use a different algorithm
             texts[-1] += b"".join(choices.one_of(_PARTS[:6]) for _ in range(choice % 4 + 1)) * choices.below(256)
         else:
             texts[-1] += _PARTS[choice % len(_PARTS)]

@@ -1,10 +1,10 @@
-"""The merge step: every backend learns what the naive recount of the tests learns, whatever the task and the steps."""
+"""Learning merges: every backend learns the same merges as the naive recount of the tests, for any task and steps."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from oracle import naive_merges  # type: ignore[import-not-found]  # of the folder tests
+from oracle import naive_merges  # type: ignore[import-not-found]  # in tests/support
 
 from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.backends.python import PythonBackend
@@ -16,27 +16,28 @@ from fuzzing.difference import REFUSED, must_equal, outcome
 
 _BYTES = tuple(bytes([byte]) for byte in range(256))
 _ALPHABETS = (b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123)))
-#: Tokens that merges of few letters make, too, and one that none can make.
+#: Tokens that merges of few letters can also make, and one that no merge can make.
 _SPECIALS = (b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"aaaa")
-#: The recount takes time for each byte and merge.
-_MOST_BYTES, _MOST_MERGES = 600, 48
+#: Upper bounds of the text and the merges. The time of the recount is proportional to both.
+_MAX_BYTES, _MAX_MERGES = 600, 48
 
 
 def check(data: bytes) -> None:
     choices = Choices(data)
     steps = [choices.below(5) + 1 for _ in range(choices.below(4))] + [1000]
-    native = choices.one_of([backend for backend in BACKENDS if backend.name != "python"])  # both take twice the time
+    # Only one of the native backends: testing both would take twice the time.
+    native = choices.one_of([backend for backend in BACKENDS if backend.name != "python"])
     unknown_token = choices.below(16) == 15
     task = _make_task(choices, unknown_token)
-    what = f"{native.name}, steps {steps}: {list(task.counts)}, {task}"
+    case = f"{native.name}, steps {steps}: {list(task.counts)}, {task}"
     learned = outcome((CountOverflowError, NativeError), _learn, native, task, steps)
     if unknown_token:
-        must_equal(f"an initial merge of an unknown token: {what}", learned, REFUSED)
+        must_equal(f"an initial merge of an unknown token: {case}", learned, REFUSED)
         return
     python = outcome((CountOverflowError,), _learn, PythonBackend(), task, steps)
-    must_equal(what, learned, python)
+    must_equal(case, learned, python)
     if python != REFUSED:
-        must_equal(f"python, {what}", python, naive_merges(task))
+        must_equal(f"python, {case}", python, naive_merges(task))
 
 
 def _learn(backend: MergeBackend, task: MergeTask, steps: list[int]) -> list[Any]:
@@ -56,7 +57,7 @@ def _make_task(choices: Choices, unknown_token: bool) -> MergeTask:
     return MergeTask(
         tokens=tokens,
         byte_ids=tuple(range(first, first + 256)),
-        max_tokens=len(tokens) + len(initial) + choices.below(_MOST_MERGES),
+        max_tokens=len(tokens) + len(initial) + choices.below(_MAX_MERGES),
         order=choices.one_of(("greatest_bytes", "smallest_ids")),
         reuse_tokens=reuse_tokens,
         min_frequency=choices.one_of((1, 1, 2, 5)),
@@ -71,7 +72,7 @@ def _make_task(choices: Choices, unknown_token: bool) -> MergeTask:
 def _make_initial_merges(
     choices: Choices, tokens: list[bytes], known: list[int], reuse_tokens: bool
 ) -> list[tuple[int, int]]:
-    """Merges in any order of letters and of what merges before have made: many that counts would never lead to."""
+    """Make merges of letters and of earlier merges, in any order, including many that counts would never lead to."""
     pairs: list[tuple[int, int]] = []
     for _ in range(choices.below(12)):
         left, right = pair = choices.one_of(known), choices.one_of(known)
@@ -87,9 +88,9 @@ def _make_initial_merges(
 
 
 def _make_words(choices: Choices, alphabet: bytes) -> dict[bytes, int]:
-    """Words of few letters, as such or again and again, with counts that are often the same and sometimes enormous."""
+    """Make words of few letters, some of them repeated, with counts that often tie and sometimes are enormous."""
     words: dict[bytes, int] = {}
-    room = _MOST_BYTES
+    room = _MAX_BYTES
     while choices.left and room > 0:
         shape = choices.below(256)
         unit = bytes(choices.one_of(alphabet) for _ in range(shape % 8 + 1))

@@ -1,4 +1,4 @@
-"""Runs of counts: merged as in Python; and what is no run, in a file that somebody has damaged, is refused."""
+"""Sorted shards of counts: native and Python k-way sums are equal, and damaged shards are refused."""
 
 from __future__ import annotations
 
@@ -25,80 +25,80 @@ def check(data: bytes) -> None:
     order: Order = choices.one_of(("bytes", "count"))
     buffer_size, memory = choices.below(80) + 1, choices.one_of((1, 50, 300, 1 << 20))
     with TemporaryDirectory() as name:
-        runs = list(_make_runs(choices, order, Path(name)))
-        what = f"{order}, {buffer_size}, {[(run, _content(run)) for run in runs]}"
-        specified = outcome(_ERRORS, _write, PythonKWaySum(runs, order), Path(name) / "python")
-        native = outcome(_ERRORS, _write, NativeKWaySum(runs, order, buffer_size), Path(name) / "native")
-        if native != REFUSED or not _has_doubles(specified, order):
-            must_equal(what, native, specified)
-        if order == "count":  # the Python merge looks closer here: what is no run may be refused, and must do no harm
-            outcome(_ERRORS, NativeKWaySum(runs, order, buffer_size).counts)
+        shards = list(_make_shards(choices, order, Path(name)))
+        case = f"{order}, {buffer_size}, {[(shard, _content(shard)) for shard in shards]}"
+        specified = outcome(_ERRORS, _write, PythonKWaySum(shards, order), Path(name) / "python")
+        native = outcome(_ERRORS, _write, NativeKWaySum(shards, order, buffer_size), Path(name) / "native")
+        if native != REFUSED or not _has_duplicates(specified, order):
+            must_equal(case, native, specified)
+        if order == "count":  # the Python sum checks more here: native code may accept a bad shard, but do no harm
+            outcome(_ERRORS, NativeKWaySum(shards, order, buffer_size).counts)
         else:
-            gathered = outcome(_ERRORS, _gather, NativeKWaySum(runs, order, buffer_size), memory)
-            must_equal(f"gathered in {memory} bytes, {what}", gathered, specified)
+            gathered = outcome(_ERRORS, _gather, NativeKWaySum(shards, order, buffer_size), memory)
+            must_equal(f"gathered in {memory} bytes, {case}", gathered, specified)
 
 
-def _write(merge: KWaySum, path: Path) -> Items:
-    with merge:
-        return list(merge.write(path).items())
+def _write(kway: KWaySum, path: Path) -> Items:
+    with kway:
+        return list(kway.write(path).items())
 
 
-def _gather(merge: KWaySum, memory: int) -> Items:
-    """All pieces that memory holds, each of which must be in canonical order."""
+def _gather(kway: KWaySum, memory: int) -> Items:
+    """Return the items of all pieces that fit the memory. Each piece must be in canonical order."""
     items: Items = []
-    with merge:
-        while not merge.ended:
-            size = merge.gather(memory)
-            piece = list(merge.gathered().items())
+    with kway:
+        while not kway.ended:
+            size = kway.gather(memory)
+            piece = list(kway.gathered().items())
             must_equal("canonical order", piece, sorted(piece, key=_canonical))
             must_equal(f"{size} bytes in {memory}", size <= memory or len(piece) == 1, True)
             items += sorted(piece)
     return items
 
 
-def _make_runs(choices: Choices, order: Order, folder: Path) -> Iterator[Shard]:
-    """Runs in memory and in files; some out of order, or of another content or size than they say."""
-    taken: set[bytes] = set()
+def _make_shards(choices: Choices, order: Order, folder: Path) -> Iterator[Shard]:
+    """Yield shards in memory and in files. Some are out of order or do not match their metadata."""
+    used: set[bytes] = set()
     for number in range(choices.below(7)):
         table = make_words(choices)
         items = sorted(table.items(), key=_canonical if order == "count" else None)
-        trouble = choices.below(24)
-        if order == "count" and trouble != 1:
-            items = [item for item in items if item[0] not in taken]
-            taken |= table.keys()
-        if trouble == 2 and items:
+        defect = choices.below(24)
+        if order == "count" and defect != 1:
+            items = [item for item in items if item[0] not in used]
+            used |= table.keys()
+        if defect == 2 and items:
             items.append(items[choices.below(len(items))])
-        path = folder / f"{number}.run" if choices.flag() and items else None
-        run = Shard.pack(0, items, path)
-        yield run if trouble < 16 or not items else _damaged(choices, run, trouble)
+        path = folder / f"{number}.shard" if choices.flag() and items else None
+        shard = Shard.pack(0, items, path)
+        yield shard if defect < 16 or not items else _damage(choices, shard, defect)
 
 
-def _damaged(choices: Choices, run: Shard, trouble: int) -> Shard:
-    content = bytearray(_content(run))
-    for _ in range(choices.below(4) if trouble < 20 else 0):
+def _damage(choices: Choices, shard: Shard, defect: int) -> Shard:
+    content = bytearray(_content(shard))
+    for _ in range(choices.below(4) if defect < 20 else 0):
         content[choices.below(len(content))] = choices.below(256)
-    if trouble in (18, 20):
+    if defect in (18, 20):
         del content[choices.below(len(content)) :]
-    if trouble in (19, 21):
+    if defect in (19, 21):
         content += choices.take(choices.below(30))
-    tokens = max(1, run.tokens + choices.below(7) - 3) if trouble == 22 else run.tokens
-    if run.path is None:
+    tokens = max(1, shard.tokens + choices.below(7) - 3) if defect == 22 else shard.tokens
+    if shard.path is None:
         return Shard.in_memory(0, tokens, bytes(content))
-    run.path.write_bytes(content)
-    if trouble == 23:
-        run.path.unlink()
-    return replace(run, tokens=tokens, size=len(content) if choices.flag() else run.size)
+    shard.path.write_bytes(content)
+    if defect == 23:
+        shard.path.unlink()
+    return replace(shard, tokens=tokens, size=len(content) if choices.flag() else shard.size)
 
 
-def _has_doubles(items: Any, order: Order) -> bool:
-    """Whether one pre-token is there twice, which a run in canonical order must not have, and only one merge sees."""
+def _has_duplicates(items: Any, order: Order) -> bool:
+    """Whether a pre-token occurs twice. In canonical order that is an error which only one of the sums detects."""
     return order == "count" and items != REFUSED and len(dict(items)) < len(items)
 
 
-def _content(run: Shard) -> bytes:
-    if run.path is None:
-        return bytes(run.data or b"")
-    return run.path.read_bytes() if run.path.exists() else b""
+def _content(shard: Shard) -> bytes:
+    if shard.path is None:
+        return bytes(shard.data or b"")
+    return shard.path.read_bytes() if shard.path.exists() else b""
 
 
 def _canonical(item: tuple[bytes, int]) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""The scanner: its pre-tokens are those of the `regex` module, with every kind of instructions that is here."""
+"""The scanner: same pre-tokens as the `regex` module, with every instruction set that this processor supports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(data: bytes) -> None:
     text = make_text(choices).encode()
     reference = RegexTable(pretokenizer(pattern))
     reference.count(text)
-    # In memory that ends with the text, so that AddressSanitizer sees who reads on.
+    # Memory that ends with the text, so that AddressSanitizer detects reads past the end.
     exact = memoryview(np.frombuffer(text, np.uint8).copy())
     for instructions in native_instructions():
         table = NativeTable(pattern, instructions)
@@ -33,5 +33,5 @@ def check(data: bytes) -> None:
 
 @cache
 def pretokenizer(pattern: str) -> Pretokenizer:
-    """Compiled once."""
+    """Return the pre-tokenizer of a pattern, compiled once."""
     return load_pretokenizer(pattern)

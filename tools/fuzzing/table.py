@@ -1,4 +1,4 @@
-"""The counting table: what texts, documents and words add up to, however they are spilled, parted and merged."""
+"""The counting table: counts of texts, documents and words are exact, however they are spilled and partitioned."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bpeflow.counting.table import CountedDocuments, NativeTable
 from bpeflow.errors import CountOverflowError
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions
 from fuzzing.choices import Choices
-from fuzzing.difference import REFUSED, Difference, must_equal, outcome
+from fuzzing.difference import REFUSED, DifferenceError, must_equal, outcome
 from fuzzing.scanner import pretokenizer
 from fuzzing.text import make_text
 from fuzzing.words import make_many_words, make_words
 
-_TOO_MUCH = (CountOverflowError,)
+_OVERFLOW = (CountOverflowError,)
 _DELIMITERS = (
     Delimiters(None),
     Delimiters("\n"),
@@ -50,11 +50,11 @@ def check(data: bytes) -> None:
                     return
             spilled.append(_spill(table, counts, partitions, Path(name) / str(len(spilled))))
             total.update(counts)
-        _check_merged([list(runs) for runs in zip(*spilled, strict=True)], total, choices.below(200) + 1)
+        _check_sum([list(shards) for shards in zip(*spilled, strict=True)], total, choices.below(200) + 1)
 
 
 def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern: str) -> bool:
-    """Add something to a table, and to its counts by the definition. False, and an end, if that is too much."""
+    """Count something with a table and by the definition. Return False, to stop, if a count overflows."""
     pretokens = pretokenizer(pattern).pretokens
     kind = choices.below(5)
     if kind == 0:
@@ -62,13 +62,13 @@ def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern
         table.count(text.encode())
         counts.update(token.encode() for token in pretokens(text))
     elif kind < 4:
-        # Few, many, or all that are there once more.
+        # Few words, many words, or all existing words once more.
         words = (make_words, make_many_words, lambda _: dict.fromkeys(counts, 1))[kind - 1](choices)
         counts.update(words)
-        too_much = any(counts[word] > MAX_COUNT for word in words)
-        added = outcome(_TOO_MUCH, table.add, Shard.pack(0, words.items()))
-        must_equal(f"overflow of {words}", added == REFUSED, too_much)
-        return not too_much
+        overflows = any(counts[word] > MAX_COUNT for word in words)
+        added = outcome(_OVERFLOW, table.add, Shard.pack(0, words.items()))
+        must_equal(f"overflow of {words}", added == REFUSED, overflows)
+        return not overflows
     else:
         delimiters = choices.one_of(_DELIMITERS)
         data = b"".join(choices.one_of(_PIECES) for _ in range(choices.below(40)))
@@ -80,7 +80,7 @@ def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern
 
 
 def _documents(data: bytes, delimiters: Delimiters) -> tuple[CountedDocuments, list[str]]:
-    """What the definition counts of some documents: those before the first that is not UTF-8."""
+    """Return the documents before the first that is not UTF-8, and the texts in them, by the definition."""
     texts: list[str] = []
     done = CountedDocuments()
     start = 0
@@ -95,42 +95,42 @@ def _documents(data: bytes, delimiters: Delimiters) -> tuple[CountedDocuments, l
 
 
 def _spill(table: NativeTable, counts: Counter[bytes], partitions: int, path: Path) -> list[Shard]:
-    """Write every partition to memory and to a file. Returns the runs, some from here and some from there."""
+    """Write every partition to memory and to a file. Return the shards, alternating between the two."""
     must_equal("distinct pre-tokens", len(table), len(counts))
     if table.memory(1000) < table.memory(0) or table.memory(0) < sum(map(len, counts)):
-        raise Difference(f"the table says that it takes {table.memory(0)} bytes, with 1000 more {table.memory(1000)}")
-    runs: list[Shard] = []
+        raise DifferenceError(f"the table reports {table.memory(0)} bytes, and {table.memory(1000)} with 1000 more")
+    shards: list[Shard] = []
     found: dict[bytes, int] = {}
     for partition in range(partitions):
         in_memory = table.shard(partition, partitions)
         in_file = table.shard(partition, partitions, path.with_suffix(f".{partition}"))
-        must_equal("a run in a file", list(in_file.items()), items := list(in_memory.items()))
-        _must_ascend([token for token, _ in items])
+        must_equal("a shard in a file", list(in_file.items()), items := list(in_memory.items()))
+        _must_be_sorted([token for token, _ in items])
         if found.keys() & dict(items).keys():
-            raise Difference(f"pre-tokens in two of {partitions} partitions: {found.keys() & dict(items).keys()}")
+            raise DifferenceError(f"pre-tokens in two of {partitions} partitions: {found.keys() & dict(items).keys()}")
         found |= dict(items)
-        runs.append(in_file if partition % 2 else in_memory)
+        shards.append(in_file if partition % 2 else in_memory)
     must_equal("counts", found, dict(counts))
-    return runs
+    return shards
 
 
-def _check_merged(partitions: Sequence[list[Shard]], total: Counter[bytes], buffer_size: int) -> None:
-    """Merge the runs of each partition: together they are what there is in all, and none has what another one has."""
-    merged: Counter[bytes] = Counter()
-    too_much = any(count > MAX_COUNT for count in total.values())
+def _check_sum(partitions: Sequence[list[Shard]], total: Counter[bytes], buffer_size: int) -> None:
+    """Check that the k-way sums of all partitions together give the total counts, or overflow."""
+    added: Counter[bytes] = Counter()
+    overflows = any(count > MAX_COUNT for count in total.values())
     refused = False
-    for runs in partitions:
-        with NativeKWaySum(runs, "bytes", buffer_size) as merge:
-            if outcome(_TOO_MUCH, merge.gather, 1 << 30) == REFUSED:
+    for shards in partitions:
+        with NativeKWaySum(shards, "bytes", buffer_size) as kway:
+            if outcome(_OVERFLOW, kway.gather, 1 << 30) == REFUSED:
                 refused = True
             else:
-                merged.update(dict(merge.gathered().items()))
-    must_equal("overflow", refused, too_much)
-    if not too_much:
-        must_equal("counts in all", dict(merged), dict(total))
+                added.update(dict(kway.gathered().items()))
+    must_equal("overflow", refused, overflows)
+    if not overflows:
+        must_equal("total counts", dict(added), dict(total))
 
 
-def _must_ascend(tokens: Sequence[bytes]) -> None:
+def _must_be_sorted(tokens: Sequence[bytes]) -> None:
     for token, following in pairwise(tokens):
         if token >= following:
-            raise Difference(f"{token!r} before {following!r}")
+            raise DifferenceError(f"{token!r} before {following!r}")

@@ -1,4 +1,4 @@
-"""Words to count: with beginnings in common, zeros at their ends, and lengths about those that are treated apart."""
+"""Words to count: with common prefixes, trailing zero bytes, and lengths around those that are handled specially."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = (b"a", b"b", b"\0", b"\xff", b"aaaaaaa", b"aaaaaaaa", b"ab", b"a\0", "Ã
 
 
 def make_words(choices: Choices) -> dict[bytes, int]:
-    """Up to 40 words and their counts."""
+    """Make up to 40 words with their counts."""
     words: dict[bytes, int] = {}
     for _ in range(choices.below(40)):
         word = b"".join(choices.one_of(_UNITS) for _ in range(choices.below(4) + 1))
@@ -19,6 +19,6 @@ def make_words(choices: Choices) -> dict[bytes, int]:
 
 
 def make_many_words(choices: Choices) -> dict[bytes, int]:
-    """Thousands of words, for which tables must grow."""
+    """Make up to thousands of words, so that tables must grow."""
     unit, first = choices.one_of(_UNITS), choices.below(1 << 16)
     return {unit + b"%d" % number: 1 for number in range(first, first + choices.below(4000))}

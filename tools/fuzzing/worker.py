@@ -1,4 +1,4 @@
-"""The process that libFuzzer runs in: `python -m fuzzing.worker TARGET`, and libFuzzer's own arguments."""
+"""The process that runs libFuzzer: `python -m fuzzing.worker TARGET`, followed by libFuzzer's own arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import atheris
 def main() -> None:
     program, target, *options = sys.argv
     check = importlib.import_module(f"fuzzing.{target}").check
-    check(b"")  # loads the libraries: libFuzzer must know them before it begins
+    check(b"")  # loads the libraries, which libFuzzer must know before it starts
     atheris.Setup([program, *options], check)
     atheris.Fuzz()
 
