@@ -34,7 +34,7 @@ def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
 
 
 def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[tuple[str, Path, bool]]:
-    """Run it, and yield each state of `disk` that a power cut may leave, at `place`, and whether the run was complete."""
+    """Run it; yield each state of `disk` that a power cut may leave, at `place`, and whether the run was complete."""
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
     choose, seen = random.Random(seed), set[frozenset[object]]()

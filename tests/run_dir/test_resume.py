@@ -24,6 +24,8 @@ from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.run_dir.layout import CHECKPOINT_FILE
 from bpeflow.training import learn as merging
 
+SCRIPT = Path(__file__).parents[1] / "support" / "killed_runs.py"
+
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
@@ -41,7 +43,7 @@ def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
     }  # fmt: skip
     (tmp_path / "runs").mkdir()
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).parents[1] / "support" / "killed_runs.py"), json.dumps(settings), str(seed)],
+        [sys.executable, str(SCRIPT), json.dumps(settings), str(seed)],
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
