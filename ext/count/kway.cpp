@@ -79,13 +79,16 @@ class ShardSum {
     }
 
     void gather(std::uint64_t memory, std::uint64_t &tokens, std::uint64_t &size) {
-        gathered_ = Gathered(); // frees the earlier records first
-        Gathered gathered(memory, size_);
-        pass_all(gathered);
-        gathered.sort();
-        tokens = gathered.tokens();
-        size = gathered.size();
-        gathered_ = std::move(gathered);
+        with_sum([&](auto &sum) {
+            gathered_ = Gathered(); // frees the earlier records first
+            Gathered gathered(memory, size_);
+            while (sum.pass(gathered)) {
+            }
+            gathered.sort();
+            tokens = gathered.tokens();
+            size = gathered.size();
+            gathered_ = std::move(gathered);
+        });
     }
 
     // Write the gathered records to a new file, or to `data` if there is no path.
