@@ -1,16 +1,16 @@
 # make quickstart   train a tokenizer on the sources of Python's standard library
 # make test         run the tests
-# make check        lint, format and types, as CI does
-# make clean        remove what the targets above made
+# make check        lint, format, types and the direction of imports, as CI does
+# make clean        remove everything that the targets above made
 #
-# Each target sets up what it needs in .venv, an environment of the project's own. PYTHON names another interpreter.
+# Each target sets up what it needs in .venv. PYTHON selects another interpreter.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 
-# The tests are compiled once.
+# Compile the tests once, not in each worker.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart test check format clean
@@ -21,11 +21,12 @@ quickstart: $(VENV)/installed
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal
 
-# Clang-Tidy has headers of its own, all but the compiler's omp.h.
+# clang-tidy brings its own headers, except for the compiler's omp.h.
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror $$(find ext -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 	cmake -S . -B build/tidy -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
 	find ext -name '*.c' -o -name '*.cpp' | xargs -n 1 -P 2 $(BIN)/clang-tidy -p build/tidy --quiet \
@@ -36,7 +37,7 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $$(find ext -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 
-# Editable installs: changes of the Python sources need no new install, changes of the native ones are built anew.
+# Editable installs: changes of Python sources take effect at once, changes of native ones are rebuilt.
 $(VENV)/installed: $(BUILD_INPUTS) | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
