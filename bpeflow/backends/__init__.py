@@ -1,1 +1,1 @@
-"""Backends: implementations of the merge step behind one contract."""
+"""Backends, which learn merges: the contract, the implementations and the registry."""

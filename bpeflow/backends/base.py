@@ -1,10 +1,10 @@
-"""The contract between the trainer and the backends that learn merges.
+"""The contract between training and the backends, which learn merges.
 
-A backend is given a `MergeTask` and answers with a `MergeSession`, which is stepped until it has no more to learn.
-Every backend must give the same merges for the same task; `python.py` is the specification.
+A backend takes a `MergeTask` and returns a `MergeSession`, whose `step` is called until there are no more merges. For
+one task, all backends must learn the same merges. `python.py` is the specification.
 
-Terms: a *pair* is two adjacent tokens inside one pre-token. A *merge* is a learned pair. Tokens are numbered; which
-numbers the bytes have, and how ties are broken by them, is part of the task, so that a backend knows of no mode.
+Terms: a *pair* is two adjacent tokens inside one pre-token. A *merge* is a learned pair. The task defines the ids of
+the bytes and which pair wins a tie, so backends do not know the modes of `tie_break`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bpeflow.counting.counts import PretokenCounts
 
 MaxSearch = Literal["heap", "scan"]
 
-#: One merge: the pair, the token that it makes, and its count when it was chosen (0 for an initial merge that did not
-#: occur).
+#: A merge: the pair, the token that it makes, and the pair's count when it was merged. The count is 0 for an initial
+#: merge that does not occur.
 MERGE_DTYPE = np.dtype(
     [("left", np.uint32), ("right", np.uint32), ("token", np.uint32), ("count", np.int64)], align=True
 )
@@ -28,29 +28,30 @@ MERGE_DTYPE = np.dtype(
 
 @dataclass(frozen=True)
 class MergeTask:
-    """What a backend is asked to learn.
+    """The input of a backend.
 
-    The pair with the highest count is merged first. Among equals, ``order`` decides: ``"greatest_bytes"`` takes the
-    greater ``(left bytes, right bytes)``, compared as a tuple of byte strings; ``"smallest_ids"`` the smaller
-    ``(left id, right id)``. A pair of more than `max_token_length` bytes is never merged, nor one that occurs less
-    than `min_frequency` times.
+    The pair with the highest count is merged first. If several have this count, `order` decides:
+    ``"greatest_bytes"`` takes the pair with the greater ``(left bytes, right bytes)``, compared as a tuple of byte
+    strings, and ``"smallest_ids"`` the pair with the smaller ``(left id, right id)``. A pair that is longer than
+    `max_token_length` bytes or occurs fewer than `min_frequency` times is never merged.
 
     Attributes:
         counts: the pre-tokens and their counts, in canonical order.
-        tokens: the tokens that there are before the first merge; a token's id is its index. An entry that no merge
-            can ever yield (a special token with a space, say) is empty.
-        byte_ids: for each of the 256 bytes, its token's id.
-        max_tokens: learning ends when there are so many tokens, those in `tokens` included.
-        order: which of several pairs of the same count comes first.
-        reuse_tokens: whether a merge whose bytes a token already has yields that token (HuggingFace's way) instead of
-            a new one. Such a merge does not count towards `max_tokens`.
-        min_frequency: learning ends when the best pair's count is below this; at least 1.
+        tokens: the tokens that exist before the first merge, indexed by id. An entry is empty if no merge can yield
+            the token, such as a special token that contains a space.
+        byte_ids: the token id of each of the 256 bytes.
+        max_tokens: the number of tokens, including those in `tokens`, at which learning ends.
+        order: which of several pairs with the same count is merged first.
+        reuse_tokens: whether a merge that makes the bytes of an existing token yields that token, as in HuggingFace
+            tokenizers, instead of a new one. Such a merge does not count towards `max_tokens`.
+        min_frequency: the count of the best pair below which learning ends; at least 1.
         max_token_length: in bytes; None for no limit.
-        max_search: ``"heap"``, or ``"scan"`` to look through all pairs for each merge: a baseline to compare with.
-        threads: for backends that use several; None for as many as there are cores.
-        initial_merges: ids of pairs, ``(left, right)``, that are merged before any is chosen, in this order, whatever
-            their counts are: the limits above do not concern them. One that does not occur only makes its token. Each
-            part must be a byte or made by an initial merge before it, and no pair may come twice.
+        max_search: how to find the best pair: with a ``"heap"``, or with a ``"scan"`` of all pairs for each merge, as
+            a baseline for comparisons.
+        threads: the number of threads for multithreaded backends; None for one per core.
+        initial_merges: pairs ``(left id, right id)`` to merge first, in this order and whatever their counts are: the
+            limits above do not apply to them. A pair that does not occur only makes its token. Both parts must be
+            bytes or tokens of earlier initial merges, and no pair may occur twice.
     """
 
     counts: PretokenCounts
@@ -67,35 +68,40 @@ class MergeTask:
 
 
 def lowest_count(task: MergeTask) -> int:
-    """A count below which no pair is ever chosen, so that rarer pairs need not be kept.
+    """Return a lower bound on the counts of the pairs that are chosen, so that backends need not keep rarer pairs.
 
-    It is the count of the n-th most frequent pre-token that can become a token, with n = `max_tokens` - 256; at least
-    `min_frequency`. Proof: as long as one of these n pre-tokens is more than one token, a pair in it is short enough
-    and at least so frequent, and so is the best pair. When each of them is one token, there are n tokens besides the
-    256 bytes, which are all that are wanted.
+    Let n be `max_tokens` - 256, and consider the n most frequent pre-tokens that can become a token (those of 2 to
+    `max_token_length` bytes). The bound is the lowest of their counts, or `min_frequency` if that is higher or there
+    are fewer than n such pre-tokens.
+
+    Proof: As long as one of the n pre-tokens consists of several tokens, it contains a pair that is short enough and at
+    least as frequent as the pre-token. The best pair is at least as frequent as that pair. Once each of the n
+    pre-tokens is a single token, there are n tokens besides the 256 bytes. So there are `max_tokens` tokens, and
+    learning ends.
     """
     lengths = np.diff(task.counts.offsets)
-    longest = task.max_token_length or np.iinfo(np.int64).max
-    counts = task.counts.counts[(lengths >= 2) & (lengths <= longest)]
-    needed = max(task.max_tokens - 256, 1)
-    return max(int(counts[needed - 1]), task.min_frequency) if len(counts) >= needed else task.min_frequency
+    max_length = task.max_token_length or np.iinfo(np.int64).max
+    counts = task.counts.counts[(lengths >= 2) & (lengths <= max_length)]
+    n = max(task.max_tokens - 256, 1)
+    return max(int(counts[n - 1]), task.min_frequency) if len(counts) >= n else task.min_frequency
 
 
 @dataclass
 class MergeStatistics:
-    """What a backend can tell of its work, so far.
+    """Statistics of a session so far.
 
     Attributes:
-        words: distinct pre-tokens.
-        positions: bytes of all distinct pre-tokens.
-        pairs: distinct pairs met.
-        occurrences_visited: entries of occurrence lists looked at.
-        occurrences_merged: those that still were an occurrence, and were merged.
-        stale_pops: pairs taken from the heap whose count had fallen since they were put there.
-        setup_seconds, selection_seconds, update_seconds: wall time of counting the pairs of the corpus, of choosing
-            the best pairs, and of merging them (initial merges are not chosen).
-        memory_bytes: the most that the backend's own tables took; 0 where that is not known.
-        threads: how many there were to use; short lists are not worth more than one.
+        words: number of distinct pre-tokens.
+        positions: total bytes of the distinct pre-tokens.
+        pairs: number of distinct pairs that have occurred.
+        occurrences_visited: number of entries of occurrence lists that were visited.
+        occurrences_merged: number of visited entries that were still occurrences, and so were merged.
+        stale_pops: number of pairs popped from the heap whose count had fallen since they were pushed.
+        setup_seconds: wall time of counting the pairs of the corpus.
+        selection_seconds: wall time of choosing the best pairs. Initial merges are not chosen.
+        update_seconds: wall time of merging the pairs.
+        memory_bytes: peak memory of the backend's own tables; 0 if unknown.
+        threads: number of threads available to the session. Short lists are processed on one thread anyway.
     """
 
     words: int = 0
@@ -112,22 +118,23 @@ class MergeStatistics:
 
 
 class MergeSession(Protocol):
-    """Merges being learned. Close it, or use it as a context manager, to free what it holds."""
+    """A task in progress. Close it, or use it as a context manager, to free its memory."""
 
     def step(self, max_merges: int) -> npt.NDArray[np.void]:
-        """Learn up to `max_merges` (at least 1) more and return them, oldest first, as an array of `MERGE_DTYPE`.
+        """Learn up to `max_merges` (at least 1) more merges.
 
-        The initial merges of the task come first. Fewer than asked, possibly none, means that there are no more to
-        learn.
+        Returns:
+            The merges in the order in which they were learned, as an array of `MERGE_DTYPE`. The task's initial merges
+            come first. If there are fewer than `max_merges`, there are no more to learn.
         """
         ...
 
     def statistics(self) -> MergeStatistics:
-        """What has been done so far."""
+        """Return the statistics of the work so far, also after `close`."""
         ...
 
     def close(self) -> None:
-        """Free everything. Closing twice does no harm."""
+        """Free all memory. Idempotent."""
         ...
 
     def __enter__(self) -> MergeSession: ...
@@ -136,28 +143,29 @@ class MergeSession(Protocol):
 
 
 class MergeBackend(Protocol):
-    """An implementation of the merge step.
+    """A backend: an implementation of learning.
 
     Attributes:
-        name: what settings call it.
-        several_threads: whether the `threads` of a task concern it.
+        name: the backend's name in settings.
+        multithreaded: whether the backend uses `MergeTask.threads`.
     """
 
     name: str
-    several_threads: bool
+    multithreaded: bool
 
     def unavailable(self) -> str | None:
-        """Say why the backend cannot be used here, and what to do about it; None if it can be used."""
+        """Return why the backend cannot be used here and what to do about it; None if it can be used."""
         ...
 
     def describe(self) -> str:
-        """Say in a few words what it is, for people who choose."""
+        """Return a short description for people who choose a backend."""
         ...
 
     def start(self, task: MergeTask) -> MergeSession:
-        """Count the pairs of `task.counts` and get ready for the first step.
+        """Count the pairs of `task.counts` and prepare the first step.
 
-        Raises `CountOverflowError` when a pair's count does not fit 64 bits and `NativeError` when the task is beyond
-        the backend's documented limits or memory.
+        Raises:
+            CountOverflowError: the count of a pair does not fit 64 bits.
+            NativeError: the task exceeds the backend's documented limits, or memory.
         """
         ...

@@ -1,11 +1,11 @@
-"""The native merge backends behind the contract: one table of signatures and one session class serve them all."""
+"""The native backends, `c` and `omp`: two libraries with the same functions, called through ctypes."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import weakref
-from ctypes import CDLL, POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import fields
 from functools import cached_property
 from typing import Any
@@ -17,10 +17,20 @@ from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
-#: How threads wait for work: active ones spin. On a machine that does something else, too, those that spin keep those
-#: that have work off their cores: with one of two cores busy a run of 0.43 s took 1.21 s. On an idle one it makes no
-#: difference that could be told from noise.
+#: The largest number of positions in a task: the bytes of all distinct pre-tokens, and an end mark before, between and
+#: after them. See `_check_positions`.
+MAX_POSITIONS = 2**32 - 2
+
+#: How OpenMP threads wait for work. Threads that wait actively spin. On a machine that is also busy otherwise they keep
+#: threads that have work off the cores: with one of two cores busy, a run of 0.43 s took 1.21 s. On an idle machine no
+#: difference could be measured.
 _WAIT_POLICY = "OMP_WAIT_POLICY"
+
+#: The values of `enum bpeflow_order`.
+_ORDERS = {"greatest_bytes": 0, "smallest_ids": 1}
+
+
+# ---- declarations of bpeflow.h ----
 
 
 class _Task(ctypes.Structure):
@@ -61,11 +71,6 @@ class _Statistics(ctypes.Structure):
     ]
 
 
-#: The end marks before, between and after pre-tokens included; see `check_positions`.
-MAX_POSITIONS = 2**32 - 2
-_ORDERS = {"greatest_bytes": 0, "smallest_ids": 1}
-
-#: Every function that is called, with its result, its arguments and what looks at its result.
 _SIGNATURES: dict[str, Signature] = {
     "bpeflow_learner_new": (c_int, [POINTER(_Task), POINTER(c_void_p)], check_status),
     "bpeflow_learner_step": (c_int, [c_void_p, c_uint64, c_void_p, POINTER(c_uint64)], check_status),
@@ -74,26 +79,13 @@ _SIGNATURES: dict[str, Signature] = {
 }
 
 
-def check_positions(task: MergeTask) -> None:
-    """Raise `NativeError`, before any work, for a task of more positions than 32-bit numbers tell apart.
-
-    Native backends have 4 bytes for a position in the occurrence lists, which is half the memory of 8, and time goes
-    with memory. No position has the last number.
-    """
-    words, size = len(task.counts), int(task.counts.offsets[-1])
-    positions = size + words + 1
-    if positions > MAX_POSITIONS:
-        raise NativeError(
-            f"{words:,} distinct pre-tokens of {size:,} bytes together take {positions:,} positions (one for each byte "
-            f"and one after each pre-token); native backends have {MAX_POSITIONS:,}. Leave out rare or very long "
-            "pre-tokens, or use backend: python, which has no such limit but needs much memory"
-        )
+# ---- backends and sessions ----
 
 
 class NativeBackend:
-    """A backend in a shared library. The library is loaded when it is first needed."""
+    """A backend in a native library, which is loaded on first use."""
 
-    several_threads = False
+    multithreaded = False
 
     def __init__(self, name: str, description: str) -> None:
         self.name = name
@@ -101,7 +93,7 @@ class NativeBackend:
 
     def unavailable(self) -> str | None:
         try:
-            self._library  # loading it is the question
+            _ = self._library  # loads it
         except NativeUnavailableError as error:
             return str(error)
         return None
@@ -120,11 +112,45 @@ class NativeBackend:
         return load_library(self.name, _SIGNATURES)
 
 
+class OmpBackend(NativeBackend):
+    """The OpenMP backend. It uses a single thread in a forked child of a process that has used several.
+
+    A child of `fork` inherits the memory of OpenMP's thread pool but not its threads, and would wait for these threads
+    forever in its first parallel region.
+    """
+
+    multithreaded = True
+    _parallel_in: int | None = None  # the id of the process that has used several threads
+
+    def _load(self) -> ctypes.CDLL:
+        """Load the library so that its threads wait passively, unless the user has set a policy.
+
+        The OpenMP runtime reads the environment only once, when it is loaded, so the variable is removed again.
+        """
+        if _WAIT_POLICY in os.environ:
+            return super()._load()
+        os.environ[_WAIT_POLICY] = "passive"
+        try:
+            return super()._load()
+        finally:
+            os.environ.pop(_WAIT_POLICY, None)
+
+    def start(self, task: MergeTask) -> NativeSession:
+        if self._parallel_in not in (None, os.getpid()):
+            return NativeSession(self._library, task, threads=1)
+        self._parallel_in = os.getpid()
+        return super().start(task)
+
+
+C = NativeBackend("c", "C, one thread")
+OMP = OmpBackend("omp", "C++ and OpenMP, several threads")
+
+
 class NativeSession:
-    """Merges being learned behind a handle, which is freed with the session or when it is forgotten."""
+    """A task in progress. The native learner is freed by `close` or when the session is garbage-collected."""
 
     def __init__(self, library: ctypes.CDLL, task: MergeTask, threads: int) -> None:
-        check_positions(task)
+        _check_positions(task)
         self._library = library
         self._handle = c_void_p()
         native_task, _borrowed = _native_task(task, threads)
@@ -164,8 +190,24 @@ class NativeSession:
         return MergeStatistics(**{field.name: getattr(native, field.name) for field in fields(MergeStatistics)})
 
 
+def _check_positions(task: MergeTask) -> None:
+    """Raise `NativeError`, before any work, for a task with too many positions.
+
+    The native backends store a position in 4 bytes. Occurrence lists take half the memory that they would take with
+    8 bytes, and less time, as time depends on memory. The highest 4-byte number is not used as a position.
+    """
+    words, size = len(task.counts), int(task.counts.offsets[-1])
+    positions = size + words + 1
+    if positions > MAX_POSITIONS:
+        raise NativeError(
+            f"{words:,} distinct pre-tokens of {size:,} bytes in total take {positions:,} positions (one for each byte "
+            f"and one after each pre-token); native backends have {MAX_POSITIONS:,}. Leave out rare or very long "
+            "pre-tokens, or use backend: python, which has no such limit but needs a lot of memory"
+        )
+
+
 def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray[Any]]]:
-    """Return the task as the header has it, with the arrays that it points into: keep those for as long as the call."""
+    """Return the task as the header's struct, and the arrays that it points into, which must outlive the call."""
     token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
     np.cumsum([len(token) for token in task.tokens], out=token_offsets[1:])
     arrays: dict[str, npt.NDArray[Any]] = {
@@ -193,37 +235,3 @@ def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray
         initial_merge_count=len(task.initial_merges),
     )
     return native, list(arrays.values())
-
-
-class OmpBackend(NativeBackend):
-    """Uses one thread in a forked child of a process that has used several.
-
-    A child of `fork` inherits the memory of OpenMP's thread pool but not its threads, and would wait for them for ever
-    in its first parallel region.
-    """
-
-    several_threads = True
-    _parallel_in: int | None = None
-
-    def _load(self) -> CDLL:
-        """Load the library so that its threads wait passively, unless the user has said otherwise.
-
-        The OpenMP runtime reads the environment once, when it is loaded, which is the last we see of the variable.
-        """
-        if _WAIT_POLICY in os.environ:
-            return super()._load()
-        os.environ[_WAIT_POLICY] = "passive"
-        try:
-            return super()._load()
-        finally:
-            os.environ.pop(_WAIT_POLICY, None)
-
-    def start(self, task: MergeTask) -> NativeSession:
-        if self._parallel_in not in (None, os.getpid()):
-            return NativeSession(self._library, task, threads=1)
-        self._parallel_in = os.getpid()
-        return super().start(task)
-
-
-C = NativeBackend("c", "C, one thread")
-OMP = OmpBackend("omp", "C++ and OpenMP, several threads")

@@ -1,35 +1,39 @@
-"""The merge step in plain Python: the specification that the native backends must equal.
+"""The backend in plain Python: the specification that the native backends must match.
 
-The algorithm (the native backends have the same one) rests on one observation: *a pair's list of occurrences is
-complete the moment the younger of its tokens is created, and its count only falls afterwards.* So lists are written
-once and never repaired, and the heap is refreshed only where it lies.
+The algorithm, which the native backends share, rests on one observation: *the occurrence list of a pair is complete
+the moment the younger of its tokens is created, and the pair's count only falls afterwards.* So lists are written once
+and never repaired, and the heap is refreshed lazily.
 
-**Positions.** All pre-tokens lie in one flat list of positions, one for each byte, with an end mark before, between
-and after them. A token stands at its first and at its last position; what lies between is left as it was. A token's
-length follows from its id, so both neighbours are found without links: the token before position `i` ends at `i - 1`.
-Merging a pair writes two positions and moves nothing.
+**Positions.** All pre-tokens are stored in one flat list of positions, one per byte, with an end mark before, between
+and after them. A token's id is at its first and at its last position. The positions in between hold stale ids. A
+token's length follows from its id, so both neighbours are found without links: the token before position `i` ends at
+`i - 1`. Merging a pair writes two positions and moves nothing.
 
 **Occurrence lists.** The list of a pair `(left, right)` has the positions where `left` starts, in ascending order,
-which is what makes `aaa` come out as `aa a`. An entry is stale once either token was merged with its other neighbour.
-That is seen from the two positions where the tokens meet: had `left` become the right half of something, its last
-position would hold that; had `right` become the left half of something, its first position would.
+which is why `aaa` becomes `aa a`. An entry is stale once either token has been merged with its other neighbour. The two
+positions where the tokens meet show this: if `left` has become the right half of another token, its last position
+holds that token's id, and if `right` has become the left half of another token, its first position does.
 
-**The heap** holds every pair with the count it had when it was put there, which is never less than the count it has
-now. If what is popped has fallen, it is put back with its true count; if not, it is the best pair. Pairs that are too
-rare ever to be chosen (`lowest_count`) are not in it; natively they are not kept at all.
+**Heap.** The heap holds each pair with the count that it had when it was pushed, which is never lower than its current
+count. If the count of a popped pair has fallen, the pair is pushed again with its current count. Otherwise it is the
+best pair. Pairs that are too rare ever to be chosen (see `lowest_count`) are not in the heap. The native backends do
+not store them at all.
 
-**No string becomes a token twice.** Take a place where a string is about to become a token. Until then no token has
-reached over the string's edges, so what is inside is what the string alone would be: a merge of two unlike tokens
-replaces all that there are, and one of two like tokens replaces a run of them from its start in twos, none of which
-lies over the edge. So every string is made by one merge only, at one time, everywhere. Hence the token that a merge
-makes was nowhere in the corpus before, all its pairs are new, and no pair is merged twice. With `reuse_tokens`, too:
-then a merge can only yield a token that the task came with, and that no merge had yielded.
+**No string becomes a token twice.** Consider any place where a string is about to become a token. Until then, no token
+has extended over the string's edges. So the tokens inside the string are the same as if the string stood alone: a merge
+of two different tokens replaces all their occurrences, and a merge of two equal tokens replaces a sequence of them in
+twos from the start of the sequence. Even if the sequence extends beyond the string, none of these twos lies across the
+string's edge, so inside the string they are the same. Therefore each string is made by a single merge, at a single
+time, everywhere. It follows that the token of a merge did not occur in the corpus before the merge, that all pairs with
+it are new, and that no pair is merged twice. The same holds with `reuse_tokens`, because then a merge can only yield an
+existing token that came with the task and that no earlier merge has yielded.
 
-**Initial merges** change nothing of that: the proof does not ask why a pair is merged, only that all of it is. But an
-initial merge can make a token of a string that this list never leads to, and another merge then does: under
-`reuse_tokens` such a token is reused, too.
+**Initial merges** do not affect this. The proof does not depend on why a pair is merged, only on all its occurrences
+being merged. But a list of initial merges can contain a merge whose string it never produces in the corpus, because
+earlier merges in the list split the string differently. Another merge can make the same string later. With
+`reuse_tokens` it reuses the token of the initial merge.
 
-Source of the heap with lazy refresh: HuggingFace tokenizers' `BpeTrainer`; of the rest: measurement.
+Sources: the heap with lazy refresh is from HuggingFace tokenizers' `BpeTrainer`, the rest from our own measurements.
 """
 
 from __future__ import annotations
@@ -49,18 +53,19 @@ from bpeflow.errors import CountOverflowError
 
 Pair = tuple[int, int]
 
-#: What the heap and the scan order pairs by; the smallest comes first.
+#: The sort key of a pair: the negative count, the keys of both tokens (see `_sort_key`), and their ids. The pair with
+#: the smallest key is merged first.
 Candidate = tuple[int, Any, Any, int, int]
 
-#: Stands before, between and after pre-tokens; no token has it as its id.
+#: The end mark before, between and after pre-tokens. It is not the id of any token.
 END = -1
 
 
 class PythonBackend:
-    """Always there, needs nothing but Python."""
+    """The backend that is always available."""
 
     name = "python"
-    several_threads = False
+    multithreaded = False
 
     def unavailable(self) -> str | None:
         return None
@@ -73,7 +78,7 @@ class PythonBackend:
 
 
 class PythonSession:
-    """One run of the algorithm that the module's docstring describes."""
+    """A task in progress. The module's docstring describes the algorithm."""
 
     def __init__(self, task: MergeTask) -> None:
         started = perf_counter()
@@ -184,10 +189,11 @@ class PythonSession:
         return short_enough and self._counts[pair] >= self._lowest_count
 
     def _sort_key(self, token_id: int) -> int | str:
-        """Make a key that sorts ascending in the order in which tokens win ties.
+        """Return a key that sorts tokens ascending in the order in which they win ties.
 
-        For ids that is the id. For bytes it must be descending: byte b becomes character 255 - b, and a character
-        above all of these ends the key, so that of a token and a longer one that starts with it, the longer wins.
+        For ``"smallest_ids"`` it is the id. For ``"greatest_bytes"`` the order of bytes must be reversed, so byte b
+        becomes character 255 - b. A character greater than all of these ends the key, so a token that starts with
+        another token sorts before it.
         """
         if self._task.order == "smallest_ids":
             return token_id
@@ -196,7 +202,7 @@ class PythonSession:
     # ---- merging ----
 
     def _token_for(self, pair: Pair) -> int:
-        """The id of what `pair` merges to: a new token, or with `reuse_tokens` the one that has these bytes."""
+        """Return the token of merging `pair`: a new one, or with `reuse_tokens` an existing one with these bytes."""
         token = self._tokens[pair[0]] + self._tokens[pair[1]]
         if self._task.reuse_tokens and token in self._token_ids:
             return self._token_ids[token]
@@ -208,7 +214,7 @@ class PythonSession:
         return token_id
 
     def _merge(self, pair: Pair, token: int) -> None:
-        """Merge every occurrence of `pair` from left to right, and bring the counts of its neighbours up to date."""
+        """Merge all occurrences of `pair` from left to right, and update the counts of all affected pairs."""
         changes: defaultdict[Pair, int] = defaultdict(int)
         new_occurrences: defaultdict[Pair, list[int]] = defaultdict(list)
         left, right = pair
@@ -224,16 +230,17 @@ class PythonSession:
                 changes[right, following] -= weight
                 changes[token, following] += weight
                 new_occurrences[token, following].append(start)
-        # No `left right` is left anywhere. In a run like `aaa` its own count changes too, as a neighbour's.
+        # No occurrence of `pair` remains. Setting its change here overrides the changes that it has received as its own
+        # neighbour, as in `aaa`.
         changes[pair] = -self._counts[pair]
         for changed, change in changes.items():
             self._change_count(changed, change)
         for made, positions in new_occurrences.items():
-            if made in self._counts:  # else each of them was merged itself in the meantime, as in `abab`
+            if made in self._counts:  # otherwise the next occurrence of `pair` took each of them, as in `abab`
                 self._add_pair(made, positions)
 
     def _valid_occurrences(self, pair: Pair) -> Iterator[tuple[int, int]]:
-        """Yield ``(start, end)`` of the occurrences that still are one when their turn comes."""
+        """Yield ``(start, end)`` of each entry that is still an occurrence when its turn comes."""
         left, right = pair
         ids, left_length, right_length = self._ids, self._lengths[left], self._lengths[right]
         for start in self._occurrences.pop(pair):

@@ -1,4 +1,4 @@
-"""Which backends there are, and which one a run gets."""
+"""The list of backends, and the choice of one by name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from bpeflow.backends.native import OMP, C
 from bpeflow.backends.python import PythonBackend
 from bpeflow.errors import BackendUnavailableError
 
-#: Best first: ``auto`` takes the first that is available.
+#: Best first: ``auto`` selects the first one that is available.
 BACKENDS: tuple[MergeBackend, ...] = (OMP, C, PythonBackend())
 
 
 def choose_backend(name: str) -> MergeBackend:
-    """Return the backend of that name, or for ``auto`` the best that is available.
+    """Return the backend with this name, or the best available one for ``auto``.
 
-    A backend that was asked for by name is never replaced by another. Raises `BackendUnavailableError` with its reason and
-    what there is instead.
+    A backend that is requested by name is never replaced by another.
+
+    Raises:
+        BackendUnavailableError: the backend is unknown or unavailable. The message has the reason and the alternatives.
     """
     if name == "auto":
         return next(backend for backend in BACKENDS if backend.unavailable() is None)
@@ -28,4 +30,4 @@ def choose_backend(name: str) -> MergeBackend:
             raise BackendUnavailableError(
                 f"backend {name} is not available: {reason}. Available here: {', '.join(others)} (or backend: auto)"
             )
-    raise BackendUnavailableError(f"unknown backend {name!r}; there are: {', '.join(b.name for b in BACKENDS)}, auto")
+    raise BackendUnavailableError(f"unknown backend {name!r}; need one of {', '.join(b.name for b in BACKENDS)}, auto")

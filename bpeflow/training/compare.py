@@ -58,7 +58,7 @@ def contenders(backends: Sequence[str], threads: Sequence[int]) -> list[Contende
     found = [
         Contender(name, count)
         for name in dict.fromkeys(choose_backend(name).name for name in backends)
-        for count in (dict.fromkeys(threads) if choose_backend(name).several_threads else (None,))
+        for count in (dict.fromkeys(threads) if choose_backend(name).multithreaded else (None,))
     ]
     if not found:
         raise ConfigError("nothing to compare: give backends and numbers of threads")

@@ -1,4 +1,4 @@
-"""Tasks to try backends with, and how to see what they answer."""
+"""Random tasks for backends, and the comparison of their merges with the naive recount."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_task(words: dict[bytes, int], merges: int, **options: object) -> MergeT
 
 
 def with_specials(task: MergeTask, specials: tuple[bytes, ...]) -> MergeTask:
-    """Put special tokens before the bytes, as HuggingFace has them, and let merges reuse them."""
+    """Put special tokens before the bytes, and let merges reuse them, as HuggingFace does."""
     shift = len(specials)
     return replace(
         task,
@@ -43,13 +43,13 @@ def learn(backend: MergeBackend, task: MergeTask, step: int = 1000) -> list[Merg
 
 
 def assert_equal_to_the_naive_recount(backends: Iterable[MergeBackend], task: MergeTask, step: int = 1000) -> None:
-    """Count naively once, which takes longest, and hold every backend against that."""
+    """Compare every backend with the naive recount, which is done only once because it takes longest."""
     expected = naive_merges(task)
     for backend in backends:
         assert learn(backend, task, step) == expected, backend.name
 
 
-# Small alphabets, periodic words and equal counts: where runs overlap and everything ties.
+# Small alphabets, periodic words and equal counts make overlapping occurrences and ties likely.
 letters = st.sampled_from([b"a", b"ab", b"abc", b"\x00\xff", bytes(range(97, 123))])
 periodic = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max_size=3), st.integers(1, 12))
 
@@ -58,9 +58,9 @@ periodic = st.builds(lambda unit, times: unit * times, st.binary(min_size=1, max
 def words(draw: st.DrawFn) -> dict[bytes, int]:
     alphabet = draw(letters)
     word = st.lists(st.sampled_from(alphabet), min_size=1, max_size=14).map(bytes)
-    runs = st.builds(lambda unit, times: unit[:3] * times, word, st.integers(1, 8))
+    repeated = st.builds(lambda unit, times: unit[:3] * times, word, st.integers(1, 8))
     counts = draw(st.sampled_from([st.just(1), st.integers(1, 3), st.integers(1, 2**40)]))
-    return draw(st.dictionaries(st.one_of(word, runs, periodic), counts, max_size=10))
+    return draw(st.dictionaries(st.one_of(word, repeated, periodic), counts, max_size=10))
 
 
 options = st.fixed_dictionaries(
@@ -76,7 +76,7 @@ colliding = st.lists(
     st.sampled_from([b"", b"ab", b"aa", b"aab", b"abab", b"ba", b"bc", b"aaaa"]), max_size=4, unique=True
 ).map(tuple)
 
-# The same in terms of settings. "a b" is nothing that merging could yield; "Āÿ" is how two bytes are printed.
+# The same as settings. No merge can yield "a b", because it contains a space. "Āÿ" is the printable form of two bytes.
 tie_breaks = st.sampled_from(["greatest_bytes", "smallest_ids", "huggingface"])
 special_tokens = st.lists(
     st.sampled_from(["<|endoftext|>", "ab", "aa", "aab", "abab", "a b", "Āÿ", "ba"]), max_size=3, unique=True

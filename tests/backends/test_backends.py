@@ -1,4 +1,4 @@
-"""Every backend against the naive recount: the same merges, tokens and counts, whatever the task."""
+"""Every backend learns the same merges, tokens and counts as the naive recount, for any task."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_every_rule_for_ties_equals_the_naive_recount(
     merges: int,
     threads: int,
 ) -> None:
-    """From settings on: the ids of each rule, and special tokens that merges yield too."""
+    """The task is made from settings, with the ids of each rule and special tokens that merges can also yield."""
     size = 256 + len(specials) + merges
-    wanted = MergeSettings(vocab_size=size, special_tokens=specials, tie_break=tie_break, threads=threads, **options)
-    task = learning_task(PretokenCounts.from_mapping(words), wanted)
+    settings = MergeSettings(vocab_size=size, special_tokens=specials, tie_break=tie_break, threads=threads, **options)
+    task = learning_task(PretokenCounts.from_mapping(words), settings)
     assert_equal_to_the_naive_recount(backends, task)
 
 
@@ -82,7 +82,7 @@ def test_every_rule_for_ties_equals_the_naive_recount(
 @settings(max_examples=500)
 @given(words=words(), options=options)
 def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[str, object]) -> None:
-    """The theorem of backends/python.py, on which all backends rest, held against the definition alone."""
+    """The theorem of backends/python.py, on which all backends rely, holds for the naive recount."""
     tokens = list(BYTES)
     for left, right, _, _ in naive_merges(make_task(words, 60, **options)):
         tokens.append(tokens[left] + tokens[right])
@@ -100,7 +100,7 @@ def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[
 def test_nothing_is_chosen_below_the_lowest_count(
     words: dict[bytes, int], options: dict[str, object], merges: int, specials: tuple[bytes, ...]
 ) -> None:
-    """The theorem of `lowest_count`, by which backends leave rare pairs out, held against the definition alone."""
+    """The theorem of `lowest_count`, by which backends leave out rare pairs, holds for the naive recount."""
     for task in (make_task(words, merges, **options), with_specials(make_task(words, merges, **options), specials)):
         assert all(count >= lowest_count(task) for _, _, _, count in naive_merges(task))
 
@@ -111,40 +111,40 @@ def test_nothing_is_chosen_below_the_lowest_count(
     options=options,
     merges=st.integers(1, 10),
 )
-def test_pairs_that_are_left_out_change_nothing(
+def test_leaving_out_rare_pairs_changes_nothing(
     backends: list[MergeBackend], words: dict[bytes, int], options: dict[str, object], merges: int
 ) -> None:
     task = make_task(words, merges, **options)
     assert_equal_to_the_naive_recount(backends, task)
 
 
-def test_the_lowest_count_is_that_of_a_word_that_can_become_a_token() -> None:
+def test_the_lowest_count_is_the_count_of_a_pre_token_that_can_become_a_token() -> None:
     words = {b"x": 100, b"abcd": 50, b"ab": 40, b"cd": 30, b"ef": 20}
     assert [lowest_count(make_task(words, merges)) for merges in range(6)] == [50, 50, 40, 30, 20, 1]
     assert lowest_count(make_task(words, 2, max_token_length=3)) == 30
     assert lowest_count(make_task(words, 4, min_frequency=25)) == 25
 
 
-def test_overlapping_occurrences_count_and_merge_from_left_to_right(backend: MergeBackend) -> None:
+def test_overlapping_occurrences_all_count_and_merge_from_left_to_right(backend: MergeBackend) -> None:
     assert learn(backend, make_task({b"aaa": 5}, 3)) == [(97, 97, 256, 10), (256, 97, 257, 5)]
 
 
-def test_no_words_and_one_byte_words_teach_nothing(backend: MergeBackend) -> None:
+def test_no_pre_tokens_or_only_single_bytes_give_no_merges(backend: MergeBackend) -> None:
     assert learn(backend, make_task({}, 10)) == []
     assert learn(backend, make_task({b"a": 3, b"b": 2}, 10)) == []
 
 
-def test_a_full_vocabulary_teaches_nothing(backend: MergeBackend) -> None:
+def test_a_full_vocabulary_gives_no_merges(backend: MergeBackend) -> None:
     assert learn(backend, make_task({b"ab": 3}, 0)) == []
 
 
 @pytest.mark.parametrize("length", [1000, 65_537])
-def test_a_long_run_equals_the_naive_recount(backends: list[MergeBackend], length: int) -> None:
+def test_a_long_repetition_equals_the_naive_recount(backends: list[MergeBackend], length: int) -> None:
     task = make_task({b"a" * length: 1, b"ab" * (length // 2): 1}, 40)
     assert_equal_to_the_naive_recount(backends, task)
 
 
-def test_a_larger_vocabulary_begins_with_the_smaller(backend: MergeBackend) -> None:
+def test_a_larger_vocabulary_begins_with_the_smaller_one(backend: MergeBackend) -> None:
     words = {b"the": 9, b"then": 5, b"hen": 5, b"other": 3, b"bother": 2}
     few, many = make_task(words, 4), make_task(words, 12)
     assert learn(backend, many)[:4] == learn(backend, few)
@@ -159,7 +159,7 @@ def test_counts_beyond_32_bits_are_exact(backend: MergeBackend) -> None:
 @pytest.mark.parametrize("bits", [31, 32])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sums_that_pass_a_power_of_two_are_exact(backend: MergeBackend, bits: int, threads: int) -> None:
-    """No count in the table passes it, but those of pairs do: at first, after merges, and on the way down."""
+    """No pre-token's count is that high, but the counts of pairs are: initially, after merges, and while they fall."""
     count = 2 ** (bits - 2) - 1
     words = {bytes([letter]) + b"abcabc": count + letter for letter in range(97, 105)}
     task = make_task(words, 30, threads=threads)
@@ -180,8 +180,8 @@ def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend, words: dict[b
         learn(backend, make_task(words, 3, threads=threads))
 
 
-def test_too_many_positions_are_refused_up_front_with_numbers() -> None:
-    """Counts that say so: 4 GB of one byte that is there once."""
+def test_too_many_positions_are_refused_before_any_work() -> None:
+    """The counts claim 4 GB of text, which a broadcast array of one byte simulates."""
     sizes = np.array([0, 2**31, 2**32 - 4], dtype=np.int64)
     counts = PretokenCounts(np.broadcast_to(np.uint8(97), 2**32 - 4), sizes, np.array([1, 1]))
     for backend in BACKENDS:
@@ -193,11 +193,11 @@ def test_too_many_positions_are_refused_up_front_with_numbers() -> None:
             assert "backend: python" in str(caught.value)
 
 
-def test_a_pair_count_of_the_greatest_64_bit_number_is_exact(backend: MergeBackend) -> None:
+def test_the_highest_64_bit_pair_count_is_exact(backend: MergeBackend) -> None:
     assert learn(backend, make_task({b"ab": 2**62, b"abc": 2**62 - 1}, 1)) == [(97, 98, 256, 2**63 - 1)]
 
 
-def test_the_session_counts_its_work(backend: MergeBackend) -> None:
+def test_a_session_reports_statistics(backend: MergeBackend) -> None:
     with backend.start(make_task({b"abab": 3, b"ab": 2, b"c": 1}, 5)) as session:
         session.step(10)
         statistics = session.statistics()
@@ -208,7 +208,7 @@ def test_the_session_counts_its_work(backend: MergeBackend) -> None:
     assert statistics.setup_seconds > 0
 
 
-def test_a_closed_session_can_be_closed_again_and_tells_its_statistics(backend: MergeBackend) -> None:
+def test_a_closed_session_can_be_closed_again_and_still_reports_statistics(backend: MergeBackend) -> None:
     session = backend.start(make_task({b"abab": 3}, 5))
     session.step(1)
     session.close()
@@ -216,7 +216,7 @@ def test_a_closed_session_can_be_closed_again_and_tells_its_statistics(backend: 
     assert session.statistics().words == 1
 
 
-def test_the_tinystories_reference_comes_out_merge_for_merge(backend: MergeBackend) -> None:
+def test_the_tinystories_reference_is_reproduced_merge_for_merge(backend: MergeBackend) -> None:
     lines = real_data("reference/tinystories_5M.merges.txt").read_text(encoding="utf-8").splitlines()
     expected = list(read_reference(lines))
     counts = PretokenCounts.from_json(real_data("reference/tinystories_5M.pretoken_counts.json"))
@@ -233,24 +233,24 @@ def read_reference(lines: Iterable[str]) -> Iterable[tuple[tuple[bytes | None, b
 
 
 def test_all_backends_agree_on_a_realistic_table(backends: list[MergeBackend]) -> None:
-    """Zipf-like counts of random words: thousands of merges, many of them tied."""
+    """Random words with Zipf-like counts give thousands of merges with many ties."""
     seed = int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     random = np.random.default_rng(seed)
     alphabet = np.frombuffer(b"etaoinshrdlcumwfgypbvk", dtype=np.uint8)
     weights = 1 / np.arange(1, len(alphabet) + 1)
-    drawn = [
+    random_words = [
         b" " + random.choice(alphabet, size=length, p=weights / weights.sum()).tobytes()
         for length in random.integers(1, 12, size=20_000)
     ]
-    counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(drawn))}
+    counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(random_words))}
     for tie_break in ("greatest_bytes", "smallest_ids", "huggingface"):
-        tasks = learning_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=4000, tie_break=tie_break))
-        answers = [learn(backend, tasks) for backend in backends]
-        assert all(answer == answers[0] for answer in answers)
+        task = learning_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=4000, tie_break=tie_break))
+        results = [learn(backend, task) for backend in backends]
+        assert all(result == results[0] for result in results)
 
 
-def test_a_step_after_closing_is_an_error() -> None:
+def test_a_step_after_close_is_an_error() -> None:
     for backend in BACKENDS:
         if backend.unavailable() is None and backend.name != "python":
             session = backend.start(make_task({b"abab": 3}, 5))

@@ -1,4 +1,4 @@
-"""Initial merges, replayed whatever their counts are and gone on from: every backend as the naive recount does it."""
+"""Initial merges are replayed whatever their counts are, then all backends learn on as the naive recount does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bpeflow.training.learn import learn_merges, learning_task
     words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 30),
     cut=st.floats(0, 1), search=st.sampled_from(["heap", "scan"]), threads=st.sampled_from([1, 2, 3]),
 )  # fmt: skip
-def test_to_go_on_from_any_merge_is_to_learn_at_once(
+def test_resuming_after_any_merge_equals_learning_at_once(
     backend: MergeBackend,
     words: dict[bytes, int],
     options: dict[str, int | None],
@@ -74,18 +74,18 @@ def test_merges_of_other_counts_equal_the_naive_recount(
     threads: int,
     step: int,
 ) -> None:
-    """The others are learned without limits: so initial merges are rarer and longer than what may be learned."""
+    """The initial merges are learned without limits, so they can be rarer and longer than the limits allow."""
     size = 256 + len(specials) + merges
     initial = learn_merges(others, size, specials, tie_break=tie_break, backend="python").pairs
-    wanted = {"vocab_size": size + more, "special_tokens": specials, "tie_break": tie_break, "threads": threads}
-    settings = MergeSettings(**wanted, **options, max_search=search)
+    values = {"vocab_size": size + more, "special_tokens": specials, "tie_break": tie_break, "threads": threads}
+    settings = MergeSettings(**values, **options, max_search=search)
     task = learning_task(PretokenCounts.from_mapping(words), settings, initial)
     assert_equal_to_the_naive_recount(backends, task, step)
 
 
 @settings(max_examples=300)
 @given(words=words(), options=options, specials=colliding, data=st.data(), merges=st.integers(0, 30))
-def test_any_list_of_merges_equals_the_naive_recount(
+def test_any_initial_merges_equal_the_naive_recount(
     backends: list[MergeBackend],
     words: dict[bytes, int],
     options: dict[str, object],
@@ -93,7 +93,7 @@ def test_any_list_of_merges_equals_the_naive_recount(
     data: st.DataObject,
     merges: int,
 ) -> None:
-    """Lists that were never learned too: whose tokens no text leads to, and which other merges then make again."""
+    """Arbitrary lists too, with merges whose tokens never occur and whose strings other merges make again."""
     task = with_specials(make_task(words, merges, **options), specials)
     if not data.draw(st.booleans(), label="reuse_tokens"):
         task = make_task(words, merges, **options)
@@ -104,7 +104,7 @@ def test_any_list_of_merges_equals_the_naive_recount(
 def draw_initial_merges(
     draw: Callable[[st.SearchStrategy[int]], int], task: MergeTask, merges: int
 ) -> tuple[tuple[int, int], ...]:
-    """Join tokens at random, no string twice."""
+    """Join tokens at random, without making a string twice."""
     known = {bytes([byte]): task.byte_ids[byte] for byte in b"abc\x00\xff"}
     pairs = []
     tokens = len(task.tokens)
@@ -127,7 +127,7 @@ def test_a_merge_that_does_not_occur_keeps_its_rank(backend: MergeBackend) -> No
     assert learned.replayed == 3
 
 
-def test_limits_concern_what_is_learned_only(backend: MergeBackend) -> None:
+def test_limits_do_not_apply_to_initial_merges(backend: MergeBackend) -> None:
     words = {"aaaa": 2, "bb": 9, "bbb": 9}
     initial = [(b"a", b"a"), (b"aa", b"aa")]
     learned = learn_merges(
@@ -137,20 +137,22 @@ def test_limits_concern_what_is_learned_only(backend: MergeBackend) -> None:
     assert learned.counts == (6, 2, 27)
 
 
-def test_a_merge_can_yield_a_special_token_in_huggingfaces_way(backend: MergeBackend) -> None:
-    """It takes the special token's id, and so no place: two merges fit where one is left."""
+def test_an_initial_merge_can_yield_a_special_token_in_huggingfaces_mode(backend: MergeBackend) -> None:
+    """Such a merge reuses the id, so two merges fit into a vocabulary that has room for one more token."""
     initial = [(b"a", b"b"), (b"ab", b"c")]
     learned = learn_merges(
         {"abcd": 2}, 258, ["ab"], initial_merges=initial, tie_break="huggingface", backend=backend.name
     )
     assert learned.pairs == tuple(initial)
-    with pytest.raises(ConfigError, match="the vocabulary is full before it"):
+    with pytest.raises(ConfigError, match="the vocabulary is full, and 1 of 2 initial merges"):
         learn_merges({"abcd": 2}, 258, ["ab"], initial_merges=initial, backend=backend.name)
 
 
 @pytest.mark.parametrize("reuse", [False, True])
-def test_a_string_that_the_list_never_leads_to_is_made_by_another_merge(backend: MergeBackend, reuse: bool) -> None:
-    """`b c` comes before `ab c`, so no text has the latter; its token is reused in HuggingFace's way only."""
+def test_a_string_that_the_initial_merges_never_produce_is_made_by_another_merge(
+    backend: MergeBackend, reuse: bool
+) -> None:
+    """`b c` is merged before `ab c`, so the latter never occurs. Only HuggingFace's mode reuses its token."""
     task = with_specials(make_task({b"abc": 5}, 6), ()) if reuse else make_task({b"abc": 5}, 6)
     task = replace(task, initial_merges=((98, 99), (97, 98), (257, 99)))
     learned = learn(backend, task)
@@ -158,7 +160,7 @@ def test_a_string_that_the_list_never_leads_to_is_made_by_another_merge(backend:
     assert learned == [(98, 99, 256, 5), (97, 98, 257, 0), (257, 99, 258, 0), (97, 256, 258 if reuse else 259, 5)]
 
 
-def test_a_list_that_fills_the_vocabulary_leaves_nothing_to_learn(backend: MergeBackend) -> None:
+def test_initial_merges_that_fill_the_vocabulary_leave_nothing_to_learn(backend: MergeBackend) -> None:
     learned = learn_merges({"abc": 2}, 257, initial_merges=[(b"b", b"c")], backend=backend.name)
     assert (learned.pairs, learned.counts) == (((b"b", b"c"),), (2,))
 
@@ -170,38 +172,38 @@ def test_counts_of_replayed_merges_are_exact_beyond_32_bits(backend: MergeBacken
 
 
 @pytest.mark.parametrize(
-    ("initial", "size", "complaint"),
+    ("initial", "size", "message"),
     [
-        ([(b"a", b"b"), (b"ab", b"cd")], 300, "initial merge 1, b'ab' b'cd': b'cd' is no token yet"),
-        ([(b"ab", b"c"), (b"a", b"b")], 300, "initial merge 0, b'ab' b'c': b'ab' is no token yet"),
-        ([(b"", b"c")], 300, "initial merge 0, b'' b'c': b'' is no token yet"),
-        ([(b"a", b"b"), (b"c", b"d"), (b"a", b"b")], 300, "initial merge 2, b'a' b'b': a merge before it makes b'ab'"),
+        ([(b"a", b"b"), (b"ab", b"cd")], 300, "initial merge 1, b'ab' b'cd': b'cd' is not a token yet"),
+        ([(b"ab", b"c"), (b"a", b"b")], 300, "initial merge 0, b'ab' b'c': b'ab' is not a token yet"),
+        ([(b"", b"c")], 300, "initial merge 0, b'' b'c': b'' is not a token yet"),
+        ([(b"a", b"b"), (b"c", b"d"), (b"a", b"b")], 300, "initial merge 2, b'a' b'b': an earlier merge makes b'ab'"),
         (
             [(b"a", b"b"), (b"b", b"c"), (b"ab", b"c"), (b"a", b"bc")],
             300,
-            "initial merge 3, b'a' b'bc': a merge before it makes b'abc'",
+            "initial merge 3, b'a' b'bc': an earlier merge makes b'abc'",
         ),
         ([(b"a", b"b"), (b"ab", b"c")], 257, "initial merge 1, b'ab' b'c': the vocabulary is full"),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("tie_break", ["greatest_bytes", "smallest_ids", "huggingface"])
-def test_a_list_that_does_not_fit_is_refused(
-    initial: list[tuple[bytes, bytes]], size: int, complaint: str, tie_break: str
+def test_invalid_initial_merges_are_refused(
+    initial: list[tuple[bytes, bytes]], size: int, message: str, tie_break: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         learn_merges({"abcd": 3}, size, initial_merges=initial, tie_break=tie_break)
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_special_tokens_string_is_no_part_until_a_merge_makes_it() -> None:
-    with pytest.raises(ConfigError, match="b'ab' is no token yet"):
+def test_a_special_token_cannot_be_part_of_a_merge_before_a_merge_makes_its_string() -> None:
+    with pytest.raises(ConfigError, match="b'ab' is not a token yet"):
         learn_merges({"abc": 3}, 300, ["ab"], initial_merges=[(b"ab", b"c")], tie_break="huggingface")
 
 
-def test_unknown_ids_are_refused_at_the_border(backend: MergeBackend) -> None:
+def test_native_code_refuses_unknown_ids(backend: MergeBackend) -> None:
     if backend.name == "python":
-        pytest.skip("it trusts its caller")
+        pytest.skip("the Python backend trusts its caller")
     task = replace(make_task({b"ab": 1}, 5), initial_merges=((len(BYTES), 97),))
     with backend.start(task) as session, pytest.raises(Exception, match=r"rules of bpeflow\.h"):
         session.step(1)

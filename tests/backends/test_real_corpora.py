@@ -1,4 +1,4 @@
-"""The backends against each other on real text: every merge and its count, to vocabularies of 32,000 and 100,000."""
+"""All backends learn the same merges with the same counts from real text, for vocabularies of 32,000 and 100,000."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from real_data import real_text
 import bpeflow
 from bpeflow.backends.registry import BACKENDS
 
-#: Text of which a backend in Python learns 100,000 merges in seconds; and text of which it would take minutes.
+#: Corpora from which the Python backend learns 100,000 merges in seconds, and corpora for which it would take minutes.
 SMALL = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB"]
 LARGE = ["code_20MB", "docs_30MB", "multilingual_20MB", "wiki_150MB"]
 SIZES = (32_000, 100_000)
-HERE = [backend.name for backend in chosen(BACKENDS) if backend.unavailable() is None]
-NATIVE = [name for name in HERE if name != "python"]
+AVAILABLE = [backend.name for backend in chosen(BACKENDS) if backend.unavailable() is None]
+NATIVE = [name for name in AVAILABLE if name != "python"]
 
 
 @cache
@@ -30,7 +30,7 @@ def counts_of(corpus: str) -> bpeflow.PretokenCounts:
 
 
 def assert_all_equal(counts: bpeflow.PretokenCounts, names: list[str], **options: object) -> None:
-    """Hold all backends against the first, and the smaller vocabulary against the larger."""
+    """Compare all backends with the first, and the smaller vocabulary with the larger one."""
     reference: list[tuple[object, int]] | None = None
     for size in reversed(SIZES):
         for name in names:
@@ -44,14 +44,14 @@ def assert_all_equal(counts: bpeflow.PretokenCounts, names: list[str], **options
 
 @pytest.mark.parametrize("corpus", SMALL)
 def test_all_backends_agree_on_small_corpora(corpus: str) -> None:
-    assert_all_equal(counts_of(corpus), HERE)
+    assert_all_equal(counts_of(corpus), AVAILABLE)
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("corpus", LARGE)
 def test_the_native_backends_agree_on_large_corpora(corpus: str) -> None:
     if len(NATIVE) < 2:
-        pytest.skip(f"only {NATIVE} is here")
+        pytest.skip(f"needs two native backends, found {NATIVE}")
     assert_all_equal(counts_of(corpus), NATIVE)
 
 
@@ -59,13 +59,13 @@ def test_the_native_backends_agree_on_large_corpora(corpus: str) -> None:
 @pytest.mark.parametrize("tie_break", ["smallest_ids", "huggingface"])
 def test_the_native_backends_agree_under_every_rule_for_ties(tie_break: str) -> None:
     if len(NATIVE) < 2:
-        pytest.skip(f"only {NATIVE} is here")
+        pytest.skip(f"needs two native backends, found {NATIVE}")
     assert_all_equal(counts_of("docs_30MB"), NATIVE, tie_break=tie_break)
 
 
 @pytest.mark.large
-def test_the_native_backends_agree_on_extending_a_vocabulary_of_other_text() -> None:
+def test_the_native_backends_agree_on_extending_a_vocabulary_of_another_corpus() -> None:
     if len(NATIVE) < 2:
-        pytest.skip(f"only {NATIVE} is here")
+        pytest.skip(f"needs two native backends, found {NATIVE}")
     initial = bpeflow.learn_merges(counts_of("docs_30MB"), 20_000, ["<|endoftext|>"]).pairs
     assert_all_equal(counts_of("code_20MB"), NATIVE, initial_merges=initial, min_frequency=3, max_token_length=32)
