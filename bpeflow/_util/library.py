@@ -31,7 +31,7 @@ ABI = 5
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
-_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+_SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
 #: BPEFLOW_IO in the header.
 _IO = 5
