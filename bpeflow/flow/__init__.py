@@ -1,9 +1,9 @@
 """A small producer/consumer framework: stages in processes, bounded queues between them, clean failure, a monitor.
 
-It stands on the standard library's multiprocessing (and psutil, for the monitor) and knows nothing about text. Word
-count, here in the calling process; without ``inline=True`` in one process for the reader and four for the counters,
-which must then be able to import ``read`` and ``count`` (from any module; if that is the main script, what starts the
-pipeline goes under ``if __name__ == "__main__":``):
+It builds on the standard library's multiprocessing (and on psutil, for the monitor) and knows nothing about text. The
+example counts words in the calling process. Without `inline=True` it would run one process for the reader and four for
+the counters. Those must be able to import `read` and `count`, from any module. If that module is the main script, the
+code that starts the pipeline goes under `if __name__ == "__main__":`.
 
     >>> from collections import Counter
     >>> from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
@@ -21,7 +21,7 @@ pipeline goes under ``if __name__ == "__main__":``):
     >>> totals.most_common(2)
     [('to', 2), ('be', 2)]
 
-Who puts what where, and who takes it off::
+The processes, and who puts what on which queue:
 
     main process                 worker processes
     ============                 ================
@@ -41,10 +41,14 @@ Who puts what where, and who takes it off::
 
     Monitor (thread) ◀── Snapshot ── meters: a row of shared memory for each process
 
-Where to read what: `spec` what users state; `pipeline` the whole; `pool` one run of it; `worker` what happens in a
-process; `channel` queues and back-pressure; `meters` shared counters; `supervisor` how every run ends (the shutdown
-protocol); `launch` how processes start, `thread_starts` how threads do; `inline` the same without processes; `monitor`
-watching it, and `stalls` what has come to a standstill.
+The modules:
+
+* `spec`: the parts of a pipeline, as users describe them
+* `pipeline`: the whole; `pool`: one run of it; `inline`: a run without processes
+* `worker`: the code of a worker process; `launch`: starting processes; `thread_starts`: starting threads
+* `channel`: queues and back-pressure; `meters`: shared counters; `messages`: everything else that processes exchange
+* `supervisor`: how every run ends (the shutdown protocol); `diagnostics`: error messages for dead workers
+* `monitor`: watching a run; `stalls`: stages that make no progress; `usage`: peak memory
 """
 
 from .errors import FlowError, WorkerDiedError

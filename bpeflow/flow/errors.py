@@ -1,6 +1,6 @@
-"""What can go wrong in a pipeline, as types of our own.
+"""The exceptions of pipelines.
 
-An exception that a stage function raises is *not* wrapped in any of these: it reaches the caller as itself, with the
+An exception raised by a stage function is *not* wrapped in one of these. It reaches the caller unchanged, with the
 worker's traceback as its cause.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 
 class FlowError(RuntimeError):
-    """A pipeline was misused, or failed in a way that no exception of the user's own describes."""
+    """A pipeline was misused, or failed for a reason that no exception of the user's own code describes."""
 
 
 class WorkerDiedError(FlowError):
-    """A worker process ended without finishing its work: a signal, an exit status, out of memory."""
+    """A worker process ended before finishing its work: killed by a signal, by exiting, or out of memory."""

@@ -1,7 +1,7 @@
-"""The stages of a pipeline chained in the calling process: for inputs too small to be worth a pool.
+"""The stages of a pipeline chained in the calling process: for inputs too small to be worth starting processes.
 
-Items are pickled and loaded on their way from stage to stage, as they are between processes. So an item is a copy in
-either mode: a stage may go on to change what it has yielded, and what cannot be pickled fails on the toy input already.
+Items are pickled and loaded between stages, as they are between processes. So an item is a copy in either mode: a stage
+may keep modifying an object that it has yielded, and an item that cannot be pickled already fails on a toy input.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from .worker import Inputs
 def run_inline(
     source: Source, stages: Sequence[Stage], meters: Sequence[Meter], reports: list[WorkerReport]
 ) -> Iterator[Any]:
-    """Yield the results, and fill ``reports`` at the end; ``meters``: of the source, of each stage, of the caller."""
+    """Yield the results, and fill `reports` at the end. `meters` has one for the source, each stage and the caller."""
     for meter in meters:
-        meter.turn_to(Activity.STARTING)
-    flow = _Timed(source.function())
-    timed = [flow]
-    for stage, above, meter in zip(stages, meters, meters[1:], strict=False):
-        flow = _Timed(_apply(stage, _Hop(flow, above, meter), meter))
-        timed.append(flow)
-    yield from iter(_Hop(flow, meters[-2], meters[-1]), Stop())
+        meter.set_activity(Activity.STARTING)
+    outputs = _TimedIterator(source.function())
+    timed = [outputs]
+    for stage, producer, consumer in zip(stages, meters, meters[1:], strict=False):
+        outputs = _TimedIterator(_apply(stage, _InlineQueue(outputs, producer, consumer), consumer))
+        timed.append(outputs)
+    yield from iter(_InlineQueue(outputs, meters[-2], meters[-1]), Stop())
     reports += _reports([source.name, *(stage.name for stage in stages)], timed, meters)
 
 
-def _apply(stage: Stage, take: _Hop, meter: Meter) -> Iterator[Any]:
+def _apply(stage: Stage, take: _InlineQueue, meter: Meter) -> Iterator[Any]:
     inputs = Inputs(take, stage.weigh, meter)
     yield from stage.function(inputs)
     inputs.check_exhausted(stage.name)
 
 
-class _Hop:
-    """Stands for the queue between two stages: calling it gives the next item, or `Stop`."""
+class _InlineQueue:
+    """Replaces the queue between two stages: calling it returns the next item, or `Stop`."""
 
-    def __init__(self, items: Iterator[Any], above: Meter, below: Meter) -> None:
+    def __init__(self, items: Iterator[Any], producer: Meter, consumer: Meter) -> None:
         self._items = items
-        self._above = above
-        self._below = below
+        self._producer = producer
+        self._consumer = consumer
 
     def __call__(self) -> Any:
-        self._below.turn_to(Activity.WAITING_FOR_ITEM)
-        self._above.turn_to(Activity.WORKING)
+        self._consumer.set_activity(Activity.WAITING_FOR_ITEM)
+        self._producer.set_activity(Activity.WORKING)
         item = next(self._items, Stop())
-        self._above.turn_to(Activity.WAITING_FOR_ROOM)
-        self._below.turn_to(Activity.WORKING)
+        self._producer.set_activity(Activity.WAITING_FOR_ROOM)
+        self._consumer.set_activity(Activity.WORKING)
         if isinstance(item, Stop):
             return item
         payload = pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
-        self._above.give(len(payload))
-        self._below.take(len(payload))
-        return pickle.loads(payload)
+        self._producer.add_put(len(payload))
+        self._consumer.add_taken(len(payload))
+        return pickle.loads(payload)  # noqa: S301 -- pickled three lines above
 
 
-class _Timed(Iterator[Any]):
-    """Adds up the time spent in an iterator, and in whatever that pulls on in turn."""
+class _TimedIterator(Iterator[Any]):
+    """Measures the time spent in an iterator, including the iterators that it pulls from."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = iter(items)
@@ -78,17 +78,17 @@ class _Timed(Iterator[Any]):
             self.cpu_seconds += time.process_time() - cpu
 
 
-def _reports(names: Sequence[str], timed: Sequence[_Timed], meters: Sequence[Meter]) -> Iterator[WorkerReport]:
-    wall_above = cpu_above = 0.0
-    for name, flow, meter in zip(names, timed, meters, strict=False):
+def _reports(names: Sequence[str], timed: Sequence[_TimedIterator], meters: Sequence[Meter]) -> Iterator[WorkerReport]:
+    wall_before = cpu_before = 0.0  # of the stages before, which the next stage's iterator includes
+    for name, outputs, meter in zip(names, timed, meters, strict=False):
         yield WorkerReport(
             stage=name,
             worker=0,
             items_in=meter.items_in,
             items_out=meter.items_out,
-            wall_seconds=flow.wall_seconds - wall_above,
-            cpu_seconds=flow.cpu_seconds - cpu_above,
+            wall_seconds=outputs.wall_seconds - wall_before,
+            cpu_seconds=outputs.cpu_seconds - cpu_before,
             weight_done=meter.weight_done,
             peak_memory=peak_memory(),
         )
-        wall_above, cpu_above = flow.wall_seconds, flow.cpu_seconds
+        wall_before, cpu_before = outputs.wall_seconds, outputs.cpu_seconds

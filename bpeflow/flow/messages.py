@@ -1,4 +1,4 @@
-"""What travels between the processes of a pipeline besides the items themselves."""
+"""The messages that processes of a pipeline exchange besides the items themselves."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ from .errors import FlowError
 
 @dataclass(frozen=True)
 class Stop:
-    """To a consumer, on its queue: every item has come, nothing follows."""
+    """To a consumer, on its queue: all items have been delivered, and nothing follows."""
 
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """From a worker, at its normal end: what it did and what it took.
+    """From a worker, at its normal end: its totals and the resources that it used.
 
-    ``wall_seconds`` and ``cpu_seconds`` are those of the worker's process; in inline mode those spent in the stage
-    itself, without the stages before it. ``weight_done`` is the weight of its inputs by ``Stage.weigh``;
-    ``peak_memory`` is the process' largest resident memory in bytes.
+    Attributes:
+        stage: Name of the worker's stage.
+        worker: Number of the worker within its stage, from 0.
+        items_in: Items taken.
+        items_out: Items put.
+        wall_seconds: Elapsed time of the worker's process. Inline: time spent in this stage, without the stages before
+            it.
+        cpu_seconds: CPU time, measured like `wall_seconds`.
+        weight_done: Total weight of the inputs, as given by `Stage.weigh`.
+        peak_memory: Peak resident memory of the process, in bytes.
     """
 
     stage: str
@@ -35,9 +42,9 @@ class WorkerReport:
 
 @dataclass(frozen=True)
 class Failure:
-    """From a worker, when its stage function raised: the exception as far as it can travel, and the traceback as text.
+    """From a worker whose stage function raised: the exception if it can be pickled, and the traceback as text.
 
-    The exception is pickled apart from the message, so that the message arrives whatever the exception does.
+    The exception is pickled separately, so the message arrives even if the exception cannot be pickled or loaded.
     """
 
     stage: str
@@ -58,17 +65,18 @@ class Failure:
         if error is None:
             error = FlowError(
                 f"stage {self.stage!r}, worker {self.worker}, raised {self.summary} "
-                "(an exception that cannot be pickled; its traceback is above)"
+                "(this exception cannot be pickled; its traceback is above)"
             )
-        error.__cause__ = RemoteTraceback(self.traceback, self.stage, self.worker)
+        error.__cause__ = WorkerTracebackError(self.traceback, self.stage, self.worker)
         return error
 
 
-class RemoteTraceback(Exception):
-    """Shows a worker's traceback as the cause of the exception that came from there.
+class WorkerTracebackError(Exception):
+    """The worker's traceback, shown as the cause of an exception that a worker raised.
 
     Attributes:
-        stage, worker: whose it is.
+        stage: Name of the worker's stage.
+        worker: Number of the worker within its stage, from 0.
     """
 
     def __init__(self, text: str, stage: str, worker: int) -> None:
@@ -77,12 +85,12 @@ class RemoteTraceback(Exception):
         self.worker = worker
 
     def __str__(self) -> str:
-        """Return the worker's traceback, set off by quotes from the caller's own."""
+        """Return the worker's traceback in triple quotes, which separate it from the caller's own."""
         return f'in stage {self.stage!r}, worker {self.worker}:\n"""\n{self.args[0]}"""'
 
 
 def _pickle_exception(error: BaseException) -> bytes | None:
-    """Pickle an exception if it survives the round trip: one with an unusual ``__init__`` fails only on loading."""
+    """Pickle an exception if it survives the round trip. One with an unusual `__init__` fails only when loaded."""
     try:
         pickled = pickle.dumps(error)
     except Exception:
@@ -94,7 +102,7 @@ def _unpickle_exception(pickled: bytes | None) -> BaseException | None:
     if pickled is None:
         return None
     try:
-        error = pickle.loads(pickled)
+        error = pickle.loads(pickled)  # noqa: S301 -- from our own worker
     except Exception:
         return None
     return error if isinstance(error, BaseException) else None

@@ -1,14 +1,13 @@
-"""Counters in shared memory: how much each process has taken, given and finished, and what it is doing.
+"""Counters in shared memory: the items that each process has taken, put and finished, and its current activity.
 
-Every process owns one row and is the only one that writes to it (but for one word, by which the main process dismisses
-it), so no lock is needed and a killed process leaves none behind. Whoever wants to know adds rows up. The depth of a
-queue is what its producers have put less what its consumers have taken, which also works on macOS, where
-``Queue.qsize`` does not.
+Every process owns one row and is the only one that writes to it, so no lock is needed and a killed process leaves none
+locked. (The one exception is a word that the main process sets, see `Meter.disable_cleanup`.) Readers add up rows. The
+depth of a queue is the sum put by its producers less the sum taken by its consumers. That works on macOS too, where
+`Queue.qsize` does not.
 
-Why plain stores are enough: each counter is an aligned 64-bit word with one writer, so a reader sees an old value or
-a new one, never a mixture. For display that is all one needs. The byte bound of a queue (`channel.Bounds`) does rely on
-order: there every store happens before the release, and every load after the acquisition, of one and the same
-semaphore.
+Why plain stores are enough: each counter is an aligned 64-bit word with one writer, so a reader sees an old value or a
+new one, never a mixture. A display needs no more than that. The byte bound of a queue (`channel.Bounds`) does depend on
+order, but there every store happens before the release, and every load after the acquisition, of the same semaphore.
 """
 
 from __future__ import annotations
@@ -22,72 +21,72 @@ from itertools import count
 from multiprocessing.context import BaseContext
 from typing import Any
 
-_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ACTIVITY, _SINCE, _DISMISSED = range(8)
-_ROW = 8  # words: a cache line of 64 bytes, so that no two processes write to the same one
+_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ACTIVITY, _SINCE, _CLEANUP_DISABLED = range(8)
+_ROW_WORDS = 8  # a cache line of 64 bytes, so that no two processes write to the same one
 
 
 class Activity(IntEnum):
-    """What a process is doing."""
+    """The current activity of a process."""
 
-    STARTING = 0  # it has not come as far as its own code
+    STARTING = 0  # it has not reached its own code yet
     WORKING = 1  # in the stage function
     WAITING_FOR_ITEM = 2
     WAITING_FOR_ROOM = 3  # in the queue that it writes to
-    HANDING_ON = 4  # the function has ended; what it has put is on its way into the pipe
+    HANDING_ON = 4  # the function has ended, and the items that it put are being flushed to the pipe
 
 
 @dataclass(frozen=True)
 class QueueDepth:
-    """What lies in a queue: put by its producers, not yet taken by a consumer."""
+    """The contents of a queue: put by its producers, not yet taken by a consumer."""
 
     items: int
     bytes: int
 
 
 class Meter:
-    """The row of one process. Only that process may call the methods that count."""
+    """The row of one process. Once the process runs, only it may call `set_activity` and the `add_` methods."""
 
     def __init__(self, cells: MutableSequence[int], row: int) -> None:
         self._cells = cells
-        self._base = row * _ROW
+        self._base = row * _ROW_WORDS
 
-    def turn_to(self, activity: Activity) -> None:
-        """Note what the process does from now on."""
-        # The time first: whoever reads in between shall not take a new activity for an old one.
+    def set_activity(self, activity: Activity) -> None:
+        """Record a new activity, and the time."""
+        # The time first: a reader in between must not combine the new activity with the old time.
         self._cells[self._base + _SINCE] = time.monotonic_ns()
         self._cells[self._base + _ACTIVITY] = activity
 
-    def take(self, size: int) -> None:
-        """Count one item of ``size`` bytes as taken from the queue."""
+    def add_taken(self, size: int) -> None:
+        """Count one item of `size` bytes as taken from the input queue."""
         self._cells[self._base + _BYTES_IN] += size
         self._cells[self._base + _ITEMS_IN] += 1
 
-    def give(self, size: int) -> None:
-        """Count one item of ``size`` bytes as put on the queue."""
+    def add_put(self, size: int) -> None:
+        """Count one item of `size` bytes as put on the output queue."""
         self._cells[self._base + _BYTES_OUT] += size
         self._cells[self._base + _ITEMS_OUT] += 1
 
-    def finish(self, weight: int) -> None:
+    def add_finished(self, weight: int) -> None:
         """Count one taken item of this weight as finished."""
         self._cells[self._base + _WEIGHT] += weight
 
-    def dismiss(self) -> None:
-        """For the main process: say that the next thing the worker hears of it is no sign of its death."""
-        self._cells[self._base + _DISMISSED] = 1
+    def disable_cleanup(self) -> None:
+        """Prevent the worker from removing folders when it exits; called by the main process, which will do it."""
+        self._cells[self._base + _CLEANUP_DISABLED] = 1
 
     @property
-    def dismissed(self) -> bool:
-        """Whether the main process, which lives, wants this one to end."""
-        return bool(self._cells[self._base + _DISMISSED])
+    def cleanup_disabled(self) -> bool:
+        """Whether the main process is alive and ends this worker on purpose."""
+        return bool(self._cells[self._base + _CLEANUP_DISABLED])
 
     @property
     def activity(self) -> Activity:
-        """What the process is doing."""
+        """The current activity."""
         return Activity(self._cells[self._base + _ACTIVITY])
 
     @property
     def since(self) -> float:
-        """When it began to do that, or put an item last: by `time.monotonic`, which all processes share."""
+        """The time of the last `set_activity`, by `time.monotonic`, which all processes share."""
         return self._cells[self._base + _SINCE] / 1e9
 
     @property
@@ -112,30 +111,30 @@ class Meter:
 
     @property
     def weight_done(self) -> int:
-        """Weight of the items that are finished."""
+        """Total weight of the finished items."""
         return self._cells[self._base + _WEIGHT]
 
 
-def shared_meters(context: BaseContext, processes: Sequence[int]) -> list[list[Meter]]:
-    """Meters in shared memory for groups of so many processes each."""
-    cells: Any = context.RawArray(ctypes.c_int64, sum(processes) * _ROW)
-    return _grouped(cells, processes)
+def shared_meters(context: BaseContext, group_sizes: Sequence[int]) -> list[list[Meter]]:
+    """Return meters in shared memory, in groups of these sizes."""
+    cells: Any = context.RawArray(ctypes.c_int64, sum(group_sizes) * _ROW_WORDS)
+    return _grouped(cells, group_sizes)
 
 
-def local_meters(processes: Sequence[int]) -> list[list[Meter]]:
-    """Meters of the same shape that only this process can see."""
-    return _grouped([0] * (sum(processes) * _ROW), processes)
+def local_meters(group_sizes: Sequence[int]) -> list[list[Meter]]:
+    """Return meters that only this process can see, in groups of these sizes."""
+    return _grouped([0] * (sum(group_sizes) * _ROW_WORDS), group_sizes)
 
 
-def _grouped(cells: MutableSequence[int], processes: Sequence[int]) -> list[list[Meter]]:
+def _grouped(cells: MutableSequence[int], group_sizes: Sequence[int]) -> list[list[Meter]]:
     rows = count()
-    return [[Meter(cells, next(rows)) for _ in range(group)] for group in processes]
+    return [[Meter(cells, next(rows)) for _ in range(size)] for size in group_sizes]
 
 
-def depth(producers: Iterable[Meter], consumers: Iterable[Meter]) -> QueueDepth:
-    """What lies between these producers and these consumers, as nearly as rows can be read one by one."""
+def queue_depth(producers: Iterable[Meter], consumers: Iterable[Meter]) -> QueueDepth:
+    """Return the depth of the queue between these processes, approximate because rows are read one by one."""
     consumers = list(consumers)
-    # Consumers first: what they took was put before, so a producer's count that is read later covers it.
+    # Consumers first: an item must be put before it is taken, so producer counts read later include every taken item.
     items = -sum(meter.items_in for meter in consumers)
     size = -sum(meter.bytes_in for meter in consumers)
     for meter in producers:

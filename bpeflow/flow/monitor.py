@@ -1,7 +1,7 @@
-"""Watches a running pipeline: samples its queues, rates and processes at an interval. It observes and never decides.
+"""Monitoring of a running pipeline: samples of its queues, rates and processes. It observes and never decides.
 
-How to read a sample: a queue that is full means that the stage behind it is the slow one; a queue that is empty, that
-the stage before it is.
+How to read a sample: if a queue is full, the stage after it is the slow one; if a queue is empty, the stage before it
+is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StageRate:
-    """A stage since the last sample, and in all. The source has no inputs: its items are those that it put out."""
+    """The rates of a stage since the last sample, and its totals. The source has no inputs, so its outputs count.
+
+    Attributes:
+        items_per_second: Rate in items.
+        weight_per_second: Rate in units of `Stage.weigh`.
+        items: Items taken so far, or put by the source.
+        weight_done: Total weight of the finished inputs.
+        workers_alive: Workers that are running.
+    """
 
     items_per_second: float
     weight_per_second: float
@@ -39,8 +47,15 @@ class StageRate:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """What one process uses now; ``cpu_percent`` is since the last sample (or its own start, or that of the monitor, if
-    later), 100 for one full core.
+    """The current resource use of one process.
+
+    Attributes:
+        stage: Name of the process's stage; "main" for the main process.
+        worker: Number of the worker within the stage, from 0.
+        pid: Process id.
+        cpu_percent: CPU use since the last sample, or since the start of the process or of the monitor if that was
+            later. 100 is one full core.
+        rss_bytes: Resident memory.
     """
 
     stage: str
@@ -52,10 +67,10 @@ class ProcessUse:
 
 @dataclass(frozen=True)
 class MonitorSample:
-    """One look at a pipeline, ``elapsed`` seconds after the monitor began.
+    """One observation of a pipeline, `elapsed` seconds after the monitor started.
 
-    The main process is stage "main". It is the only one left in the last sample of a run that has ended: what the
-    workers used in all is in `Pipeline.reports`.
+    The main process is stage "main". It is the only process in the last sample of a run that has ended. The workers'
+    totals are then in `Pipeline.reports`.
     """
 
     elapsed: float
@@ -71,20 +86,22 @@ class MonitorSample:
     def line(self) -> str:
         """Return the sample as one line of text.
 
-        For example ``chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1
-        MB/s | CPU 201 %, 1.3 GB``: items in each queue, rates of stages (weight is bytes by convention; a stage without
-        ``weigh`` shows items), and processor time and memory of all processes together. Stages that make no progress
-        follow: ``| counter: no progress for 12 s (1 of 4 workers)``.
+        For example `chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s
+        | CPU 201 %, 1.3 GB`: the items in each queue, the rates of the stages (weight is bytes by convention; a stage
+        without `weigh` shows items), and the CPU use and memory of all processes together. Stalls follow, as in
+        `| counter: no progress for 12 s (1 of 4 workers)`.
         """
         queues = ", ".join(f"{name}: {depth.items}" for name, depth in self.queues.items())
         rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
         cpu = sum(process.cpu_percent for process in self.processes)
         rss = sum(process.rss_bytes for process in self.processes)
         stalls = "".join(f" | {stall.line()}" for stall in self.stalls)
-        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_human(rss)}B{stalls}"
+        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_with_prefix(rss)}B{stalls}"
 
 
-_PATIENCE = 10.0  # seconds: less would tell of every large item that takes its time
+#: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real
+#: stalls late.
+_MIN_PATIENCE = 10.0
 
 
 def _plain_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -96,17 +113,20 @@ def _ignore(sample: MonitorSample) -> None:
 
 
 class Monitor:
-    """Samples a pipeline every ``interval`` seconds, and once at the end; hands each sample to ``on_sample``.
+    """Samples a pipeline every `interval` seconds, and once at the end, and passes each sample to `on_sample`.
 
-    A context manager around the loop over the results::
+    A context manager around the loop over the results:
 
         with Monitor(pipeline, interval=10.0, on_sample=lambda sample: print(sample.line())):
             for item in pipeline.run():
                 ...
 
-    ``on_sample`` runs in the monitor's thread. What goes wrong there is logged and does not touch the run.
-    ``processes=False`` leaves the processes out of the samples, and does without psutil. ``patience``: the seconds
-    without progress that make a stall; by default the interval, but no less than 10 s.
+    Args:
+        pipeline: The pipeline to watch.
+        interval: Seconds between two samples.
+        on_sample: Called with each sample, in the monitor's thread. Its errors are logged and do not affect the run.
+        processes: If False, samples contain no processes, and psutil is not needed.
+        patience: Seconds without progress that count as a stall. By default the interval, but at least 10 s.
     """
 
     def __init__(
@@ -121,22 +141,22 @@ class Monitor:
         self._pipeline = pipeline
         self._interval = interval
         self._on_sample = on_sample
-        self._sampler = _Sampler(pipeline.snapshot(), processes, patience or max(interval, _PATIENCE))
+        self._sampler = _Sampler(pipeline.snapshot(), processes, patience or max(interval, _MIN_PATIENCE))
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
 
     def __enter__(self) -> Monitor:
-        """Begin to sample."""
+        """Start sampling."""
         self._thread.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Take the last sample and end."""
+        """Take the last sample and stop."""
         self._ended.set()
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(MemoryError):  # for the wait itself; whoever waits for the results hears of it soon enough
+        with suppress(MemoryError):  # of the wait itself; the reader of the results gets an error of its own soon
             while not self._ended.wait(self._interval):
                 self._sample()
             self._sample()
@@ -144,80 +164,80 @@ class Monitor:
     def _sample(self) -> None:
         try:
             self._on_sample(self._sampler.sample(self._pipeline.snapshot()))
-        except (MemoryError, OSError) as error:  # no fault of anyone's code, so nobody need see where it was
+        except (MemoryError, OSError) as error:  # not a bug, so the log needs no traceback
             _log.warning("the monitor could not take or deliver a sample: %s", str(error) or type(error).__name__)
         except Exception:
             _log.warning("the monitor could not take or deliver a sample", exc_info=True)
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
-    """Return a monitor that only says in the log when a stage has made no progress for so many seconds."""
+    """Return a monitor that only logs a warning when a stage has made no progress for `patience` seconds."""
     log = StallLog()
-    return Monitor(pipeline, patience / 6, lambda sample: log.hear(sample.stalls), processes=False, patience=patience)
+    return Monitor(pipeline, patience / 6, lambda sample: log.update(sample.stalls), processes=False, patience=patience)
 
 
 class _Sampler:
-    """Turns snapshots into samples: remembers the last one, to tell rates."""
+    """Turns snapshots into samples. Remembers the last snapshot, to compute rates."""
 
     def __init__(self, snapshot: Snapshot, processes: bool, patience: float) -> None:
         self._patience = patience
-        self._began = self._last_time = time.monotonic()
+        self._start = self._last_time = time.monotonic()
         self._last: Mapping[str, StageTotals] = {}
-        self._uses = _Uses(self._began) if processes else None
-        if self._uses:
-            self._uses.of(snapshot.pids, self._began)  # for the processor time that they have had until now
+        self._processes = _ProcessSampler(self._start) if processes else None
+        if self._processes:
+            self._processes.sample(snapshot.pids, self._start)  # to leave out the CPU time used until now
 
     def sample(self, snapshot: Snapshot) -> MonitorSample:
         now = time.monotonic()
         seconds = max(now - self._last_time, 1e-9)
         stages = {
-            name: _stage_rate(self._last.get(name, _NOTHING), totals, seconds)
+            name: _stage_rate(self._last.get(name, _ZERO_TOTALS), totals, seconds)
             for name, totals in snapshot.stages.items()
         }
         self._last, self._last_time = snapshot.stages, now
-        uses = self._uses.of(snapshot.pids, now) if self._uses else ()
+        processes = self._processes.sample(snapshot.pids, now) if self._processes else ()
         stalls = tuple(find_stalls(snapshot, self._patience))
-        return MonitorSample(now - self._began, snapshot.queues, stages, uses, stalls)
+        return MonitorSample(now - self._start, snapshot.queues, stages, processes, stalls)
 
 
-class _Uses:
-    """What the processes use: remembers how much processor time they have had."""
+class _ProcessSampler:
+    """Measures the resource use of processes. Remembers their CPU time between samples."""
 
-    def __init__(self, began: float) -> None:
-        self._began = began
-        self._processors: dict[int, _ProcessorTime] = {}
+    def __init__(self, start: float) -> None:
+        self._start = start
+        self._cpu_meters: dict[int, _CpuMeter] = {}
 
-    def of(self, pids: Mapping[tuple[str, int], int], now: float) -> tuple[ProcessUse, ...]:
-        import psutil  # here, for its import takes longer than much of what is not monitored
+    def sample(self, pids: Mapping[tuple[str, int], int], now: float) -> tuple[ProcessUse, ...]:
+        import psutil  # here, because its import takes longer than many runs that are not monitored
 
         names = {pid: name for name, pid in pids.items()} | {os.getpid(): (MAIN, 0)}
-        self._processors = {pid: processor for pid, processor in self._processors.items() if pid in names}
+        self._cpu_meters = {pid: cpu_meter for pid, cpu_meter in self._cpu_meters.items() if pid in names}
         uses = []
         for pid, (stage, worker) in names.items():
-            with suppress(psutil.Error):  # it has just gone
-                if pid not in self._processors:
-                    self._processors[pid] = _ProcessorTime(psutil.Process(pid), self._began)
-                processor = self._processors[pid]
-                uses.append(ProcessUse(stage, worker, pid, processor.percent(now), processor.process.memory_info().rss))
+            with suppress(psutil.Error):  # it has just exited
+                if pid not in self._cpu_meters:
+                    self._cpu_meters[pid] = _CpuMeter(psutil.Process(pid), self._start)
+                cpu_meter = self._cpu_meters[pid]
+                uses.append(ProcessUse(stage, worker, pid, cpu_meter.percent(now), cpu_meter.process.memory_info().rss))
         return tuple(uses)
 
 
-_TICK = 0.01  # seconds, in which the system counts processor time: over less than one, a rate means nothing
+_TICK = 0.01  # seconds: the unit in which the system counts CPU time, so a rate over a shorter time means nothing
 
 
-class _ProcessorTime:
-    """Tells how busy a process has been since it was last asked.
+class _CpuMeter:
+    """Measures the CPU use of a process since the last measurement.
 
-    Not left to ``psutil.Process.cpu_percent``, which says 0 at its first call: that is all that a short run has.
+    `psutil.Process.cpu_percent` cannot do this: its first call returns 0, and a short run has no second one.
     """
 
-    def __init__(self, process: psutil.Process, began: float) -> None:
+    def __init__(self, process: psutil.Process, monitor_start: float) -> None:
         self.process = process
-        # The two clocks do not share a zero, but a second is one for both. Where the system's notion of the start is
-        # off (Linux knows when it was booted to the second), it is at least not before the monitor or after now.
+        # The two clocks have different zeros but the same second. The system's start time may be off (Linux knows its
+        # boot time only to the second), so it is clamped between the start of the monitor and now.
         age = time.time() - self.process.create_time()
         now = time.monotonic()
-        self._last_time = max(began, now - age) if age > 0 else began
+        self._last_time = max(monitor_start, now - age) if age > 0 else monitor_start
         self._last_seconds = 0.0
 
     def percent(self, now: float) -> float:
@@ -228,7 +248,7 @@ class _ProcessorTime:
         return 100 * share
 
 
-_NOTHING = StageTotals(items_in=0, items_out=0, weight_done=0, workers_alive=0)
+_ZERO_TOTALS = StageTotals(items_in=0, items_out=0, weight_done=0, workers_alive=0)
 
 
 def _stage_rate(before: StageTotals, now: StageTotals, seconds: float) -> StageRate:
@@ -244,12 +264,12 @@ def _stage_rate(before: StageTotals, now: StageTotals, seconds: float) -> StageR
 
 def _rate(stage: StageRate) -> str:
     if stage.weight_done:
-        return f"{_human(stage.weight_per_second)}B/s"
-    return f"{_human(stage.items_per_second).rstrip()} items/s"
+        return f"{_with_prefix(stage.weight_per_second)}B/s"
+    return f"{_with_prefix(stage.items_per_second).rstrip()} items/s"
 
 
-def _human(number: float) -> str:
-    """Return a number with three digits or so and a decimal prefix: ``12.1 M``, ``684``."""
+def _with_prefix(number: float) -> str:
+    """Return a number with about three digits and a decimal prefix, such as `12.1 M` or `684`."""
     prefixes = iter("kMGT")
     prefix = ""
     while number >= 999.5:

@@ -1,4 +1,4 @@
-"""A pipeline: built from its parts, run once, looked at from any thread."""
+"""The pipeline: built from its parts, run once, and observable from any thread."""
 
 from __future__ import annotations
 
@@ -10,25 +10,32 @@ from itertools import pairwise
 from multiprocessing import resource_tracker
 from typing import Any
 
-from .diagnostics import cannot_begin
+from .diagnostics import cannot_create_queues
 from .errors import FlowError
 from .inline import run_inline
-from .launch import Launcher, interrupts_held, pickle_job, start_context, terminal_signals_blocked
+from .launch import Launcher, pickle_job, signals_deferred, start_context, terminal_signals_blocked
 from .messages import WorkerReport
-from .meters import Activity, QueueDepth, depth, local_meters, shared_meters
+from .meters import Activity, QueueDepth, local_meters, queue_depth, shared_meters
 from .pool import Pool
 from .spec import QueueSpec, Source, Stage, check_names
 
 Results = Generator[Any, None, None]
 _DEFAULT_RESULTS = QueueSpec("results")
 
-#: What the calling process is named where stages are.
+#: The stage name of the calling process.
 MAIN = "main"
 
 
 @dataclass(frozen=True)
 class StageTotals:
-    """What the workers of a stage have done so far; ``weight_done`` is that of finished inputs, by ``Stage.weigh``."""
+    """Totals of all workers of a stage so far.
+
+    Attributes:
+        items_in: Items taken.
+        items_out: Items put.
+        weight_done: Total weight of the finished inputs, as given by `Stage.weigh`.
+        workers_alive: Workers that are running.
+    """
 
     items_in: int
     items_out: int
@@ -38,7 +45,7 @@ class StageTotals:
 
 @dataclass(frozen=True)
 class WorkerState:
-    """What a process that runs is doing, and for how many seconds. The main process is stage "main"."""
+    """The current activity of a running process, and its duration in seconds. The main process is stage "main"."""
 
     stage: str
     worker: int
@@ -49,9 +56,12 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a pipeline at one moment: queues and stages by name, in their order (the source among them).
+    """The state of a pipeline at one moment.
 
-    ``workers``: the processes that run, and last the calling one, as long as any does.
+    Attributes:
+        queues: Queue depths by queue name, in pipeline order.
+        stages: Totals by stage name, in pipeline order, starting with the source.
+        workers: The running workers and, last, the calling process. Empty when no worker runs.
     """
 
     queues: Mapping[str, QueueDepth]
@@ -60,19 +70,26 @@ class Snapshot:
 
     @property
     def pids(self) -> dict[tuple[str, int], int]:
-        """The processes that run, by stage and worker number."""
+        """The running workers, by stage and worker number."""
         return {(state.stage, state.worker): state.pid for state in self.workers if state.stage != MAIN}
 
 
 class Pipeline:
-    """A source and stages, joined by bounded queues; the results come out in the calling process.
+    """A source and stages, connected by bounded queues. The results arrive in the calling process.
 
-    ``results``: the queue between the last stage and the caller.
-    ``start_method``: "forkserver" (or "spawn" where that does not exist), "spawn" or "fork"; see `launch`.
-    ``preload``: modules that the fork server imports once, so that workers need not.
-    ``temporary``: folders that workers remove if the main process is killed; in every other case the caller does.
+    A pipeline runs once.
 
-    Raises FlowError for parts that do not fit together. A pipeline runs once.
+    Args:
+        source: Produces the items.
+        stages: The stages, in order.
+        results: The queue between the last stage and the caller.
+        start_method: `"forkserver"` (or `"spawn"` where that does not exist), `"spawn"` or `"fork"`; see `launch`.
+        preload: Modules that the fork server imports once, so that workers need not.
+        temporary: Folders that workers remove if the main process is killed. In every other case the caller removes
+            them.
+
+    Raises:
+        FlowError: If the parts do not fit together.
     """
 
     def __init__(
@@ -100,14 +117,19 @@ class Pipeline:
     def run(self, *, inline: bool = False) -> Results:
         """Return a generator of the results, in the order in which they become ready.
 
-        Workers start with its first ``next``. When it ends in whatever way (exhausted, closed, collected, an exception,
-        Ctrl-C) they are gone. ``inline=True`` runs everything in the calling process instead, one worker to a stage.
+        The first `next` starts the workers. They are gone when the generator ends, however it ends: exhausted, closed,
+        garbage-collected, by an exception or by Ctrl-C.
 
-        Raises what a stage function raised, with the worker's traceback as its cause; `WorkerDiedError` if a worker process
-        died; FlowError if the pipeline has run before or a stage function cannot be pickled.
+        Args:
+            inline: Run everything in the calling process instead, with one worker per stage.
+
+        Raises:
+            FlowError: If the pipeline has already run, or a stage function cannot be pickled.
+            WorkerDiedError: From the generator, if a worker process dies.
+            Exception: From the generator, the exception of a stage function, with the worker's traceback as its cause.
         """
         if self._started:
-            raise FlowError("this pipeline has run already: build another one")
+            raise FlowError("this pipeline has already run: build a new one")
         self._started = True
         if inline:
             return self._run_inline()
@@ -116,14 +138,14 @@ class Pipeline:
 
     @property
     def reports(self) -> list[WorkerReport]:
-        """What each worker did and took, in the order of stages and workers: complete after a run that succeeded."""
+        """The report of each worker, in the order of stages and workers. Complete after a successful run."""
         return self._reports
 
     def snapshot(self) -> Snapshot:
-        """Return queue depths, totals and process ids. Cheap and lock-free: for any thread, at any time."""
+        """Return queue depths, totals and process ids. Cheap and lock-free, from any thread at any time."""
         pids = self._pids()
         queues = {
-            queue.name: depth(producers, consumers)
+            queue.name: queue_depth(producers, consumers)
             for queue, (producers, consumers) in zip(self._queues, pairwise(self._meters), strict=True)
         }
         stages = {
@@ -135,15 +157,18 @@ class Pipeline:
             )
             for name, meters in zip(self._names, self._meters, strict=False)
         }
-        return Snapshot(queues, stages, self._workers(pids) if pids else ())
+        return Snapshot(queues, stages, self._worker_states(pids) if pids else ())
 
-    def _workers(self, pids: Mapping[tuple[str, int], int]) -> list[WorkerState]:
+    def _worker_states(self, pids: Mapping[tuple[str, int], int]) -> list[WorkerState]:
         meters = dict(zip((*self._names, MAIN), self._meters, strict=True))
-        places = {**pids, (MAIN, 0): os.getpid()}
-        rows = [(place, pid, meters[place[0]][place[1]]) for place, pid in places.items()]
-        noted = [(place, pid, meter.activity, meter.since) for place, pid, meter in rows]
-        now = time.monotonic()  # after all of them were read, so that nothing has yet to happen
-        return [WorkerState(*place, pid, activity, now - since) for place, pid, activity, since in noted]
+        readings = []
+        for (stage, worker), pid in {**pids, (MAIN, 0): os.getpid()}.items():
+            meter = meters[stage][worker]
+            readings.append((stage, worker, pid, meter.activity, meter.since))
+        now = time.monotonic()  # after all meters were read, so that no activity starts in the future
+        return [
+            WorkerState(stage, worker, pid, activity, now - since) for stage, worker, pid, activity, since in readings
+        ]
 
     def _run_inline(self) -> Results:
         pids = {(name, 0): os.getpid() for name in self._names}
@@ -154,25 +179,26 @@ class Pipeline:
             self._pids = dict
 
     def _run_in_processes(self, launcher: Launcher, jobs: Sequence[bytes]) -> Results:
-        # Not with interrupts held: it may start the process that looks after shared memory, which lets them loose.
+        # Not with `signals_deferred`: this may start multiprocessing's resource tracker, which unblocks SIGINT.
         try:
             with terminal_signals_blocked():
-                if self._context.get_start_method() != "fork":  # before the first semaphore: it would stay without it
+                if self._context.get_start_method() != "fork":
+                    # Before the first semaphore: if the tracker could not start, the semaphore would be left behind.
                     resource_tracker.ensure_running()
                 self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
                 pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters, self._temporary)
         except OSError as error:
-            raise cannot_begin(error) from error
+            raise cannot_create_queues(error) from error
         self._pids = lambda: pool.pids
         try:
-            with interrupts_held():
+            with signals_deferred():
                 pool.start()
             yield from pool.results()
         finally:
-            with interrupts_held():
-                self._reports = pool.end()
+            with signals_deferred():
+                self._reports = pool.shut_down()
             self._pids = dict
 
     def _pickle_jobs(self) -> list[bytes]:
-        stations: tuple[Source | Stage, ...] = (self._source, *self._stages)
-        return [pickle_job(station, writes) for station, writes in zip(stations, self._queues, strict=True)]
+        steps: tuple[Source | Stage, ...] = (self._source, *self._stages)
+        return [pickle_job(step, output) for step, output in zip(steps, self._queues, strict=True)]

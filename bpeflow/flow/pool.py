@@ -1,4 +1,4 @@
-"""One run of a pipeline in processes: opening its channels, starting its workers, handing out results, ending it."""
+"""One run of a pipeline in processes: open its channels, start its workers, yield the results, shut it down."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ from typing import Any
 
 from .channel import Channel
 from .diagnostics import cannot_start
-from .launch import Launcher, interrupts_held
+from .launch import Launcher, signals_deferred
 from .messages import Stop, WorkerReport
 from .meters import Activity, Meter
 from .spec import QueueSpec
-from .supervisor import StageWorkers, Supervisor, Worker, end_processes
+from .supervisor import StageWorkers, Supervisor, Worker, kill_and_join
 from .worker import WorkerContext
 
 
 class Pool:
     """The processes of a pipeline and the channels between them.
 
-    ``names`` and ``jobs`` are those of the source and the stages; ``queues`` follow them one by one; ``meters`` belong
-    to the processes of each, and last to the caller. ``temporary``: folders that go if the main process is killed.
+    Args:
+        context: The multiprocessing context.
+        launcher: Starts the workers.
+        names: The names of the source and of the stages.
+        jobs: Their pickled functions.
+        queues: The queues that they write to.
+        meters: The meters of the workers of each, and last the caller's.
+        temporary: Folders that workers remove if the main process is killed.
     """
 
     def __init__(
@@ -41,40 +47,40 @@ class Pool:
         self._launcher = launcher
         self._temporary = tuple(temporary)
         self._channels = [
-            Channel(context, queue, above, below)
-            for queue, (above, below) in zip(queues, pairwise(meters), strict=True)
+            Channel(context, queue, producers, consumers)
+            for queue, (producers, consumers) in zip(queues, pairwise(meters), strict=True)
         ]
-        self._crews = [StageWorkers(name, channel) for name, channel in zip(names, self._channels, strict=True)]
+        self._stages = [StageWorkers(name, channel) for name, channel in zip(names, self._channels, strict=True)]
         self._jobs = jobs
         self._meters = meters
         self._supervisor: Supervisor | None = None
         for meter in chain.from_iterable(meters):
-            meter.turn_to(Activity.STARTING)
+            meter.set_activity(Activity.STARTING)
 
     def start(self) -> None:
-        """Start every worker, and then the supervisor. If one cannot be started, none is left."""
+        """Start every worker, and then the supervisor. If one of them cannot start, no worker is left."""
         try:
-            for place, crew in enumerate(self._crews):
-                for number in range(len(self._meters[place])):
-                    crew.workers.append(self._start_worker(place, number))
-            supervisor = Supervisor(self._crews)
+            for index, stage in enumerate(self._stages):
+                for number in range(len(self._meters[index])):
+                    stage.workers.append(self._start_worker(index, number))
+            supervisor = Supervisor(self._stages)
             supervisor.start()
         except BaseException:
-            end_processes([worker for crew in self._crews for worker in crew.workers])
+            kill_and_join([worker for stage in self._stages for worker in stage.workers])
             raise
         self._supervisor = supervisor
-        atexit.register(self._end_at_exit)
+        atexit.register(self._shut_down_at_exit)
 
     def results(self) -> Iterator[Any]:
-        """Yield what the last stage puts out; raise the failure if the run has one."""
-        assert self._supervisor is not None, "results come after start"
+        """Yield the items that the last stage puts out. Raise the failure if the run fails."""
+        assert self._supervisor is not None, "results come after start"  # noqa: S101
         channel, [meter] = self._channels[-1], self._meters[-1]
-        meter.turn_to(Activity.WAITING_FOR_ITEM)
-        while channel.wait_or(self._supervisor.alarm):
+        meter.set_activity(Activity.WAITING_FOR_ITEM)
+        while channel.wait_for_message(self._supervisor.alarm):
             try:
                 item = channel.get(0, meter)
             except (EOFError, OSError):
-                if self._supervisor.failed:  # the channel was hung up in the middle of a message
+                if self._supervisor.failed:  # the writers were closed in the middle of a message
                     break
                 raise
             if isinstance(item, Stop):
@@ -82,44 +88,51 @@ class Pool:
                     queue.check_empty()
                 return
             yield item
-            meter.turn_to(Activity.WAITING_FOR_ITEM)
+            meter.set_activity(Activity.WAITING_FOR_ITEM)
         raise self._supervisor.take_failure()
 
-    def end(self) -> list[WorkerReport]:
-        """End the run whatever its state, leave no process, thread or pipe behind, and return the workers' reports."""
-        if sys.is_finalizing():  # threads are frozen, so nothing can be waited for; workers see our end and follow
+    def shut_down(self) -> list[WorkerReport]:
+        """End the run in any state, leave no process, thread or pipe behind, and return the workers' reports."""
+        if sys.is_finalizing():  # threads are frozen, so waiting is impossible; workers exit when this process does
             return []
         if self._supervisor is not None:
-            if self._supervisor.is_this_thread:  # the garbage collector, run in that thread, has found our generator
-                threading.Thread(target=self.end, name="flow end").start()
+            if self._supervisor.is_this_thread:  # garbage collection in that thread has finalized the generator
+                threading.Thread(target=self.shut_down, name="flow end").start()
                 return []
-            self._supervisor.end()
+            self._supervisor.shut_down()
         for channel in self._channels:
             channel.close()
-        atexit.unregister(self._end_at_exit)
+        atexit.unregister(self._shut_down_at_exit)
         return self._supervisor.reports() if self._supervisor else []
 
-    def _end_at_exit(self) -> None:
-        with interrupts_held():
-            self.end()
+    def _shut_down_at_exit(self) -> None:
+        with signals_deferred():
+            self.shut_down()
 
     @property
     def pids(self) -> Mapping[tuple[str, int], int]:
-        """Processes that run, by stage and worker number."""
+        """The running workers, by stage and worker number."""
         return self._supervisor.pids if self._supervisor else {}
 
-    def _start_worker(self, place: int, number: int) -> Worker:
-        crew = self._crews[place]
-        ours, theirs = Pipe(duplex=False)
-        meter = self._meters[place][number]
-        inlet = self._channels[place - 1] if place else None
-        with theirs:  # once the worker has its own copy, ours must go: see `supervisor`, Reports
+    def _start_worker(self, index: int, number: int) -> Worker:
+        stage = self._stages[index]
+        reader, writer = Pipe(duplex=False)
+        meter = self._meters[index][number]
+        input_channel = self._channels[index - 1] if index else None
+        with writer:  # closed once the worker has its own copy: see `supervisor`, Reports
             try:
-                temporary = (*self._temporary, *self._launcher.temporary())
-                post = WorkerContext(
-                    crew.stage, number, self._jobs[place], inlet, crew.outlet, meter, theirs, temporary
+                temporary = (*self._temporary, *self._launcher.temporary_folders())
+                worker_context = WorkerContext(
+                    stage.stage,
+                    number,
+                    self._jobs[index],
+                    input_channel,
+                    stage.output_channel,
+                    meter,
+                    writer,
+                    temporary,
                 )
-                process = self._launcher.start(f"{crew.stage} {number}", post)
+                process = self._launcher.start(f"{stage.stage} {number}", worker_context)
             except (OSError, EOFError) as error:
-                raise cannot_start(crew.stage, number, len(self._meters[place]), error) from error
-        return Worker(number, process, ours, meter)
+                raise cannot_start(stage.stage, number, len(self._meters[index]), error) from error
+        return Worker(number, process, reader, meter)

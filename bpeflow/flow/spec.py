@@ -1,4 +1,4 @@
-"""What a pipeline is made of, as its user states it: a source, stages, and the bounded queues between them."""
+"""The parts of a pipeline, as its user describes them: a source, stages, and the bounded queues between them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ StageFunction = Callable[[Iterator[Any]], Iterator[Any]]
 
 @dataclass(frozen=True)
 class QueueSpec:
-    """A queue between two stages, and how much may lie in it.
+    """A bounded queue between two stages.
 
-    Both bounds hold together; a producer that meets one waits, and that is the back-pressure of a pipeline. Larger
-    bounds smooth out uneven items, smaller ones save memory. An item larger than ``max_bytes`` travels alone.
+    Both bounds apply at once. A producer that reaches either one waits, which is how a pipeline applies back-pressure.
+    Larger bounds smooth out uneven items, smaller ones save memory. An item larger than `max_bytes` travels alone.
 
-    ``name``: as the monitor shows it, for example ``"chunk_queue"``.
-    ``max_items``: items under way (put, and not yet taken by a consumer).
-    ``max_bytes``: bytes of pickled items under way.
-    ``route``: None lets any worker of the reading stage take any item. Otherwise an item goes to worker
-    ``route(item) % workers``, so that one worker sees everything that belongs together; the bounds hold for the
-    routed queues together.
+    Attributes:
+        name: The name that the monitor shows, for example `"chunk_queue"`.
+        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer).
+        max_bytes: Upper bound on the bytes in flight, counted as pickled.
+        route: With None, any worker of the reading stage may take any item. Otherwise an item goes to worker
+            `route(item) % workers`, so that one worker sees all items that belong together. The bounds then apply to
+            the queues of all workers together.
+
+    Raises:
+        FlowError: If a bound is less than 1.
     """
 
     name: str
@@ -39,7 +43,7 @@ class QueueSpec:
 
 @dataclass(frozen=True)
 class Source:
-    """Where items come from: a function without arguments, run in one process of its own, that returns an iterable."""
+    """The origin of the items: a function without arguments that returns an iterable, run in a process of its own."""
 
     name: str
     function: SourceFunction
@@ -47,10 +51,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the pipeline: a generator function over its inputs, run by ``workers`` processes at once.
+    """A step of the pipeline: a generator function over its inputs, run by `workers` processes in parallel.
 
-    The function is called once in each worker. It must take every input it is given; what it yields goes on to the
-    next stage, and what it yields after its inputs have ended is its flush::
+    The function is called once in each worker and must consume all of its inputs. The items that it yields go to the
+    next stage. Items yielded after the last input are its flush:
 
         def count(chunks):
             counts = Counter()
@@ -58,7 +62,15 @@ class Stage:
                 counts.update(chunk.split())
             yield counts
 
-    ``weigh`` tells how much work an input is (by convention its bytes): rates and progress count in it.
+    Attributes:
+        name: The name that the monitor and error messages show.
+        function: The generator function.
+        reads: The queue that the stage takes its inputs from.
+        workers: The number of processes.
+        weigh: Returns the amount of work in one input, by convention its size in bytes. Rates and progress use it.
+
+    Raises:
+        FlowError: If `workers` is less than 1.
     """
 
     name: str
@@ -73,14 +85,14 @@ class Stage:
 
 
 def check_names(source: Source, stages: Sequence[Stage], results: QueueSpec) -> None:
-    """Raise FlowError unless every stage and every queue can be told from the others by its name."""
+    """Raise `FlowError` if two stages or two queues share a name, or if the results are routed."""
     _check_distinct("stages", [source.name, *(stage.name for stage in stages)])
     _check_distinct("queues", [*(stage.reads.name for stage in stages), results.name])
     if results.route is not None:
-        raise FlowError(f"queue {results.name!r}: results have one reader, the caller, so there is nothing to route")
+        raise FlowError(f"queue {results.name!r}: results cannot be routed, because the caller is their only reader")
 
 
 def _check_distinct(kind: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise FlowError(f"two {kind} have the same name: {', '.join(twice)}")
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise FlowError(f"two {kind} have the same name: {', '.join(duplicates)}")

@@ -1,32 +1,33 @@
-"""A way around CPython's gh-140746: ``Thread.start`` waits for ever for a thread that had no memory to come to life."""
+"""Workaround for CPython's gh-140746: `Thread.start` waits forever for a thread that has no memory to start running."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-#: Seconds after which a thread that was started, and has not said so, is taken for dead: no machine is as slow as that.
-_PATIENCE = 10.0
+#: Seconds to wait for a started thread to report that it runs. A shorter wait could take a thread for dead on a very
+#: slow machine; a longer one delays the error when memory has run out.
+_TIMEOUT = 10.0
 
 
-class _Started(threading.Event):
-    """By which a thread says that it lives. Only ``Thread.start`` waits for it."""
+class _StartedEvent(threading.Event):
+    """The event that a new thread sets once it runs. Only `Thread.start` waits for it."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        if not super().wait(_PATIENCE if timeout is None else timeout):
-            raise RuntimeError("can't start new thread: it had no memory for its first steps")
+        if not super().wait(_TIMEOUT if timeout is None else timeout):
+            raise RuntimeError("can't start new thread: not enough memory")
         return True
 
 
 def bound_thread_starts() -> None:
-    """Let ``Thread.start`` raise `RuntimeError` in this process where it would wait for ever."""
+    """Make `Thread.start` in this process raise `RuntimeError` where it would wait forever. Idempotent."""
     if getattr(threading.Thread.start, "__module__", None) == __name__:
         return
-    begin = threading.Thread.start
+    original_start = threading.Thread.start
 
     def start(thread: Any) -> None:
         if not thread._started.is_set():
-            thread._started = _Started()
-        begin(thread)
+            thread._started = _StartedEvent()
+        original_start(thread)
 
     threading.Thread.start = start  # type: ignore[assignment, method-assign]

@@ -1,4 +1,4 @@
-"""How much memory a process has needed."""
+"""Peak memory of the calling process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 
 def peak_memory() -> int:
-    """Return the largest resident memory that this process has had, in bytes.
+    """Return the peak resident memory of this process, in bytes.
 
-    On Linux from /proc: ``ru_maxrss`` survives exec, so that a spawned process would show the size of its parent.
+    On Linux the figure comes from /proc: `ru_maxrss` survives exec, so a spawned process would report its parent's
+    peak.
     """
     try:
         status = Path("/proc/self/status").read_text()

@@ -1,6 +1,6 @@
-"""What runs inside a worker process: one call of a stage function, its inputs pulled and its outputs pushed.
+"""The code of a worker process: one call of a stage function, which pulls its inputs and pushes its outputs.
 
-Everything here keeps the shutdown protocol that `supervisor` states.
+Everything here follows the shutdown protocol described in `supervisor`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
 from .channel import Channel, Route
-from .diagnostics import NO_MEMORY, NO_MEMORY_TO_REPORT
+from .diagnostics import OUT_OF_MEMORY_ERRORS, OUT_OF_MEMORY_STATUS
 from .errors import FlowError
 from .messages import Failure, Stop, WorkerReport
 from .meters import Activity, Meter
@@ -27,12 +27,13 @@ from .spec import SourceFunction, StageFunction
 from .thread_starts import bound_thread_starts
 from .usage import peak_memory
 
-PARENT_GONE_STATUS = 75  # nobody is left to read it; it tells a post-mortem from a crash
+#: The exit status of a worker whose parent has died. No process reads it, but in a post-mortem it differs from a crash.
+PARENT_GONE_STATUS = 75
 
 
 @dataclass(frozen=True)
 class Job:
-    """The user's part of a worker: what is pickled once per stage, and loaded in the worker after its first acts."""
+    """The user's functions for a worker: pickled once per stage, and loaded in the worker once that is set up."""
 
     function: SourceFunction | StageFunction
     weigh: Callable[[Any], int] | None
@@ -41,79 +42,87 @@ class Job:
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """The place of one worker in its pipeline: who it is, what it reads, writes and reports to.
+    """Everything that a worker needs to know of its pipeline.
 
-    ``temporary``: folders that it removes when the main process, which would do so, is dead.
+    Attributes:
+        stage: Name of its stage.
+        worker: Its number within the stage, from 0.
+        job: The pickled `Job`.
+        input_channel: The channel that it reads, or None for the source.
+        output_channel: The channel that it writes to.
+        meter: Its counters.
+        reports: The pipe on which it reports its end.
+        temporary: Folders that it removes if the main process, which otherwise does so, has died.
     """
 
     stage: str
     worker: int
     job: bytes
-    inlet: Channel | None
-    outlet: Channel
+    input_channel: Channel | None
+    output_channel: Channel
     meter: Meter
     reports: Connection
     temporary: tuple[str, ...] = ()
 
 
-def work(post: WorkerContext) -> None:
-    """Run a worker from its first act to its report: the target of every worker process."""
-    _leave_ctrl_c_to_the_main_process()
+def run_worker(context: WorkerContext) -> None:
+    """Run a worker from its setup to its report: the target of every worker process."""
+    _ignore_ctrl_c()
     bound_thread_starts()
     try:
-        _follow_parent_into_death(post)
-        post.meter.turn_to(Activity.WORKING)
-        report = _run_job(post)
+        _start_parent_watch(context)
+        context.meter.set_activity(Activity.WORKING)
+        report = _run_job(context)
     except SystemExit:
-        post.outlet.abandon()
+        context.output_channel.discard_unsent()
         raise
-    except BaseException as error:  # whatever it is, it belongs to the caller
-        post.outlet.abandon()
+    except BaseException as error:  # of any kind: it goes to the caller
+        context.output_channel.discard_unsent()
         try:
-            _send(Failure.from_exception(post.stage, post.worker, error), post)
-        except NO_MEMORY:
-            os._exit(NO_MEMORY_TO_REPORT)
+            _send(Failure.from_exception(context.stage, context.worker, error), context)
+        except OUT_OF_MEMORY_ERRORS:
+            os._exit(OUT_OF_MEMORY_STATUS)
         sys.exit(1)
-    _send(report, post)
+    _send(report, context)
 
 
-def _send(message: WorkerReport | Failure, post: WorkerContext) -> None:
+def _send(message: WorkerReport | Failure, context: WorkerContext) -> None:
     try:
-        post.reports.send(message)
-    except BrokenPipeError:  # which may be known before the parent watch is awake
-        _end_without_parent(post)
+        context.reports.send(message)
+    except BrokenPipeError:  # the parent has died; its death can show here before the parent watch wakes up
+        _exit_after_parent(context)
 
 
-def _run_job(post: WorkerContext) -> WorkerReport:
-    begin = time.perf_counter()
-    job: Job = pickle.loads(post.job)
-    for item in _outputs(post, job):
-        post.outlet.put(item, post.meter, job.route)
-    post.outlet.flush(post.meter)
+def _run_job(context: WorkerContext) -> WorkerReport:
+    start = time.perf_counter()
+    job: Job = pickle.loads(context.job)  # noqa: S301 -- from our own parent
+    for item in _outputs(context, job):
+        context.output_channel.put(item, context.meter, job.route)
+    context.output_channel.flush(context.meter)
     return WorkerReport(
-        stage=post.stage,
-        worker=post.worker,
-        items_in=post.meter.items_in,
-        items_out=post.meter.items_out,
-        wall_seconds=time.perf_counter() - begin,
+        stage=context.stage,
+        worker=context.worker,
+        items_in=context.meter.items_in,
+        items_out=context.meter.items_out,
+        wall_seconds=time.perf_counter() - start,
         cpu_seconds=time.process_time(),
-        weight_done=post.meter.weight_done,
+        weight_done=context.meter.weight_done,
         peak_memory=peak_memory(),
     )
 
 
-def _outputs(post: WorkerContext, job: Job) -> Iterator[Any]:
-    inlet = post.inlet
-    if inlet is None:
+def _outputs(context: WorkerContext, job: Job) -> Iterator[Any]:
+    channel = context.input_channel
+    if channel is None:
         yield from job.function()  # type: ignore[call-arg]
         return
-    inputs = Inputs(lambda: inlet.get(post.worker, post.meter), job.weigh, post.meter)
+    inputs = Inputs(lambda: channel.get(context.worker, context.meter), job.weigh, context.meter)
     yield from job.function(inputs)  # type: ignore[call-arg]
-    inputs.check_exhausted(post.stage)
+    inputs.check_exhausted(context.stage)
 
 
 class Inputs(Iterator[Any]):
-    """The inputs of one stage function: takes items until `Stop`, and counts each as finished when the next is asked.
+    """The inputs of a stage function. Takes items until `Stop`; an item is finished when the next one is requested.
 
     An object rather than a generator, so that a stage function cannot close it by accident.
     """
@@ -122,57 +131,58 @@ class Inputs(Iterator[Any]):
         self._take = take
         self._weigh = weigh
         self._meter = meter
-        self._weight_in_hand = 0
+        self._current_weight = 0
         self._ended = False
 
     def __next__(self) -> Any:
         """Return the next item."""
-        self._meter.finish(self._weight_in_hand)
-        self._weight_in_hand = 0
+        self._meter.add_finished(self._current_weight)
+        self._current_weight = 0
         item = Stop() if self._ended else self._take()
         if isinstance(item, Stop):
             self._ended = True
             raise StopIteration
         if self._weigh:
-            self._weight_in_hand = self._weigh(item)
+            self._current_weight = self._weigh(item)
         return item
 
     def check_exhausted(self, stage: str) -> None:
-        """Raise unless the stage function has taken everything: nothing is dropped in silence."""
+        """Raise `FlowError` unless the stage function has taken every item: nothing is dropped silently."""
         for _ in self:
             raise FlowError(
                 f"stage {stage!r} returned before the end of its input: a stage function must take every item, "
-                "also those it has no use for"
+                "including items that it does not use"
             )
 
 
-def _leave_ctrl_c_to_the_main_process() -> None:
-    """Ignore SIGINT, which a terminal sends to every process of its foreground group; then unblock it.
+def _ignore_ctrl_c() -> None:
+    """Ignore SIGINT, which a terminal sends to every process of its foreground group, and then unblock it.
 
-    Workers start with SIGINT blocked (see `launch`), so there is no moment at which it could hit them.
+    Only the main process handles Ctrl-C. Workers start with SIGINT blocked (see `launch`), so it cannot hit them before
+    it is ignored.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
-def _follow_parent_into_death(post: WorkerContext) -> None:
-    """Exit at once when the main process is gone, even if this one is blocked in a queue or busy."""
+def _start_parent_watch(context: WorkerContext) -> None:
+    """Start a thread that exits this process when the main process dies, even if it is blocked in a queue or busy."""
     parent = multiprocessing.parent_process()
-    assert parent is not None, "a worker has a parent"
+    assert parent is not None, "a worker has a parent"  # noqa: S101 -- for the type checker
 
     def watch() -> None:
         wait([parent.sentinel])
-        _end_without_parent(post)
+        _exit_after_parent(context)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
-def _end_without_parent(post: WorkerContext) -> NoReturn:
-    """Remove what the main process alone would have removed, and exit.
+def _exit_after_parent(context: WorkerContext) -> NoReturn:
+    """Remove the temporary folders, which only the main process would have removed, and exit.
 
-    All workers do so, so that the last one removes what others have written meanwhile.
+    Every worker does so, because others may still be writing to the folders: the last worker removes the rest.
     """
-    for folder in () if post.meter.dismissed else post.temporary:
+    for folder in () if context.meter.cleanup_disabled else context.temporary:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(PARENT_GONE_STATUS)

@@ -29,7 +29,7 @@ CELLS = [
     ("processes", READER, "memory", 1, f"stage 'chunk reader', worker 0: {MEMORY}"),
     ("processes", READER, "unpicklable", 1, "stage 'chunk reader', worker 0: TypeError: cannot pickle"),
     ("processes", ENCODER, "raise", 1, rf"stage 'encoder', worker \d: {DEFECT}"),
-    ("processes", ENCODER, "exit", 1, f"stage 'encoder': {DIED} left with exit status 7"),
+    ("processes", ENCODER, "exit", 1, f"stage 'encoder': {DIED} exited with status 7"),
     ("processes", ENCODER, "segfault", 1, f"stage 'encoder': {DIED} was killed by SIGSEGV"),
     ("processes", ENCODER, "kill", 1, f"stage 'encoder': {DIED} was killed by SIGKILL: .*out-of-memory killer"),
     ("processes", ENCODER, "memory", 1, rf"stage 'encoder', worker \d: {MEMORY}"),

@@ -17,8 +17,8 @@ from places import MAIN, WORKERS, Place
 #: What the message says of a fault in a worker, after the name of the stage and the worker.
 SAID = {
     "raise": r"worker \d: RuntimeError: the injected defect \(a bug in bpeflow: please report it",
-    "exit": r"worker \d of \d \(pid \d+\) left with exit status 7: os._exit or sys.exit",
-    "exit0": r"worker \d of \d \(pid \d+\) left with exit status 0 before its work was done: os._exit",
+    "exit": r"worker \d of \d \(pid \d+\) exited with status 7: os._exit or sys.exit",
+    "exit0": r"worker \d of \d \(pid \d+\) exited with status 0 before finishing its work: os._exit",
     "segfault": r"worker \d of \d \(pid \d+\) was killed by SIGSEGV: a crash in native code: PYTHONFAULTHANDLER=1",
     "kill": r"worker \d of \d \(pid \d+\) was killed by SIGKILL: most likely .*out-of-memory killer: use fewer",
     "memory": r"worker \d: counting the corpus: out of memory: use fewer counters .* or add memory",

@@ -1,18 +1,18 @@
-"""What the flow tests share: worker functions that child processes can import; a check that nothing is left over."""
+"""Shared by the flow tests: worker functions that child processes can import, and a check for leftovers."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-# pytest puts this folder on sys.path, and multiprocessing hands that on to workers: so flow_workers is found there.
-from flow_checks import START_METHODS, comes_true, leftover_threads, leftover_workers
+# pytest puts this folder on sys.path, and multiprocessing passes sys.path to workers, so they find flow_workers.
+from flow_checks import START_METHODS, leftover_threads, leftover_workers, wait_until
 
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A hang must fail, and soon."""
+    """Make a hanging test fail soon."""
     for item in items:
         if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(60))
@@ -24,7 +24,7 @@ def start_method(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_process_or_thread_is_left() -> Iterator[None]:
+def no_leftover_process_or_thread() -> Iterator[None]:
     yield
-    assert comes_true(lambda: not leftover_workers()), leftover_workers()
-    assert comes_true(lambda: not leftover_threads()), leftover_threads()
+    assert wait_until(lambda: not leftover_workers()), leftover_workers()
+    assert wait_until(lambda: not leftover_threads()), leftover_threads()

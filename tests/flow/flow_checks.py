@@ -1,4 +1,4 @@
-"""What the flow tests look for after a run: processes and threads that are left over."""
+"""Checks after a run: no process and no thread may be left over."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ START_METHODS = ["forkserver", "spawn", "fork"]
 
 
 def leftover_workers() -> list[str]:
-    """Child processes, apart from the two helpers of multiprocessing, which serve all runs."""
+    """Return the child processes, except for multiprocessing's two helpers, which serve all runs."""
     left = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             command = " ".join(process.cmdline())
-            # A forked worker shows the command line of the fork server: tell them apart by the parent.
+            # A forked worker has the command line of the fork server, but a different parent.
             helper = "forkserver" in command or "resource_tracker" in command
             if process.status() != psutil.STATUS_ZOMBIE and not (helper and process.ppid() == psutil.Process().pid):
                 left.append(f"{process.pid} {command}")
@@ -29,7 +29,7 @@ def leftover_threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(("flow", "QueueFeeder"))]
 
 
-def comes_true(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

@@ -1,4 +1,4 @@
-"""Stage functions for the tests: importable by child processes, which pytest's own modules are not."""
+"""Stage functions for the tests. Child processes can import this module, but not the test modules."""
 
 import ctypes
 import itertools
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
-from bpeflow.flow.channel import Lane
+from bpeflow.flow.channel import LosslessQueue
 
 # ---- sources
 
@@ -25,7 +25,7 @@ def numbers(count: int) -> Iterator[int]:
 
 
 def numbers_named(name: str, count: int) -> Iterator[int]:
-    """As `numbers`; the name travels with the function."""
+    """Like `numbers`; the name is pickled with the function."""
     yield from range(count)
 
 
@@ -94,16 +94,16 @@ def map_each(function: Callable[[Any], Any], items: Iterator[Any]) -> Iterator[A
     yield from map(function, items)
 
 
-def take_one_only(items: Iterator[Any]) -> Iterator[Any]:
+def take_only_one(items: Iterator[Any]) -> Iterator[Any]:
     yield next(items)
 
 
-def wait_for_ever(items: Iterator[Any]) -> Iterator[Any]:
+def sleep_forever(items: Iterator[Any]) -> Iterator[Any]:
     time.sleep(1000)
     yield from items
 
 
-def spin_for_ever(items: Iterator[Any]) -> Iterator[Any]:
+def spin_forever(items: Iterator[Any]) -> Iterator[Any]:
     while True:
         pass
     yield from items
@@ -111,16 +111,16 @@ def spin_for_ever(items: Iterator[Any]) -> Iterator[Any]:
 
 def one_then_sleep(items: Iterator[Any]) -> Iterator[Any]:
     yield next(items)
-    yield from wait_for_ever(items)
+    yield from sleep_forever(items)
 
 
 def one_then_spin(items: Iterator[Any]) -> Iterator[Any]:
     yield next(items)
-    yield from spin_for_ever(items)
+    yield from spin_forever(items)
 
 
-def tell_where(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:
-    """Which process this is, and whether it has imported the main script of its parent."""
+def check_main_script(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:
+    """Yield this process id, and whether the process has imported its parent's main script."""
     for _ in items:
         pass
     yield os.getpid(), hasattr(sys.modules["__main__"], "w")
@@ -134,18 +134,18 @@ def weigh_ten(item: Any) -> int:
     return 10
 
 
-# ---- failures: each at the third item, so that the run is well under way
+# ---- failures: each at the third item, so that the run is in full swing
 
 
-class OddError(Exception):
-    """Pickles, but does not load: its __init__ wants more than its args."""
+class UnloadableError(Exception):
+    """Can be pickled, but not loaded: its __init__ has more parameters than its args."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(first + second)
 
 
-class LockedError(Exception):
-    """Does not even pickle."""
+class UnpicklableError(Exception):
+    """Cannot be pickled."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -160,12 +160,12 @@ def _raise_eof() -> None:
     raise EOFError("as if a file had ended")
 
 
-def _raise_odd() -> None:
-    raise OddError("odd", "error")
+def _raise_unloadable() -> None:
+    raise UnloadableError("unloadable", " error")
 
 
-def _raise_locked() -> None:
-    raise LockedError("locked error")
+def _raise_unpicklable() -> None:
+    raise UnpicklableError("unpicklable error")
 
 
 def _segfault() -> None:
@@ -176,7 +176,7 @@ def _kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _lack_memory_even_to_report() -> None:
+def _run_out_of_memory_when_reporting() -> None:
     def dumps(*_: Any) -> None:
         raise MemoryError
 
@@ -187,16 +187,16 @@ def _lack_memory_even_to_report() -> None:
 FAILURES = {
     "raise": _raise,
     "raise eof": _raise_eof,
-    "raise odd": _raise_odd,
-    "raise locked": _raise_locked,
+    "raise unloadable": _raise_unloadable,
+    "raise unpicklable": _raise_unpicklable,
     "exit 0": lambda: os._exit(0),
     "exit 1": lambda: os._exit(1),
     "sys.exit 0": lambda: sys.exit(0),
     "sys.exit 3": lambda: sys.exit(3),
     "segfault": _segfault,
     "kill": _kill_self,
-    "no memory": _lack_memory_even_to_report,
-    "unpicklable": lambda: lambda: None,  # the item itself is a function without a name
+    "no memory": _run_out_of_memory_when_reporting,
+    "unpicklable": lambda: lambda: None,  # the item itself is a lambda
 }
 
 
@@ -215,7 +215,7 @@ def failing_source(how: str) -> Iterator[Any]:
 
 
 def kill_self_in_half_a_message(items: Iterator[Any]) -> Iterator[bytes]:
-    """Die while the reader has the length and one half of a message, and waits for the other half."""
+    """Die when the reader has the length and half of a message, and is waiting for the other half."""
 
     def send_half(connection: Any, buffer: Any) -> None:
         os.write(connection.fileno(), struct.pack("!i", len(buffer)) + bytes(buffer[: len(buffer) // 2]))
@@ -228,7 +228,7 @@ def kill_self_in_half_a_message(items: Iterator[Any]) -> Iterator[bytes]:
 
 
 def slow_feeder(items: Iterator[Any]) -> Iterator[Any]:
-    """Every message to the pipe takes a while, so that this process' feeder thread falls behind."""
+    """Delay every message to the pipe, so that this process's feeder thread falls behind."""
     send = multiprocessing.connection.Connection._send_bytes
 
     def send_slowly(connection: Any, buffer: Any) -> None:
@@ -239,15 +239,15 @@ def slow_feeder(items: Iterator[Any]) -> Iterator[Any]:
     yield from items
 
 
-def no_memory_to_send(items: Iterator[Any]) -> Iterator[Any]:
-    """This process' feeder thread fails with its second message, as it does for want of memory."""
+def run_out_of_memory_when_sending(items: Iterator[Any]) -> Iterator[Any]:
+    """Make this process's feeder thread run out of memory at its second message."""
     _fail_to_send(MemoryError(), number=1)
     yield from items
 
 
-def no_way_to_send(items: Iterator[Any]) -> Iterator[Any]:
-    """The same for a reason that nobody has thought of."""
-    _fail_to_send(ValueError("that nobody has thought of"), number=1)
+def fail_when_sending(items: Iterator[Any]) -> Iterator[Any]:
+    """Make this process's feeder thread fail at its second message with an unexpected error."""
+    _fail_to_send(ValueError("unexpected"), number=1)
     yield from items
 
 
@@ -263,26 +263,26 @@ def _fail_to_send(error: Exception, number: int) -> None:
     multiprocessing.queues._ForkingPickler.dumps = fail  # type: ignore[attr-defined]
 
 
-def drop_the_first(items: Iterator[Any]) -> Iterator[Any]:
-    """The queue of this process loses an item."""
-    put, numbers = Lane.put, itertools.count()
+def lose_first_item(items: Iterator[Any]) -> Iterator[Any]:
+    """Make this process's output queue lose the first item."""
+    put, numbers = LosslessQueue.put, itertools.count()
 
-    def lose(lane: Lane, item: object) -> None:
+    def lose(queue: LosslessQueue, item: object) -> None:
         if next(numbers):
-            put(lane, item)
+            put(queue, item)
 
-    Lane.put = lose  # type: ignore[method-assign,assignment]
+    LosslessQueue.put = lose  # type: ignore[method-assign,assignment]
     yield from items
 
 
 class UnloadableItem:
-    """Pickles, but raises where it is loaded."""
+    """Can be pickled, but raises when it is loaded."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_refuse, ())
+        return (_raise_on_loading, ())
 
 
-def _refuse() -> None:
+def _raise_on_loading() -> None:
     raise LookupError("this item cannot be loaded")
 
 
@@ -295,12 +295,12 @@ def unloadable(items: Iterator[Any]) -> Iterator[UnloadableItem]:
 
 
 def squares_of_five(inline: bool) -> list[int]:
-    """A whole run, for a process that calls this."""
+    """Run a whole pipeline; for tests that call this in another process."""
     return sorted(simple_pipeline(partial(numbers, 5), square, start_method="spawn").run(inline=inline))
 
 
 def simple_pipeline(source: Any, *functions: Any, workers: int = 2, max_items: int = 4, **options: Any) -> Pipeline:
-    """A pipeline of these functions, each behind a small queue."""
+    """Build a pipeline of these functions, each reading from a small queue."""
     stages = [
         Stage(f"stage {number}", function, QueueSpec(f"queue {number}", max_items), workers)
         for number, function in enumerate(functions)

@@ -1,4 +1,4 @@
-"""Back-pressure: the bounds of a queue hold, in items and in bytes, and never lock up."""
+"""Back-pressure: the bounds of a queue hold, in items and in bytes, and never deadlock."""
 
 import multiprocessing
 import os
@@ -10,7 +10,7 @@ from functools import partial
 
 import flow_workers as w
 import pytest
-from flow_checks import comes_true
+from flow_checks import wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def settled(pipeline: Pipeline) -> int:
-    """How many items the source has put out when it no longer moves."""
+    """Return the number of items that the source has put, once that number no longer changes."""
     last, since = -1, time.monotonic()
     while time.monotonic() - since < 0.3:
         now = pipeline.snapshot().stages["source"].items_out
@@ -37,7 +37,7 @@ def test_the_source_cannot_run_ahead_of_a_slow_caller() -> None:
     run = pipeline.run()
     for taken in range(1, 4):
         next(run)
-        assert settled(pipeline) == taken + 3 + 1 + 3, "results, in the hand of the stage, first queue"
+        assert settled(pipeline) == taken + 3 + 1 + 3, "taken, in the results queue, in the stage, in its queue"
     run.close()
 
 
@@ -52,7 +52,7 @@ def test_the_byte_bound_holds_as_well() -> None:
     assert len(list(run)) == 99
 
 
-def test_many_small_items_may_lie_in_a_queue_with_a_coarse_byte_bound() -> None:
+def test_a_queue_with_a_large_byte_bound_holds_many_small_items() -> None:
     pipeline = Pipeline(Source("source", w.endless), [], QueueSpec("results", max_items=500, max_bytes=64 << 20))
     run = pipeline.run()
     next(run)
@@ -70,16 +70,16 @@ def test_items_larger_than_the_byte_bound_travel_alone(max_bytes: int) -> None:
 
 
 def test_routed_queues_share_the_bounds() -> None:
-    stage = Stage("stuck", w.wait_for_ever, QueueSpec("routed", max_items=6, route=w.identity), workers=3)
+    stage = Stage("stuck", w.sleep_forever, QueueSpec("routed", max_items=6, route=w.identity), workers=3)
     pipeline = Pipeline(Source("source", w.endless), [stage])
     put = []
 
-    def look_and_end_the_run() -> None:
-        comes_true(lambda: pipeline.snapshot().stages["source"].items_out > 0)
+    def observe_and_end_the_run() -> None:
+        wait_until(lambda: pipeline.snapshot().stages["source"].items_out > 0)
         put.append(settled(pipeline))
         os.kill(pipeline.snapshot().pids["source", 0], signal.SIGKILL)
 
-    threading.Thread(target=look_and_end_the_run).start()
+    threading.Thread(target=observe_and_end_the_run).start()
     with pytest.raises(WorkerDiedError):
         list(pipeline.run())
     assert put == [6]
@@ -91,8 +91,8 @@ def test_routed_queues_share_the_bounds() -> None:
     max_items=st.integers(1, 5),
     max_bytes=st.integers(1, 60),
 )
-def test_bounds_hold_and_never_lock_up(sizes: list[list[int]], max_items: int, max_bytes: int) -> None:
-    """Producer threads against one consumer, over the same primitives that processes use."""
+def test_bounds_hold_and_never_deadlock(sizes: list[list[int]], max_items: int, max_bytes: int) -> None:
+    """Producer threads and one consumer share the same primitives that processes use."""
     producers, [consumer] = shared_meters(CONTEXT, [len(sizes), 1])
     bounds = Bounds(CONTEXT, QueueSpec("q", max_items, max_bytes), producers, [consumer])
     sent: list[int] = []
@@ -107,10 +107,10 @@ def test_bounds_hold_and_never_lock_up(sizes: list[list[int]], max_items: int, m
     for _ in range(sum(map(len, sizes))):
         while not sent:
             time.sleep(0)
-        depth = bounds.under_way()
+        depth = bounds.in_flight()
         assert depth.items <= max_items
         assert depth.items <= 1 or depth.bytes <= max_bytes
-        bounds.free(sent.pop(0), consumer)
+        bounds.release(sent.pop(0), consumer)
     for thread in threads:
         thread.join(timeout=10)
         assert not thread.is_alive()

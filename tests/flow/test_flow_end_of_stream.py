@@ -1,4 +1,4 @@
-"""Why the supervisor, not the last worker, says that nothing follows: "End of stream" in flow/supervisor.py."""
+"""Why the supervisor sends `Stop`, and not the last worker: "End of stream" in flow/supervisor.py."""
 
 import multiprocessing
 import multiprocessing.queues
@@ -15,28 +15,28 @@ STOP = "stop"
 
 
 class SlowToPickle:
-    """Keeps the feeder thread busy, as large data would."""
+    """An item that keeps the feeder thread busy, as large data would."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         time.sleep(0.5)
         return (str, ("data",))
 
 
-def put_data(queue: Any, has_put: Any) -> None:
+def put_data(queue: Any, data_is_put: Any) -> None:
     queue.put(SlowToPickle())
-    has_put.set()
+    data_is_put.set()
 
 
-def put_stop_when_the_other_has_put(queue: Any, has_put: Any) -> None:
-    has_put.wait()
+def put_stop_after_the_data(queue: Any, data_is_put: Any) -> None:
+    data_is_put.wait()
     queue.put(STOP)
 
 
-def test_with_a_plain_queue_the_stop_of_one_worker_overtakes_the_data_of_another() -> None:
+def test_in_a_plain_queue_the_stop_of_one_worker_overtakes_the_data_of_another() -> None:
     context = multiprocessing.get_context("forkserver")
-    queue, has_put = context.Queue(), context.Event()
+    queue, data_is_put = context.Queue(), context.Event()
     workers = [
-        context.Process(target=target, args=(queue, has_put)) for target in (put_data, put_stop_when_the_other_has_put)
+        context.Process(target=target, args=(queue, data_is_put)) for target in (put_data, put_stop_after_the_data)
     ]
     for worker in workers:
         worker.start()
@@ -44,11 +44,11 @@ def test_with_a_plain_queue_the_stop_of_one_worker_overtakes_the_data_of_another
     for worker in workers:
         worker.join()
     queue.close()
-    assert arrived == [STOP, "data"], "put first, yet comes last: a consumer would have left before it"
+    assert arrived == [STOP, "data"], "the data was put first but arrives last: a consumer would already have stopped"
 
 
-def test_a_pipeline_delivers_everything_when_one_feeder_is_far_behind() -> None:
-    """Worker 0 of the stage has a slow feeder thread, worker 1 is done at once."""
+def test_a_pipeline_delivers_all_items_when_one_feeder_is_far_behind() -> None:
+    """Worker 0 of the stage has a slow feeder thread; worker 1 finishes at once."""
     stage = Stage("mixed", slow_if_even, QueueSpec("in", 100, route=w.identity), workers=2)
     for _ in range(3):
         pipeline = Pipeline(Source("source", partial(w.numbers, 20)), [stage], QueueSpec("out", 100))
@@ -60,8 +60,8 @@ def slow_if_even(items: Any) -> Any:
         yield from w.slow_feeder([item]) if item == 0 else [item]
 
 
-def test_large_results_still_in_the_pipe_are_not_lost_when_their_workers_are_done() -> None:
-    """No single result fits the pipe, and the caller is slow: the workers can exit only as it reads."""
+def test_large_results_still_in_the_pipe_are_not_lost_when_their_workers_have_finished() -> None:
+    """No result fits into the pipe and the caller is slow, so the workers can exit only as fast as it reads."""
     sizes = [3_000_000, 10, 2_000_000, 20, 1_000_000]
     pipeline = w.simple_pipeline(partial(w.blobs, sizes), w.pass_on, max_items=10)
     arrived = []
@@ -73,10 +73,11 @@ def test_large_results_still_in_the_pipe_are_not_lost_when_their_workers_are_don
 
 @pytest.mark.parametrize("place", ["source", "stage"])
 @pytest.mark.parametrize(
-    ("function", "message"), [(w.no_memory_to_send, "ran out of memory"), (w.no_way_to_send, "left with exit status 1")]
+    ("function", "message"),
+    [(w.run_out_of_memory_when_sending, "ran out of memory"), (w.fail_when_sending, "exited with status 1")],
 )
 def test_an_item_that_cannot_be_sent_ends_the_run(start_method: str, place: str, function: Any, message: str) -> None:
-    """multiprocessing's feeder thread drops it and goes on: less would be counted, and nobody told."""
+    """multiprocessing's own feeder thread would silently drop it, and the counts would be too low."""
     source = partial(function, range(20)) if place == "source" else partial(w.numbers, 20)
     functions = [function] if place == "stage" else []
     pipeline = w.simple_pipeline(source, *functions, w.pass_on, workers=1, start_method=start_method)
@@ -84,7 +85,7 @@ def test_an_item_that_cannot_be_sent_ends_the_run(start_method: str, place: str,
         list(pipeline.run())
 
 
-def test_the_main_process_sends_the_end_of_the_stream_when_it_has_memory_again(
+def test_the_main_process_retries_sending_stop_when_it_was_out_of_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pickler: Any = multiprocessing.queues._ForkingPickler  # type: ignore[attr-defined]
@@ -102,7 +103,7 @@ def test_the_main_process_sends_the_end_of_the_stream_when_it_has_memory_again(
     assert len(failures) == 2
 
 
-def test_an_item_that_is_lost_all_the_same_is_noticed() -> None:
-    pipeline = w.simple_pipeline(partial(w.numbers, 20), w.drop_the_first, workers=1)
+def test_an_item_lost_in_spite_of_all_that_is_detected() -> None:
+    pipeline = w.simple_pipeline(partial(w.numbers, 20), w.lose_first_item, workers=1)
     with pytest.raises(FlowError, match="queue 'results': 1 items were lost between processes"):
         list(pipeline.run())

@@ -1,4 +1,4 @@
-"""The examples in the documentation run."""
+"""Run the examples in the documentation."""
 
 import doctest
 from collections import Counter

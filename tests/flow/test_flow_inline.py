@@ -1,4 +1,4 @@
-"""The same pipelines without processes."""
+"""Pipelines that run in the calling process."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ import pytest
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage
 
 
-def test_inline_gives_what_processes_give() -> None:
+def test_inline_and_processes_give_the_same_results() -> None:
     build = partial(w.simple_pipeline, partial(w.numbers, 50), w.square, w.total)
     assert sum(build().run(inline=True)) == sum(build().run()) == sum(number * number for number in range(50))
 
@@ -16,17 +16,17 @@ def test_inline_gives_what_processes_give() -> None:
 def test_inline_runs_in_this_process_and_needs_no_picklable_functions() -> None:
     seen = []
 
-    def note(items):  # type: ignore[no-untyped-def]
+    def record(items):  # type: ignore[no-untyped-def]
         for item in items:
             seen.append(item)
             yield item
 
-    stage = Stage("stage", note, QueueSpec("in"), workers=7)
+    stage = Stage("stage", record, QueueSpec("in"), workers=7)
     assert list(Pipeline(Source("source", lambda: range(3)), [stage]).run(inline=True)) == [0, 1, 2]
     assert seen == [0, 1, 2]
 
 
-def test_an_exception_comes_straight_out() -> None:
+def test_an_exception_reaches_the_caller_unchanged() -> None:
     with pytest.raises(ValueError, match="third item") as caught:
         list(w.simple_pipeline(w.endless, partial(w.fail, "raise")).run(inline=True))
     assert caught.value.__cause__ is None
@@ -39,7 +39,7 @@ def test_an_unpicklable_item_fails_inline_as_it_does_in_processes() -> None:
 
 def test_a_stage_that_returns_early_is_an_error() -> None:
     with pytest.raises(FlowError, match="returned before the end"):
-        list(w.simple_pipeline(partial(w.numbers, 5), w.take_one_only).run(inline=True))
+        list(w.simple_pipeline(partial(w.numbers, 5), w.take_only_one).run(inline=True))
 
 
 def test_snapshot_and_reports_work_inline() -> None:

@@ -1,6 +1,6 @@
-"""Scripts as users write them: with and without a guard, from a pipe, with Ctrl-C, killed, left in the middle.
+"""Scripts as users write them: with and without a guard, piped, interrupted by Ctrl-C, killed, or exiting mid-run.
 
-Each runs as a process of its own, in a session of its own, and prints what the test needs to know.
+Each script runs in its own process and session, and prints the values that its test checks.
 """
 
 import json
@@ -18,13 +18,13 @@ from pathlib import Path
 import flow_workers as w
 import psutil
 import pytest
-from flow_checks import START_METHODS, comes_true
+from flow_checks import START_METHODS, wait_until
 
 from bpeflow.flow import FlowError
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-TELL_PIDS = "print(json.dumps(list(pipeline.snapshot().pids.values())), flush=True)"
+PRINT_PIDS = "print(json.dumps(list(pipeline.snapshot().pids.values())), flush=True)"
 PRELUDE = f"""
 import json, sys, time
 sys.path[:0] = [{str(ROOT)!r}, {str(HERE)!r}]
@@ -34,7 +34,7 @@ import flow_workers as w
 
 UNGUARDED = f"""
 {PRELUDE}
-pipeline = w.simple_pipeline(partial(w.numbers, 9), w.tell_where, start_method=START_METHOD)
+pipeline = w.simple_pipeline(partial(w.numbers, 9), w.check_main_script, start_method=START_METHOD)
 print(json.dumps(list(pipeline.run())))
 """
 
@@ -43,7 +43,7 @@ ENDLESS = f"""
 pipeline = w.simple_pipeline(w.endless, FUNCTION, w.pass_on, start_method=START_METHOD)
 run = pipeline.run()
 next(run)
-{TELL_PIDS}
+{PRINT_PIDS}
 for item in run:
     BODY
 """
@@ -53,7 +53,7 @@ NAME_OF_MAIN_IN_AN_ARGUMENT = f"""
 source = partial(w.numbers_named, "lib/__main__.py", 9)
 twin = partial(w.numbers_named, "__main__", 9)
 for function in (source, twin):
-    pipeline = w.simple_pipeline(function, w.tell_where, start_method=START_METHOD)
+    pipeline = w.simple_pipeline(function, w.check_main_script, start_method=START_METHOD)
     print(json.dumps(list(pipeline.run())))
 """
 
@@ -99,11 +99,11 @@ class OfMain:
 
 def run_pipelines():
     for _ in range(4):
-        pipeline = w.simple_pipeline(partial(w.numbers, 9), w.tell_where, start_method=START_METHOD)
-        told.extend(pipeline.run())
+        pipeline = w.simple_pipeline(partial(w.numbers, 9), w.check_main_script, start_method=START_METHOD)
+        results.extend(pipeline.run())
 
 if __name__ == "__main__":
-    told, wrong = [], []
+    results, wrong = [], []
     main, prepare = sys.modules["__main__"], spawn.get_preparation_data
     threads = [threading.Thread(target=run_pipelines) for _ in range(4)]
     for thread in threads:
@@ -117,7 +117,7 @@ if __name__ == "__main__":
         time.sleep(0.0005)
     if spawn.get_preparation_data is not prepare:
         wrong.append("patch")
-    print(json.dumps([wrong, [imported_main for _, imported_main in told]]))
+    print(json.dumps([wrong, [imported_main for _, imported_main in results]]))
 """
 
 FORK_MEANWHILE = f"""
@@ -125,7 +125,7 @@ FORK_MEANWHILE = f"""
 import os, threading, warnings
 from multiprocessing import spawn
 
-warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn of a fork beside threads
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about a fork with threads
 
 def run_pipelines():
     while not ended:
@@ -187,7 +187,7 @@ def started(script: str, path: Path) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def pids_told(process: "subprocess.Popen[str]") -> list[int]:
+def read_pids(process: "subprocess.Popen[str]") -> list[int]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
@@ -203,16 +203,16 @@ def all_gone(pids: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-@pytest.mark.parametrize("way", ["file", "stdin", "-c"])
+@pytest.mark.parametrize("run_as", ["file", "stdin", "-c"])
 def test_a_plain_script_needs_no_guard_and_is_not_imported_by_workers(
-    way: str, start_method: str, tmp_path: Path
+    run_as: str, start_method: str, tmp_path: Path
 ) -> None:
     script = fill(UNGUARDED, START_METHOD=repr(start_method))
-    if way == "file":
+    if run_as == "file":
         (tmp_path / "plain.py").write_text(script)
         done = python(tmp_path / "plain.py")
     else:
-        done = python("-", stdin=script) if way == "stdin" else python("-c", script)
+        done = python("-", stdin=script) if run_as == "stdin" else python("-c", script)
     assert done.stderr == ""
     assert [imported_main for _, imported_main in json.loads(done.stdout)] == [False, False]
 
@@ -229,7 +229,9 @@ def test_a_stage_function_in_the_main_script_works_with_the_guard(start_method: 
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_a_stage_function_in_an_unguarded_main_script_is_explained(start_method: str, tmp_path: Path) -> None:
+def test_the_error_for_a_stage_function_in_an_unguarded_main_script_explains_the_guard(
+    start_method: str, tmp_path: Path
+) -> None:
     path = tmp_path / "unguarded.py"
     path.write_text(fill(FUNCTION_IN_MAIN, START_METHOD=repr(start_method)) + "main()\n")
     done = python(path)
@@ -241,7 +243,7 @@ def test_a_stage_function_in_an_unguarded_main_script_is_explained(start_method:
 
 
 @pytest.mark.parametrize("arguments", [["-"], ["-c"]])
-def test_a_stage_function_in_a_piped_script_is_refused_with_the_remedy(arguments: list[str]) -> None:
+def test_a_stage_function_in_a_piped_script_is_rejected_with_the_remedy(arguments: list[str]) -> None:
     script = fill(FUNCTION_IN_MAIN, START_METHOD="'spawn'") + "main()\n"
     done = python("-", stdin=script) if arguments == ["-"] else python("-c", script)
     assert done.returncode == 1
@@ -249,13 +251,13 @@ def test_a_stage_function_in_a_piped_script_is_refused_with_the_remedy(arguments
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-@pytest.mark.parametrize("way", ["file", "-c"])
-def test_an_argument_that_contains_the_name_of_main_is_no_use_of_main(
-    way: str, start_method: str, tmp_path: Path
+@pytest.mark.parametrize("run_as", ["file", "-c"])
+def test_an_argument_that_contains_the_name_of_main_is_not_a_use_of_main(
+    run_as: str, start_method: str, tmp_path: Path
 ) -> None:
     script = fill(NAME_OF_MAIN_IN_AN_ARGUMENT, START_METHOD=repr(start_method))
     (tmp_path / "plain.py").write_text(script)
-    done = python("-c", script) if way == "-c" else python(tmp_path / "plain.py")
+    done = python("-c", script) if run_as == "-c" else python(tmp_path / "plain.py")
     assert done.stderr == ""
     for line in done.stdout.splitlines():
         assert [imported_main for _, imported_main in json.loads(line)] == [False, False]
@@ -273,14 +275,14 @@ def test_an_argument_that_contains_the_name_of_main_is_no_use_of_main(
         "partial(print, ['y' * 100_000, '__main__'], double)",
     ],
 )
-def test_what_is_defined_in_main_is_found_wherever_it_is(function: str) -> None:
+def test_a_use_of_main_is_found_wherever_it_occurs_in_the_job(function: str) -> None:
     done = python("-c", fill(USE_OF_MAIN, FUNCTION=function))
     assert done.returncode == 1
     assert "a stage function is defined in __main__" in done.stderr.splitlines()[-1]
 
 
-def test_what_is_defined_in_main_is_found_across_the_frames_of_a_pickle() -> None:
-    """A pickle is cut into frames of 64 KiB or so: somewhere here the cut falls between module and name."""
+def test_a_use_of_main_is_found_across_the_frames_of_a_pickle() -> None:
+    """A pickle is divided into frames of about 64 KiB. For some of these lengths, module and name are in two frames."""
     lengths = range(65_300, 65_536)
     done = python("-c", fill(USE_OF_MAIN_AFTER, LENGTHS=repr(lengths)))
     assert done.stderr == ""
@@ -288,7 +290,7 @@ def test_what_is_defined_in_main_is_found_across_the_frames_of_a_pickle() -> Non
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_pipelines_in_many_threads_leave_the_main_module_and_multiprocessing_as_they_are(
+def test_pipelines_in_many_threads_leave_the_main_module_and_multiprocessing_unchanged(
     start_method: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "threads.py"
@@ -306,10 +308,10 @@ def test_a_fork_in_another_thread_does_not_inherit_the_hidden_main_script(tmp_pa
     assert json.loads(done.stdout) == [0] * 20
 
 
-# ---- where processes may not be started
+# ---- processes that may not start others
 
 
-def test_a_pipeline_in_a_daemonic_process_is_refused_with_the_remedy() -> None:
+def test_a_pipeline_in_a_daemonic_process_is_rejected_with_the_remedy() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         with pytest.raises(FlowError, match=r"daemonic process .*run\(inline=True\)"):
             pool.apply(w.squares_of_five, (False,))
@@ -323,38 +325,38 @@ def test_a_pipeline_runs_in_a_child_process_that_is_not_daemonic() -> None:
         assert executor.submit(w.squares_of_five, False).result() == [0, 1, 4, 9, 16]
 
 
-def test_it_works_in_an_interactive_session() -> None:
+def test_a_pipeline_runs_in_an_interactive_session() -> None:
     lines = [line for line in fill(UNGUARDED, START_METHOD="'forkserver'").splitlines() if line]
     done = python("-i", "-q", stdin="\n".join(lines) + "\n")
     assert json.loads(done.stdout)
     assert "Error" not in done.stderr
 
 
-# ---- Ctrl-C, death of the main process, exit in the middle
+# ---- Ctrl-C, death of the main process, exit in the middle of a run
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
 @pytest.mark.parametrize("waiting", [False, True], ids=["in the loop body", "waiting for a result"])
-def test_ctrl_c_ends_the_script_at_once_and_workers_say_nothing(
+def test_ctrl_c_ends_the_script_at_once_and_workers_print_nothing(
     start_method: str, waiting: bool, tmp_path: Path
 ) -> None:
     function, body = ("w.one_then_sleep", "pass") if waiting else ("w.pass_on", "time.sleep(1000)")
     script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION=function, BODY=body)
     with started(script, tmp_path / "script.py") as process:
-        pids = pids_told(process)
-        began = time.monotonic()
+        pids = read_pids(process)
+        start = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)
         _, stderr = process.communicate(timeout=20)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - start < 5
     assert process.returncode == -signal.SIGINT
     assert stderr.count("KeyboardInterrupt") == 1
     assert stderr.rstrip().endswith("KeyboardInterrupt")
     assert len(pids) == 5
-    assert comes_true(lambda: all_gone(pids))
+    assert wait_until(lambda: all_gone(pids))
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_ctrl_c_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_traceback(
+def test_ctrl_c_at_any_moment_of_startup_leaves_no_worker_and_no_worker_traceback(
     start_method: str, tmp_path: Path
 ) -> None:
     script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION="w.pass_on", BODY="pass")
@@ -368,14 +370,14 @@ def test_ctrl_c_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_traceb
             _, stderr = process.communicate(timeout=20)
         assert process.returncode == -signal.SIGINT, stderr
         assert stderr.count("KeyboardInterrupt") == 1, stderr
-        assert comes_true(lambda session=process.pid: not session_members(session))
+        assert wait_until(lambda session=process.pid: not session_members(session))
 
 
-def test_sigterm_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_traceback(tmp_path: Path) -> None:
-    """Where it is handled, as the command line does, by an exception."""
+def test_sigterm_at_any_moment_of_startup_leaves_no_worker_and_no_worker_traceback(tmp_path: Path) -> None:
+    """With a handler that raises an exception, as in the command line."""
     script = fill(ENDLESS, START_METHOD="'forkserver'", FUNCTION="w.pass_on", BODY="pass")
-    handled = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); "
-    script = script.replace("run = pipeline.run()", handled + "run = pipeline.run(); print('starting', flush=True)")
+    set_handler = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(143)); "
+    script = script.replace("run = pipeline.run()", set_handler + "run = pipeline.run(); print('starting', flush=True)")
     for delay in (0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4):
         with started(script, tmp_path / "script.py") as process:
             assert process.stdout is not None
@@ -384,21 +386,21 @@ def test_sigterm_at_any_moment_of_the_start_leaves_no_worker_and_no_worker_trace
             process.send_signal(signal.SIGTERM)
             _, stderr = process.communicate(timeout=20)
         assert (process.returncode, stderr) == (143, "")
-        assert comes_true(lambda session=process.pid: not session_members(session))
+        assert wait_until(lambda session=process.pid: not session_members(session))
 
 
 @pytest.mark.parametrize("body", ["pass", "break"], ids=["in the run", "at exit"])
-def test_a_second_ctrl_c_during_the_clean_up_leaves_nothing_behind(body: str, tmp_path: Path) -> None:
+def test_a_second_ctrl_c_during_cleanup_leaves_nothing_behind(body: str, tmp_path: Path) -> None:
     script = fill(ENDLESS, START_METHOD="'forkserver'", FUNCTION="w.pass_on", BODY=body)
     for pause in (0, 0.002, 0.01):
         with started(script, tmp_path / "script.py") as process:
-            pids = pids_told(process)
+            pids = read_pids(process)
             for _ in range(5):
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGINT)
                 time.sleep(pause)
             process.communicate(timeout=20)
-        assert comes_true(lambda pids=pids, session=process.pid: all_gone(pids) and not session_members(session))
+        assert wait_until(lambda pids=pids, session=process.pid: all_gone(pids) and not session_members(session))
 
 
 def session_members(session: int) -> list[int]:
@@ -413,19 +415,19 @@ def session_members(session: int) -> list[int]:
 @pytest.mark.parametrize("start_method", START_METHODS)
 @pytest.mark.parametrize("function", ["w.pass_on", "w.one_then_sleep", "w.one_then_spin"])
 def test_workers_do_not_outlive_a_killed_main_process(function: str, start_method: str, tmp_path: Path) -> None:
-    """Blocked in put and in get, asleep, and in a busy loop."""
+    """Workers blocked in put and in get, asleep, and in a busy loop."""
     script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION=function, BODY="time.sleep(1000)")
     with started(script, tmp_path / "script.py") as process:
-        pids = pids_told(process)
+        pids = read_pids(process)
         process.kill()
-        assert comes_true(lambda: all_gone(pids)), [pid for pid in pids if psutil.pid_exists(pid)]
+        assert wait_until(lambda: all_gone(pids)), [pid for pid in pids if psutil.pid_exists(pid)]
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_a_script_may_exit_in_the_middle_of_a_run(start_method: str, tmp_path: Path) -> None:
     script = fill(ENDLESS, START_METHOD=repr(start_method), FUNCTION="w.pass_on", BODY="break")
     with started(script, tmp_path / "script.py") as process:  # the variable `run` keeps the generator open
-        pids = pids_told(process)
+        pids = read_pids(process)
         _, stderr = process.communicate(timeout=20)
     assert (process.returncode, stderr) == (0, "")
-    assert comes_true(lambda: all_gone(pids))
+    assert wait_until(lambda: all_gone(pids))

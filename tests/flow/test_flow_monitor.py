@@ -1,4 +1,4 @@
-"""The monitor: what it sees, and that it cannot harm the run."""
+"""The monitor: its samples are right, and it cannot disturb the run."""
 
 import json
 import logging
@@ -8,23 +8,23 @@ from functools import partial
 
 import flow_workers as w
 import pytest
-from flow_checks import comes_true
+from flow_checks import wait_until
 
 from bpeflow.flow import Monitor, MonitorSample, Pipeline, QueueDepth, QueueSpec, Source, Stage, StageRate
 
 
-def weighed_pipeline(count: int) -> Pipeline:
+def weighted_pipeline(count: int) -> Pipeline:
     stage = Stage("counter", w.pass_on, QueueSpec("chunk_queue", 4), workers=2, weigh=w.weigh_ten)
     return Pipeline(Source("chunk reader", partial(w.numbers, count)), [stage], QueueSpec("merged_queue", 4))
 
 
 def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
     samples: list[MonitorSample] = []
-    pipeline = weighed_pipeline(40)
+    pipeline = weighted_pipeline(40)
     with Monitor(pipeline, interval=0.05, on_sample=samples.append):
         run = pipeline.run()
         next(run)
-        assert comes_true(lambda: len(samples) >= 3 and samples[-1].queues["merged_queue"].items == 4)
+        assert wait_until(lambda: len(samples) >= 3 and samples[-1].queues["merged_queue"].items == 4)
         during = samples[-1]
         rest = list(run)
     assert len(rest) == 39
@@ -42,37 +42,37 @@ def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
     json.dumps([sample.to_dict() for sample in samples])
 
 
-def test_a_long_interval_gives_one_sample_and_delays_nothing() -> None:
+def test_a_long_interval_gives_one_sample_and_does_not_delay_the_run() -> None:
     samples: list[MonitorSample] = []
-    pipeline = weighed_pipeline(5)
+    pipeline = weighted_pipeline(5)
     with Monitor(pipeline, interval=1000, on_sample=samples.append):
         assert len(list(pipeline.run())) == 5
     assert len(samples) == 1
     assert samples[0].stages["counter"].weight_per_second > 0
 
 
-def test_the_first_sample_tells_how_busy_each_process_is() -> None:
+def test_the_first_sample_has_the_cpu_use_of_each_process() -> None:
     samples: list[MonitorSample] = []
     pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
     with Monitor(pipeline, interval=2.0, on_sample=samples.append):
         run = pipeline.run()
         next(run)
-        assert comes_true(lambda: bool(samples), seconds=20)
+        assert wait_until(lambda: bool(samples), seconds=20)
         run.close()
     percent = {process.stage: process.cpu_percent for process in samples[0].processes}
     assert 20 < percent["stage 0"] < 150, percent
-    assert percent["main"] < 100, "what the main process did before the monitor began is not counted"
+    assert percent["main"] < 100, "work of the main process before the monitor started is not counted"
     assert percent["source"] < percent["stage 0"]
 
 
-def test_work_before_the_monitor_began_is_not_counted() -> None:
+def test_work_before_the_monitor_started_is_not_counted() -> None:
     samples: list[MonitorSample] = []
     pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
     run = pipeline.run()
     next(run)
     time.sleep(1)
     with Monitor(pipeline, interval=0.3, on_sample=samples.append):
-        assert comes_true(lambda: bool(samples), seconds=20)
+        assert wait_until(lambda: bool(samples), seconds=20)
     run.close()
     [percent] = [process.cpu_percent for process in samples[0].processes if process.stage == "stage 0"]
     assert 20 < percent < 150
@@ -80,26 +80,26 @@ def test_work_before_the_monitor_began_is_not_counted() -> None:
 
 def test_it_watches_an_inline_run() -> None:
     samples: list[MonitorSample] = []
-    pipeline = weighed_pipeline(5)
+    pipeline = weighted_pipeline(5)
     with Monitor(pipeline, on_sample=samples.append):
         assert len(list(pipeline.run(inline=True))) == 5
     assert samples[-1].stages["counter"].weight_done == 50
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "traceback"),
+    ("error", "text", "traceback"),
     [(OSError("disk full"), "disk full", False), (MemoryError(), "MemoryError", False), (KeyError("x"), "'x'", True)],
 )
 def test_a_failing_callback_is_logged_and_does_not_end_the_run(
-    caplog: pytest.LogCaptureFixture, error: Exception, said: str, traceback: bool
+    caplog: pytest.LogCaptureFixture, error: Exception, text: str, traceback: bool
 ) -> None:
     def fail(sample: MonitorSample) -> None:
         raise error
 
-    pipeline = weighed_pipeline(5)
+    pipeline = weighted_pipeline(5)
     with caplog.at_level(logging.WARNING), Monitor(pipeline, interval=0.01, on_sample=fail):
         assert len(list(pipeline.run())) == 5
-    assert said in caplog.text
+    assert text in caplog.text
     assert ("Traceback" in caplog.text) == traceback
 
 

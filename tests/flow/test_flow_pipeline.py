@@ -1,4 +1,4 @@
-"""Pipelines that succeed: what comes out, whatever the workers, bounds and start method."""
+"""Pipelines that succeed: the same results for every number of workers, bounds and start method."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from typing import Any
 import flow_workers as w
 import psutil
 import pytest
-from flow_checks import comes_true, leftover_threads, leftover_workers
+from flow_checks import leftover_threads, leftover_workers, wait_until
 
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, supervisor
 
@@ -24,13 +24,13 @@ def test_every_item_comes_out_once(workers: int, max_items: int) -> None:
     assert sorted(pipeline.run()) == [number * number for number in range(200)]
 
 
-def test_one_worker_to_a_stage_keeps_the_order() -> None:
+def test_one_worker_per_stage_keeps_the_order() -> None:
     pipeline = w.simple_pipeline(partial(w.numbers, 100), w.square, w.pass_on, workers=1)
     assert list(pipeline.run()) == [number * number for number in range(100)]
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_every_start_method_gives_the_same(start_method: str) -> None:
+def test_every_start_method_gives_the_same_results(start_method: str) -> None:
     pipeline = w.simple_pipeline(partial(w.numbers, 50), w.square, w.total, start_method=start_method)
     assert sum(pipeline.run()) == sum(number * number for number in range(50))
 
@@ -42,7 +42,7 @@ def test_a_stage_flushes_when_its_inputs_end() -> None:
     assert sum(totals) == sum(range(100))
 
 
-def test_a_pipeline_without_stages_hands_out_its_source() -> None:
+def test_a_pipeline_without_stages_yields_the_items_of_its_source() -> None:
     assert list(w.simple_pipeline(partial(w.numbers, 10)).run()) == list(range(10))
 
 
@@ -57,14 +57,14 @@ def test_stages_may_yield_nothing(inline: bool) -> None:
     assert list(w.simple_pipeline(partial(w.numbers, 20), w.swallow, w.pass_on).run(inline=inline)) == []
 
 
-def test_what_a_stage_yields_is_a_copy_so_it_may_change_it_later() -> None:
+def test_a_stage_may_modify_an_item_after_yielding_it() -> None:
     expected = [list(range(end)) for end in range(1, 6)]
     for inline in (False, True):
         pipeline = w.simple_pipeline(partial(w.numbers, 5), w.yield_and_change, workers=1)
         assert list(pipeline.run(inline=inline)) == expected
 
 
-def test_routed_items_reach_their_owner_and_only_it() -> None:
+def test_routed_items_reach_only_their_owner() -> None:
     owners = Stage("owner", w.collect, QueueSpec("owned", 3, route=w.identity), workers=3)
     before = Stage("before", w.pass_on, QueueSpec("numbers", 3), workers=2)
     pipeline = Pipeline(Source("source", partial(w.numbers, 90)), [before, owners])
@@ -72,12 +72,12 @@ def test_routed_items_reach_their_owner_and_only_it() -> None:
     assert owned == [list(range(remainder, 90, 3)) for remainder in range(3)]
 
 
-def test_reports_tell_what_each_worker_did() -> None:
+def test_reports_count_the_items_of_each_worker() -> None:
     pipeline = w.simple_pipeline(partial(w.numbers, 60), w.pass_on, w.total)
     assert sum(pipeline.run()) == sum(range(60))
     reports = pipeline.reports
-    places = [("source", 0), ("stage 0", 0), ("stage 0", 1), ("stage 1", 0), ("stage 1", 1)]
-    assert [(report.stage, report.worker) for report in reports] == places
+    workers = [("source", 0), ("stage 0", 0), ("stage 0", 1), ("stage 1", 0), ("stage 1", 1)]
+    assert [(report.stage, report.worker) for report in reports] == workers
     assert reports[0].items_out == 60
     assert sum(report.items_in for report in reports if report.stage == "stage 1") == 60
     assert all(
@@ -85,7 +85,7 @@ def test_reports_tell_what_each_worker_did() -> None:
     )
 
 
-def test_a_snapshot_is_right_before_during_and_after_a_run() -> None:
+def test_snapshots_before_during_and_after_a_run() -> None:
     stage = Stage("stage", w.pass_on, QueueSpec("in", 4), workers=2, weigh=w.weigh_ten)
     pipeline = Pipeline(Source("source", partial(w.numbers, 30)), [stage], QueueSpec("out", 4))
     assert pipeline.snapshot().queues["in"].items == 0
@@ -97,7 +97,7 @@ def test_a_snapshot_is_right_before_during_and_after_a_run() -> None:
     assert set(snapshot.pids) == {("source", 0), ("stage", 0), ("stage", 1)}
     assert snapshot.stages["stage"].workers_alive == 2
     assert all(psutil.pid_exists(pid) for pid in snapshot.pids.values())
-    assert comes_true(lambda: pipeline.snapshot().queues["out"].items == 4)
+    assert wait_until(lambda: pipeline.snapshot().queues["out"].items == 4)
     assert pipeline.snapshot().queues["out"].bytes > 0
 
     assert len(list(run)) == 29
@@ -111,7 +111,7 @@ def test_a_snapshot_is_right_before_during_and_after_a_run() -> None:
 def test_a_pipeline_runs_once() -> None:
     pipeline = w.simple_pipeline(partial(w.numbers, 3), w.pass_on)
     assert len(list(pipeline.run())) == 3
-    with pytest.raises(FlowError, match="has run already"):
+    with pytest.raises(FlowError, match="has already run"):
         pipeline.run()
 
 
@@ -134,7 +134,7 @@ def test_an_exception_in_the_loop_body_ends_everything() -> None:
     assert not leftover_workers()
 
 
-def test_a_run_found_by_the_garbage_collector_in_the_supervisor_itself_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_garbage_collected_in_the_supervisor_thread_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def wait_and_collect(*args: Any) -> Any:
         ready = connection.wait(*args)
         gc.collect()
@@ -148,13 +148,13 @@ def test_a_run_found_by_the_garbage_collector_in_the_supervisor_itself_ends(monk
         cycle: list[Any] = [run]
         cycle.append(cycle)
         del run, cycle
-        assert comes_true(lambda: not leftover_threads())
+        assert wait_until(lambda: not leftover_threads())
         assert not leftover_workers()
     finally:
         gc.enable()
 
 
-def test_a_run_that_is_never_begun_starts_nothing() -> None:
+def test_a_run_without_next_starts_no_process() -> None:
     run = w.simple_pipeline(w.endless, w.pass_on).run()
     assert not leftover_workers()
     del run
@@ -170,8 +170,8 @@ def test_a_pipeline_runs_in_a_thread_other_than_the_main_one() -> None:
 
 def test_two_pipelines_run_side_by_side() -> None:
     runs = [w.simple_pipeline(partial(w.numbers, 40), w.square).run() for _ in range(2)]
-    merged = [item for pair in zip(*runs, strict=True) for item in pair]
-    assert Counter(merged) == Counter([number * number for number in range(40)] * 2)
+    items = [item for pair in zip(*runs, strict=True) for item in pair]
+    assert Counter(items) == Counter([number * number for number in range(40)] * 2)
 
 
 @pytest.mark.timeout(120)
@@ -190,11 +190,11 @@ def test_thirty_runs_leave_nothing_behind() -> None:
 
     def open_files() -> int:
         gc.collect()
-        return len(os.listdir("/proc/self/fd"))
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
-    run_some(3)  # starts what multiprocessing keeps for later: the fork server, the resource tracker, a memory arena
+    run_some(3)  # starts what multiprocessing keeps: the fork server, the resource tracker, a memory arena
     before = open_files()
-    began = time.monotonic()
+    start = time.monotonic()
     run_some(30)
-    assert comes_true(lambda: open_files() <= before), (before, open_files())
-    assert time.monotonic() - began < 60
+    assert wait_until(lambda: open_files() <= before), (before, open_files())
+    assert time.monotonic() - start < 60

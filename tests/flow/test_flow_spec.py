@@ -1,4 +1,4 @@
-"""What does not fit together is refused before anything starts, in words that name it."""
+"""Parts that do not fit together are rejected before anything starts, by an error that names them."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ def test_a_stage_needs_a_worker() -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"max_items": 0}, {"max_bytes": 0}])
-def test_a_queue_needs_room(bounds: dict[str, int]) -> None:
+def test_the_bounds_of_a_queue_are_at_least_1(bounds: dict[str, int]) -> None:
     with pytest.raises(FlowError, match="'in': max_items and max_bytes"):
         QueueSpec("in", **bounds)  # type: ignore[arg-type]
 
@@ -28,18 +28,18 @@ def test_names_are_distinct() -> None:
         Pipeline(SOURCE, [Stage("stage", w.pass_on, QueueSpec("in"))], QueueSpec("in"))
 
 
-def test_results_have_nothing_to_route() -> None:
-    with pytest.raises(FlowError, match="nothing to route"):
+def test_results_cannot_be_routed() -> None:
+    with pytest.raises(FlowError, match="results cannot be routed"):
         Pipeline(SOURCE, [], QueueSpec("out", route=w.identity))
 
 
-def test_an_unknown_start_method_is_named_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_start_method_lists_the_known_ones() -> None:
     with pytest.raises(FlowError, match=r"'teleport' is not one of .*spawn"):
         Pipeline(SOURCE, [], start_method="teleport")
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "named"),
+    ("pipeline", "message"),
     [
         (Pipeline(Source("source", lambda: [1]), []), "stage 'source': function <function.*define it at module level"),
         (
@@ -52,6 +52,6 @@ def test_an_unknown_start_method_is_named_with_the_known_ones() -> None:
         ),
     ],
 )
-def test_a_function_that_cannot_be_pickled_is_named(pipeline: Pipeline, named: str) -> None:
-    with pytest.raises(FlowError, match=named):
+def test_the_error_names_a_function_that_cannot_be_pickled(pipeline: Pipeline, message: str) -> None:
+    with pytest.raises(FlowError, match=message):
         pipeline.run()

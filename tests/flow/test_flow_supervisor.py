@@ -1,6 +1,6 @@
-"""The crash matrix: every way to fail, at every stage, reaches the caller soon and leaves no process behind.
+"""The crash matrix: every kind of failure, at every stage, reaches the caller soon and leaves no process behind.
 
-Each test ends with the check of conftest that no worker and no thread is left.
+After each test, a fixture in conftest checks that no worker and no thread is left.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any
 
 import flow_workers as w
 import pytest
-from flow_checks import comes_true, leftover_workers
+from flow_checks import leftover_workers, wait_until
 
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDiedError, supervisor
 
@@ -25,12 +25,12 @@ SOON = 5.0  # "within a second or so", with room for a busy machine
 OUTCOMES: dict[str, tuple[type[BaseException], str]] = {
     "raise": (ValueError, "the third item is bad"),
     "raise eof": (EOFError, "as if a file had ended"),
-    "raise odd": (FlowError, "OddError: odderror"),
-    "raise locked": (FlowError, "LockedError: locked error"),
-    "exit 0": (WorkerDiedError, "exit status 0 before its work was done"),
-    "exit 1": (WorkerDiedError, "exit status 1"),
-    "sys.exit 0": (WorkerDiedError, "exit status 0 before its work was done"),
-    "sys.exit 3": (WorkerDiedError, "exit status 3"),
+    "raise unloadable": (FlowError, "UnloadableError: unloadable error"),
+    "raise unpicklable": (FlowError, "UnpicklableError: unpicklable error"),
+    "exit 0": (WorkerDiedError, "exited with status 0 before finishing its work"),
+    "exit 1": (WorkerDiedError, "exited with status 1"),
+    "sys.exit 0": (WorkerDiedError, "exited with status 0 before finishing its work"),
+    "sys.exit 3": (WorkerDiedError, "exited with status 3"),
     "segfault": (WorkerDiedError, "SIGSEGV"),
     "kill": (WorkerDiedError, "SIGKILL: most likely the kernel's out-of-memory killer"),
     "no memory": (WorkerDiedError, "ran out of memory: use fewer workers"),
@@ -39,7 +39,7 @@ OUTCOMES: dict[str, tuple[type[BaseException], str]] = {
 
 
 def pipeline_failing(place: str, how: str) -> Pipeline:
-    """Three stations with an endless source; the queues are small, so that all the others are soon blocked."""
+    """Build an endless source and two stages. The queues are small, so that all other workers are soon blocked."""
     source = partial(w.failing_source, how) if place == "source" else w.endless
     first = partial(w.fail, how) if place == "first" else w.pass_on
     last = partial(w.fail, how) if place == "last" else w.pass_on
@@ -48,9 +48,9 @@ def pipeline_failing(place: str, how: str) -> Pipeline:
 
 @contextmanager
 def ends_soon() -> Iterator[None]:
-    began = time.monotonic()
+    start = time.monotonic()
     yield
-    assert time.monotonic() - began < SOON
+    assert time.monotonic() - start < SOON
 
 
 @pytest.mark.parametrize("how", OUTCOMES)
@@ -83,14 +83,14 @@ def test_an_exception_carries_the_traceback_of_the_worker_as_its_cause() -> None
     assert caught.value.__traceback__ is not None
 
 
-def test_an_item_that_cannot_be_loaded_fails_where_it_is_loaded() -> None:
+def test_an_item_that_cannot_be_loaded_fails_in_its_reader() -> None:
     for functions in ([w.unloadable, w.pass_on], [w.unloadable]):
         with ends_soon(), pytest.raises(LookupError, match="cannot be loaded"):
             list(w.simple_pipeline(w.endless, *functions).run())
 
 
-def test_a_failure_is_noticed_while_the_caller_waits_and_all_others_are_blocked() -> None:
-    pipeline = w.simple_pipeline(w.endless, w.pass_on, w.wait_for_ever)
+def test_a_failure_is_noticed_while_the_caller_waits_and_all_other_workers_are_blocked() -> None:
+    pipeline = w.simple_pipeline(w.endless, w.pass_on, w.sleep_forever)
     run = pipeline.run()
     kill_when(pipeline, ("source", 0), lambda: pipeline.snapshot().queues["queue 1"].items == 4)
     with ends_soon(), pytest.raises(WorkerDiedError, match=r"stage 'source'.*SIGKILL"):
@@ -98,7 +98,7 @@ def test_a_failure_is_noticed_while_the_caller_waits_and_all_others_are_blocked(
 
 
 def test_a_worker_killed_while_it_waits_in_get_ends_the_run() -> None:
-    """It dies with the lock of its queue held: the other workers of the stage can never get another item."""
+    """It dies holding the lock of its queue, so the other workers of the stage can never get another item."""
     pipeline = w.simple_pipeline(w.one_then_wait, w.pass_on, w.pass_on)
     run = pipeline.run()
     assert next(run) == 0
@@ -108,24 +108,24 @@ def test_a_worker_killed_while_it_waits_in_get_ends_the_run() -> None:
 
 
 def kill_when(pipeline: Pipeline, worker: tuple[str, int], condition: Callable[[], bool]) -> None:
-    """Kill a worker from another thread, once the condition holds."""
+    """Start a thread that kills a worker once the condition holds."""
 
     def kill() -> None:
-        assert comes_true(lambda: worker in pipeline.snapshot().pids and condition())
+        assert wait_until(lambda: worker in pipeline.snapshot().pids and condition())
         os.kill(pipeline.snapshot().pids[worker], signal.SIGKILL)
 
     threading.Thread(target=kill).start()
 
 
-@pytest.mark.parametrize("fellows", [1, 3])
-def test_a_worker_killed_in_the_middle_of_writing_a_result_does_not_leave_the_caller_in_recv(fellows: int) -> None:
-    pipeline = w.simple_pipeline(w.endless, w.kill_self_in_half_a_message, workers=fellows)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_worker_killed_while_writing_a_result_does_not_block_the_caller_in_recv(workers: int) -> None:
+    pipeline = w.simple_pipeline(w.endless, w.kill_self_in_half_a_message, workers=workers)
     with ends_soon(), pytest.raises(WorkerDiedError, match=r"stage 'stage 0'.*SIGKILL"):
         list(pipeline.run())
 
 
 def test_an_exception_takes_precedence_over_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the supervisor look only when the source has died and the stage has raised, in whichever order."""
+    """Delay the supervisor until the source has died and the stage has raised, in either order."""
 
     def late_wait(*args: Any) -> Any:
         time.sleep(0.5)
@@ -137,20 +137,20 @@ def test_an_exception_takes_precedence_over_a_death(monkeypatch: pytest.MonkeyPa
         list(pipeline.run())
 
 
-def test_a_stage_that_returns_early_is_an_error_not_a_loss_of_data() -> None:
+def test_a_stage_that_returns_early_is_an_error_instead_of_losing_data() -> None:
     with ends_soon(), pytest.raises(FlowError, match="'stage 0' returned before the end of its input"):
-        list(w.simple_pipeline(w.endless, w.take_one_only).run())
+        list(w.simple_pipeline(w.endless, w.take_only_one).run())
 
 
-def test_a_stage_that_takes_exactly_its_inputs_and_no_more_is_fine() -> None:
-    assert list(w.simple_pipeline(partial(w.numbers, 1), w.take_one_only, workers=1).run()) == [0]
+def test_a_stage_may_take_exactly_its_inputs_without_reaching_their_end() -> None:
+    assert list(w.simple_pipeline(partial(w.numbers, 1), w.take_only_one, workers=1).run()) == [0]
 
 
-@pytest.mark.parametrize("stuck", [w.wait_for_ever, w.spin_for_ever])
+@pytest.mark.parametrize("stuck", [w.sleep_forever, w.spin_forever])
 def test_closing_a_run_kills_workers_that_are_busy_or_asleep(stuck: Callable[..., Iterator[int]]) -> None:
     stages = [
         Stage("fine", w.pass_on, QueueSpec("in", route=w.identity), workers=1),
-        Stage("half stuck", partial(half, stuck), QueueSpec("between", 2)),
+        Stage("half stuck", partial(one_item_then, stuck), QueueSpec("between", 2)),
     ]
     run = Pipeline(Source("source", w.endless), stages, QueueSpec("out", 2)).run()
     next(run)
@@ -158,6 +158,6 @@ def test_closing_a_run_kills_workers_that_are_busy_or_asleep(stuck: Callable[...
         run.close()
 
 
-def half(stuck: Callable[..., Iterator[int]], items: Iterator[int]) -> Iterator[int]:
+def one_item_then(stuck: Callable[..., Iterator[int]], items: Iterator[int]) -> Iterator[int]:
     yield next(items)
     yield from stuck(items)
