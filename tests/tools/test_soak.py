@@ -1,4 +1,4 @@
-"""The soak: that it runs, that it draws all there is to draw, and that it sees what is wrong."""
+"""Tests of the soak: it runs, it varies every setting, and it detects wrong results."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ from bpeflow.config import Settings, SourceSettings
 from soaking import process, trial
 from soaking.corpora import Corpus, make_corpus
 from soaking.process import Ended, Process
-from soaking.right import Right, Wrong, files_of, plain_run, prove
-from soaking.settings import LEFT_OUT, draw_deciding, draw_free
+from soaking.right import Expected, PlainRunError, files_of, plain_run, prove
+from soaking.settings import LEFT_OUT, draw_result_settings, draw_run_settings
 from soaking.verdict import problems_of_end, problems_of_folder
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are limited and watched as on Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="resource limits and /proc are those of Linux")
 
 # ---- it runs ----
 
 
-def test_trials_of_a_seed_lose_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trials_succeed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--seed", "6", "--folder", str(tmp_path / "soak"), "--json", str(tmp_path / "soak.json")]
     assert soak.main([*arguments, "--trials", "3"]) == 0, capsys.readouterr().out
-    told = json.loads((tmp_path / "soak.json").read_text(encoding="utf-8"))
-    assert told["seed"] == 6
-    assert told["tally"]["trials"] == 3
-    assert told["tally"]["runs"] >= 3
-    assert told["lost"] == []
+    report = json.loads((tmp_path / "soak.json").read_text(encoding="utf-8"))
+    assert report["seed"] == 6
+    assert report["tally"]["trials"] == 3
+    assert report["tally"]["runs"] >= 3
+    assert report["lost"] == []
     assert not (tmp_path / "soak").exists()
 
 
-def test_what_is_lost_is_told_and_kept(
+def test_a_failed_trial_is_reported_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(*arguments: Any) -> Right:
-        right = plain_run(*arguments)
-        return replace(right, files={**right.files, "counts.npz": b"others"})
+    def wrong_run(*arguments: Any) -> Expected:
+        expected = plain_run(*arguments)
+        return replace(expected, files={**expected.files, "counts.npz": b"others"})
 
-    monkeypatch.setattr(trial, "plain_run", wrong)
-    number = next(k for k in range(99) if draw_deciding(Random(f"5/{k}"))["invalid_utf8"] != "error")
+    monkeypatch.setattr(trial, "plain_run", wrong_run)
+    number = next(k for k in range(99) if draw_result_settings(Random(f"5/{k}"))["invalid_utf8"] != "error")
     assert soak.main(["--seed", "5", "--trial", str(number), "--folder", str(tmp_path)]) == 1
-    told = capsys.readouterr().out
-    assert f"LOST in trial {number}: " in told
-    assert f"tools/soak.py --seed 5 --trial {number}" in told
+    printed = capsys.readouterr().out
+    assert f"FAILED: trial {number}: " in printed
+    assert f"tools/soak.py --seed 5 --trial {number}" in printed
     log = (tmp_path / f"trial-{number}" / "log.txt").read_text(encoding="utf-8")
     assert "bpeflow --config" in log
-    assert "LOST: " in log
+    assert "FAILED: " in log
 
 
-# ---- it draws everything ----
+# ---- it varies every setting ----
 
 
-def made(tmp_path: Path, number: int) -> tuple[dict[str, Any], Corpus, dict[str, Any]]:
+def draw(tmp_path: Path, number: int) -> tuple[dict[str, Any], Corpus, dict[str, Any]]:
     choose = Random(number)
-    settings = draw_deciding(choose)
+    settings = draw_result_settings(choose)
     corpus = make_corpus(choose, tmp_path / str(number) / "corpus" / "it", settings, choose.choice((0, 300)))
-    return settings, corpus, draw_free(choose, settings, corpus.size, str(tmp_path))
+    return settings, corpus, draw_run_settings(choose, settings, corpus.size, str(tmp_path))
 
 
-def dotted(model: type[BaseModel], prefix: str = "") -> set[str]:
+def dotted_names(model: type[BaseModel], prefix: str = "") -> set[str]:
     names = set()
     for name, field in model.model_fields.items():
         nested = SourceSettings if name == "sources" else field.annotation
         if isinstance(nested, type) and issubclass(nested, BaseModel):
-            names |= dotted(nested, f"{name}.")
+            names |= dotted_names(nested, f"{name}.")
         else:
             names.add(prefix + name)
     return names
@@ -81,10 +81,10 @@ def flat(values: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            found |= {f"{name}.{inner}": one for inner, one in value.items()}
-        elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
-            for one in value:
-                found |= {f"sources.{inner}": told for inner, told in one.items()}
+            found |= {f"{name}.{inner}": nested for inner, nested in value.items()}
+        elif isinstance(value, list) and any(isinstance(source, dict) for source in value):
+            for source in value:
+                found |= {f"sources.{inner}": nested for inner, nested in source.items()}
         else:
             found[name] = value
     return found
@@ -93,31 +93,31 @@ def flat(values: dict[str, Any]) -> dict[str, Any]:
 def test_every_setting_is_varied_or_left_out_for_a_reason(tmp_path: Path) -> None:
     drawn = []
     for number in range(120):
-        settings, corpus, free = made(tmp_path, number)
+        settings, corpus, free = draw(tmp_path, number)
         drawn.append(flat({**settings, **corpus.settings, **free}))
     names = {name for values in drawn for name in values}
     varied = {name for name in names if len({repr(values.get(name)) for values in drawn}) > 1} | {"init_from"}
-    every = dotted(Settings)
-    assert varied <= every, "there are no such settings"
+    existing = dotted_names(Settings)
+    assert varied <= existing, "these settings do not exist"
     assert not varied & set(LEFT_OUT)
-    assert every - varied == set(LEFT_OUT), "name a new setting in tools/soaking/settings.py: drawn, or LEFT_OUT"
+    assert existing - varied == set(LEFT_OUT), "draw new settings in tools/soaking/settings.py, or add them to LEFT_OUT"
 
 
-def test_a_trial_is_drawn_from_seed_and_number_alone(tmp_path: Path) -> None:
+def test_a_trial_depends_only_on_seed_and_number(tmp_path: Path) -> None:
     for number in range(10):
-        first, again = made(tmp_path / "a", number), made(tmp_path / "a" / "again", number)
+        first, again = draw(tmp_path / "a", number), draw(tmp_path / "a" / "again", number)
         assert first[0] == again[0]
         assert first[1].parts == again[1].parts
         names = [str(first[1].folder), str(again[1].folder)]
         assert files_of(first[1].folder) == files_of(again[1].folder), names
 
 
-# ---- it sees what is wrong with an end ----
+# ---- it detects an unclean end ----
 
 
-def ended(**others: Any) -> Ended:
-    well = Ended(0, "", "", 1.0, hung=False, orphans=[], shared=[], temporary=[], signals=[])
-    return replace(well, **others)
+def ended(**changes: Any) -> Ended:
+    success = Ended(0, "", "", 1.0, hung=False, orphans=[], shared=[], temporary=[], signals=[])
+    return replace(success, **changes)
 
 
 FAILED = {"status": 1, "stderr": "INFO: this\nbpeflow: no room\n"}
@@ -187,7 +187,7 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
         ended(status=-2, signals=[signal.SIGINT], stderr='Traceback (most recent call last)\n  File "site.py"'),
     ],
 )
-def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
+def test_a_clean_end_has_no_problems(end: Ended) -> None:
     assert problems_of_end(end) == []
 
 
@@ -209,8 +209,8 @@ def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
             "Exception ignored",
         ),
         (ended(status=130), "exit status 130"),
-        (ended(status=1, stderr="something"), "without a message"),
-        (ended(**FAILED | {"stderr": "bpeflow: one\nand two"}), "without a message"),
+        (ended(status=1, stderr="something"), "without a one-line message"),
+        (ended(**FAILED | {"stderr": "bpeflow: one\nand two"}), "without a one-line message"),
         (ended(stderr="Traceback (most recent call last):\n"), "Traceback"),
         (
             ended(
@@ -221,17 +221,17 @@ def test_a_clean_end_is_none_to_complain_of(end: Ended) -> None:
             "Traceback",
         ),
         (ended(**FAILED | {"stderr": "Exception ignored in: x\nbpeflow: y"}), "Exception ignored"),
-        (ended(orphans=["7 python"]), "a process is left"),
+        (ended(orphans=["7 python"]), "process left running"),
         (ended(shared=["sem.mp-x"]), "/dev/shm"),
         (ended(temporary=["tmpx"]), "TMPDIR"),
         (ended(status=-9, signals=[signal.SIGKILL], temporary=["bpeflow-0"]), "TMPDIR"),
     ],
 )
-def test_an_unclean_end_is_seen(end: Ended, problem: str) -> None:
+def test_an_unclean_end_is_detected(end: Ended, problem: str) -> None:
     assert any(problem in found for found in problems_of_end(end))
 
 
-LEAVES_ALL = """
+LEAVES_EVERYTHING = """
 import os, subprocess, sys, tempfile, time
 from multiprocessing import resource_tracker, shared_memory
 if sys.argv[1] == "hang":
@@ -245,8 +245,8 @@ os._exit(3)
 """
 
 
-def test_what_a_process_leaves_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "it.py").write_text(LEAVES_ALL)
+def test_everything_left_by_a_process_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "it.py").write_text(LEAVES_EVERYTHING)
     monkeypatch.setattr(process, "_LAUNCH", str(tmp_path / "it.py"))
     monkeypatch.setattr(process, "LINGER", 0.2)
     monkeypatch.setattr(process, "HANG", 3.0)
@@ -259,12 +259,12 @@ def test_what_a_process_leaves_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     Path("/dev/shm", name).unlink()
     hanging = Process(["hang"], tmp_path, impatient=True).wait()
     assert hanging.hung
-    assert "it.py" in hanging.stderr  # the stack
+    assert "it.py" in hanging.stderr  # from the stack
 
 
-# ---- it sees what is wrong with a folder ----
+# ---- it detects wrong contents of the run folder ----
 
-RIGHT = Right({"counts.npz": b"counts", "vocab.json": b"vocab"})
+EXPECTED = Expected({"counts.npz": b"counts", "vocab.json": b"vocab"})
 PREVIOUS = {"counts.npz": b"old counts", "vocab.json": b"old vocab"}
 
 
@@ -279,8 +279,8 @@ def folder_with(tmp_path: Path, files: dict[str, bytes]) -> Path:
 @pytest.mark.parametrize(
     ("files", "end"),
     [
-        (RIGHT.files, ended()),
-        (RIGHT.files, ended(**FAILED)),
+        (EXPECTED.files, ended()),
+        (EXPECTED.files, ended(**FAILED)),
         (PREVIOUS, ended(**FAILED)),
         ({**PREVIOUS, "unfinished/segments/manifest.json": b"some"}, ended(**FAILED)),
         ({**PREVIOUS, "unfinished/counts.npz": b"counts", "unfinished/run.json": b"{}"}, ended(**FAILED)),
@@ -289,41 +289,41 @@ def folder_with(tmp_path: Path, files: dict[str, bytes]) -> Path:
         ({"vocab.json": b"old vocab", "unfinished/done.json": b"{}"}, KILLED),
     ],
 )
-def test_a_right_folder_is_none_to_complain_of(tmp_path: Path, files: dict[str, bytes], end: Ended) -> None:
-    assert problems_of_folder(folder_with(tmp_path, files), end, [RIGHT], PREVIOUS) == []
+def test_a_right_folder_has_no_problems(tmp_path: Path, files: dict[str, bytes], end: Ended) -> None:
+    assert problems_of_folder(folder_with(tmp_path, files), end, [EXPECTED], PREVIOUS) == []
 
 
-def test_what_a_killed_run_left_is_not_held_against_one_that_never_came_to_the_folder(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_no_problem_of_a_run_that_never_locked_the_folder(tmp_path: Path) -> None:
     left = {**PREVIOUS, ".lock": b"of 7", "unfinished/.counts.npz.7.part": b"", ".scratch-0/x.shard": b""}
     interrupted = ended(status=130, signals=[signal.SIGINT])
     folder = folder_with(tmp_path, left)
-    assert problems_of_folder(folder, interrupted, [RIGHT], left) == []
+    assert problems_of_folder(folder, interrupted, [EXPECTED], left) == []
     (folder / ".lock").write_bytes(b"of 8")
-    assert "left: .lock" in problems_of_folder(folder, interrupted, [RIGHT], left)
+    assert "left: .lock" in problems_of_folder(folder, interrupted, [EXPECTED], left)
 
 
-def test_what_our_damage_left_is_not_held_against_a_run_that_never_came_to_the_folder(tmp_path: Path) -> None:
+def test_leftovers_of_our_damage_are_no_problem_of_a_run_that_never_locked_the_folder(tmp_path: Path) -> None:
     left = {**PREVIOUS, "unfinished/segments/fingerprint.json": b"{}"}  # the manifest was removed
     folder = folder_with(tmp_path, left)
-    assert problems_of_folder(folder, ended(**FAILED), [RIGHT], left) == []
-    problem = "left: unfinished/, with nothing to go on with"
-    (folder / "unfinished/counts.npz").write_bytes(RIGHT.files["counts.npz"])
-    assert problem in problems_of_folder(folder, ended(**FAILED), [RIGHT], left)
+    assert problems_of_folder(folder, ended(**FAILED), [EXPECTED], left) == []
+    problem = "left: unfinished/ without anything to resume"
+    (folder / "unfinished/counts.npz").write_bytes(EXPECTED.files["counts.npz"])
+    assert problem in problems_of_folder(folder, ended(**FAILED), [EXPECTED], left)
     (tmp_path / "new").mkdir()
     empty = folder_with(tmp_path / "new", PREVIOUS)
     (empty / "unfinished").mkdir()
-    assert problem in problems_of_folder(empty, ended(**FAILED), [RIGHT], PREVIOUS)
+    assert problem in problems_of_folder(empty, ended(**FAILED), [EXPECTED], PREVIOUS)
 
 
 @pytest.mark.parametrize(
     ("files", "end", "problem"),
     [
-        ({**RIGHT.files, "vocab.json": b"Vocab"}, ended(), "vocab.json is wrong"),
+        ({**EXPECTED.files, "vocab.json": b"Vocab"}, ended(), "vocab.json is wrong"),
         ({"counts.npz": b"counts"}, ended(), "vocab.json is missing"),
-        ({**RIGHT.files, "unfinished/segments/000000.shard": b""}, ended(), "is too many"),
+        ({**EXPECTED.files, "unfinished/segments/000000.shard": b""}, ended(), "is unexpected"),
         (PREVIOUS, ended(), "is wrong"),
-        ({"vocab.json": b"old vocab"}, ended(**FAILED), "not as it was: ['counts.npz']"),
-        ({}, KILLED, "not as it was: ['counts.npz', 'vocab.json']"),
+        ({"vocab.json": b"old vocab"}, ended(**FAILED), "results changed: ['counts.npz']"),
+        ({}, KILLED, "results changed: ['counts.npz', 'vocab.json']"),
         ({"vocab.json": b"voc", "unfinished/done.json": b"{}"}, KILLED, "neither"),
         (
             {"counts.npz": b"counts", "vocab.json": b"old vocab", "unfinished/done.json": b"{}"},
@@ -333,32 +333,32 @@ def test_what_our_damage_left_is_not_held_against_a_run_that_never_came_to_the_f
         (
             {**PREVIOUS, "unfinished/counts.npz": b"others"},
             ended(**FAILED),
-            "unfinished/counts.npz is not what it shall",
+            "unfinished/counts.npz has wrong contents",
         ),
         ({**PREVIOUS, "unfinished/vocab.json": b"vocab"}, ended(**FAILED), "left: unfinished/vocab.json"),
-        ({**PREVIOUS, "unfinished/monitor.jsonl": b""}, ended(**FAILED), "nothing to go on with"),
+        ({**PREVIOUS, "unfinished/monitor.jsonl": b""}, ended(**FAILED), "without anything to resume"),
         ({".lock": b""}, ended(**FAILED), "left: .lock"),
         ({"unfinished/.merges.txt.7.part": b""}, ended(status=130, signals=[signal.SIGINT]), "left: "),
-        ({**RIGHT.files, ".scratch-0/x.shard": b""}, ended(), "left: .scratch-0"),
+        ({**EXPECTED.files, ".scratch-0/x.shard": b""}, ended(), "left: .scratch-0"),
     ],
 )
-def test_a_wrong_folder_is_seen(tmp_path: Path, files: dict[str, bytes], end: Ended, problem: str) -> None:
-    found = problems_of_folder(folder_with(tmp_path, files), end, [RIGHT], PREVIOUS)
-    assert any(problem in one for one in found), found
+def test_a_wrong_folder_is_detected(tmp_path: Path, files: dict[str, bytes], end: Ended, problem: str) -> None:
+    found = problems_of_folder(folder_with(tmp_path, files), end, [EXPECTED], PREVIOUS)
+    assert any(problem in each for each in found), found
 
 
-def test_a_run_that_must_fail_may_not_end_well(tmp_path: Path) -> None:
-    found = problems_of_folder(folder_with(tmp_path, {}), ended(), [Right({}, "not UTF-8")], {})
+def test_success_of_a_run_that_must_fail_is_a_problem(tmp_path: Path) -> None:
+    found = problems_of_folder(folder_with(tmp_path, {}), ended(), [Expected({}, "not UTF-8")], {})
     assert "must fail" in found[0]
 
 
-# ---- the plain run is held against the definition ----
+# ---- it checks the plain run against the definition ----
 
 
 @pytest.mark.parametrize("harm", ["counts", "merges", "vocabulary", "error", "no error"])
-def test_a_plain_run_that_is_wrong_is_seen(tmp_path: Path, harm: str) -> None:
+def test_a_wrong_plain_run_is_detected(tmp_path: Path, harm: str) -> None:
     (tmp_path / "corpus").mkdir()
-    settings = draw_deciding(Random(1)) | {
+    settings = draw_result_settings(Random(1)) | {
         "special_tokens": ["<|endoftext|>"], "separator": None, "pattern": "gpt2", "vocab_sizes": [280],
         "invalid_utf8": "error", "skip_merge": False, "min_frequency": 1, "max_token_length": None,
     }  # fmt: skip
@@ -372,22 +372,21 @@ def test_a_plain_run_that_is_wrong_is_seen(tmp_path: Path, harm: str) -> None:
     (tmp_path / "a.txt").write_bytes(part.content)
     corpus = replace(corpus, folder=tmp_path, sources=[({}, [part])])
     settings |= {"input": [str(tmp_path / "a.txt")]}
-    right = plain_run(settings, tmp_path / "plain")
-    proved = prove(right, settings, corpus, tmp_path / "plain")
-    assert proved.proved
-    assert proved.files == right.files
+    expected = plain_run(settings, tmp_path / "plain")
+    checked = prove(expected, settings, corpus, tmp_path / "plain")
+    assert checked.proved
+    assert checked.files == expected.files
     match harm:
         case "counts":
             corpus = replace(corpus, sources=[({"weight": 2}, [part])])
         case "merges":
-            right = replace(
-                right, files={**right.files, "merges.txt": right.files["merges.txt"].replace(b"l o", b"o l")}
-            )
+            wrong = expected.files["merges.txt"].replace(b"l o", b"o l")
+            expected = replace(expected, files={**expected.files, "merges.txt": wrong})
         case "vocabulary":
-            vocab = json.loads(right.files["vocab.json"])
+            vocab = json.loads(expected.files["vocab.json"])
             vocab.pop("low")
-            right = replace(right, files={**right.files, "vocab.json": json.dumps(vocab).encode()})
+            expected = replace(expected, files={**expected.files, "vocab.json": json.dumps(vocab).encode()})
         case _:
-            right = Right({}, "something" if harm == "error" else "")
-    with pytest.raises(Wrong):
-        prove(right, settings, corpus, tmp_path / "plain")
+            expected = Expected({}, "something" if harm == "error" else "")
+    with pytest.raises(PlainRunError):
+        prove(expected, settings, corpus, tmp_path / "plain")

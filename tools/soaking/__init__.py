@@ -1,4 +1,4 @@
-"""What `tools/soak.py` is made of: random corpora and settings, troubled runs, and judging what came of them."""
+"""The parts of `tools/soak.py`: random corpora and settings, disturbed runs, and judging their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TESTS = str(Path(__file__).parents[2] / "tests" / "support")
 
 
 def from_tests(module: str) -> Any:
-    """A module of the tests, for what they and the soak have in common."""
+    """Import a module of tests/support that the soak also uses."""
     if _TESTS not in sys.path:
         sys.path.append(_TESTS)
     return import_module(module)

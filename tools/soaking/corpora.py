@@ -1,4 +1,4 @@
-"""Random corpora: adversarial documents, in random forms, in files with odd names, named in random ways."""
+"""Random corpora: adversarial documents in random formats, in files with odd names, given in random ways."""
 
 from __future__ import annotations
 
@@ -16,16 +16,26 @@ from soaking import from_tests
 
 Kind = Literal["text", "jsonl", "parquet"]
 BROKEN = (b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf0\x9f\x98", b"a\x80b", b"\xc0\xaf")
-#: A file's name that makes two lines of what names it.
+#: A file name with a line break, which splits a line-based list of files.
 LINE_BREAKING = "f\nf"
-#: Names that shells, globs, lists and YAML take for something else; the last one is no UTF-8.
+#: File names that shells, globs, file lists and YAML could misinterpret. The last one is not UTF-8.
 _STEMS = ("a", "b b", "[c]", "@d", "-e", LINE_BREAKING, 'it\'s "g"', "日本", "~h", "i*", "{stdlib", "#j: k", "\udcffl")
 _WORDS = ("the", "of", "low", "lower", "newest", "widest", "naïve", "日本語", "it's", "42", "...", "e\u0301", "\x00")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file: its name, what it holds (of text and lines the bytes, not compressed; of Parquet the rows), how."""
+    """A file of the corpus.
+
+    Attributes:
+        name: the file name.
+        kind: the format.
+        content: the uncompressed bytes, for text and JSON Lines.
+        rows: the rows, for Parquet.
+        compression: the suffix of the compression format, or empty.
+        members: the number of compressed members (streams) in the file.
+        row_group: rows per row group, for Parquet.
+    """
 
     name: str
     kind: Kind
@@ -38,14 +48,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Files in a folder, and the settings that name them.
+    """Files in a folder, and the settings that select them.
 
     Attributes:
-        folder: where the files are.
-        sources: for each source its settings, and its files.
-        settings: `input` or `sources`, and what else goes with the files.
-        plain: the same without standard input.
-        stdin: the file to give as standard input.
+        folder: the folder of the files.
+        sources: the settings and the files of each source.
+        settings: `input` or `sources`, and other settings that describe the files.
+        plain: the same settings without standard input.
+        stdin: the file to pass as standard input.
+        size: the total size of the files in bytes.
     """
 
     folder: Path
@@ -57,17 +68,17 @@ class Corpus:
 
     @property
     def parts(self) -> list[Part]:
-        """All files."""
+        """The files of all sources."""
         return [part for _, parts in self.sources for part in parts]
 
     @property
     def paths(self) -> list[Path]:
-        """Where they are."""
+        """The paths of all files."""
         return [self.folder / part.name for part in self.parts]
 
 
 def make_corpus(choose: Random, folder: Path, settings: dict[str, Any], scale: int) -> Corpus:
-    """Make one of about `scale` bytes, for `settings` that say how it is going to be read."""
+    """Write a random corpus of about `scale` bytes that suits the given settings."""
     documents = _documents(choose, scale)
     if settings["special_tokens"]:
         documents = [_with_specials(choose, text, settings) for text in documents]
@@ -75,8 +86,8 @@ def make_corpus(choose: Random, folder: Path, settings: dict[str, Any], scale: i
     layout = choose.choices(("files", "folder", "glob", "list", "stdin", "sources"), (4, 4, 3, 3, 1, 3))[0]
     files = 1 if layout == "stdin" else choose.choice((1, 1, 2, 3, 7))
     kinds: tuple[Kind, ...] = ("text", "text", "jsonl") if layout == "stdin" else ("text", "text", "jsonl", "parquet")
-    same = choose.random() < 0.4
-    kinds = (choose.choice(kinds),) if same else kinds
+    one_kind = choose.random() < 0.4
+    kinds = (choose.choice(kinds),) if one_kind else kinds
     stems = choose.sample(_STEMS[:-1] if layout in ("files", "sources") else _STEMS, files)
     parts = [
         _part(choose, stem, choose.choice(kinds), documents[number::files], settings, broken)
@@ -85,11 +96,11 @@ def make_corpus(choose: Random, folder: Path, settings: dict[str, Any], scale: i
     folder.mkdir(parents=True)
     for part in parts:
         write_part(folder, part, settings)
-    return _named(choose, folder, layout, parts, forced=kinds[0] if same else None)
+    return _select(choose, folder, layout, parts, kind=kinds[0] if one_kind else None)
 
 
 def write_part(folder: Path, part: Part, settings: dict[str, Any]) -> None:
-    """Write a file in its form."""
+    """Write a file in its format."""
     path = folder / part.name
     if part.kind == "parquet":
         pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
@@ -98,7 +109,7 @@ def write_part(folder: Path, part: Part, settings: dict[str, Any]) -> None:
         if inner:
             rows = pyarrow.StructArray.from_arrays([rows], inner)
         table = pyarrow.table({"id": pyarrow.array(range(len(part.rows))), name: rows})
-        with path.open("wb") as stream:  # pyarrow itself takes some names for addresses
+        with path.open("wb") as stream:  # pyarrow would interpret some names as URLs
             parquet.write_table(table, stream, row_group_size=part.row_group)
         return
     data = part.content
@@ -117,33 +128,33 @@ def _documents(choose: Random, scale: int) -> list[str]:
     size = 0
     odd = choose.random() < 0.5
     while size < scale:
-        room = max(min(scale - size, int(scale * choose.random() ** 3)), 1)
-        document = _document(choose, room, odd)
+        length = max(min(scale - size, int(scale * choose.random() ** 3)), 1)
+        document = _document(choose, length, odd)
         documents.append(document)
         size += len(document) + 1
     return documents
 
 
-def _document(choose: Random, room: int, odd: bool) -> str:
+def _document(choose: Random, length: int, odd: bool) -> str:
     style = choose.choice(
         ("words", "words", "rare", "runs", "parts", "lines", "empty", "long") if odd else ("words", "rare")
     )
     match style:
         case "words":
-            return " ".join(choose.choices(_WORDS, range(len(_WORDS), 0, -1), k=room // 5))
+            return " ".join(choose.choices(_WORDS, range(len(_WORDS), 0, -1), k=length // 5))
         case "rare":
-            return " ".join(f"w{choose.randrange(10**6)}" for _ in range(room // 7))
+            return " ".join(f"w{choose.randrange(10**6)}" for _ in range(length // 7))
         case "runs":
             return "".join(
-                choose.choice(("a", "ab", "aab", " ", "é")) * choose.randrange(1, 60) for _ in range(room // 30)
+                choose.choice(("a", "ab", "aab", " ", "é")) * choose.randrange(1, 60) for _ in range(length // 30)
             )
         case "parts":
             parts: list[str] = from_tests("adversarial").PARTS
-            return "".join(choose.choices(parts, k=room // 3))
+            return "".join(choose.choices(parts, k=length // 3))
         case "lines":
-            return "".join(choose.choice(_WORDS) + choose.choice(("\n", "\r\n", "\r")) for _ in range(room // 6))
+            return "".join(choose.choice(_WORDS) + choose.choice(("\n", "\r\n", "\r")) for _ in range(length // 6))
         case "long":
-            return choose.choice(("x", "xy", "1", "日")) * choose.randrange(min(room, 5000) + 1)
+            return choose.choice(("x", "xy", "1", "日")) * choose.randrange(min(length, 5000) + 1)
         case _:
             return ""
 
@@ -151,9 +162,9 @@ def _document(choose: Random, room: int, odd: bool) -> str:
 def _with_specials(choose: Random, text: str, settings: dict[str, Any]) -> str:
     if choose.random() > 0.1:
         return text
-    place = choose.randrange(len(text) + 1)
+    position = choose.randrange(len(text) + 1)
     token: str = choose.choice(settings["special_tokens"])
-    return text[:place] + token * choose.choice((1, 1, 2)) + text[place:]
+    return text[:position] + token * choose.choice((1, 1, 2)) + text[position:]
 
 
 # ---- files ----
@@ -175,11 +186,11 @@ def _part(
     return Part(stem + ending + suffix, kind, content, compression=compression, members=choose.choice((1, 1, 2, 5)))
 
 
-def _line(choose: Random, text: str, names: str, broken: bool) -> bytes:
+def _line(choose: Random, text: str, field_path: str, broken: bool) -> bytes:
     value: Any = text
     if broken and choose.random() < 0.1:
         value = choose.choice((text + "\ud800", None))
-    for name in reversed(names.split(".")):
+    for name in reversed(field_path.split(".")):
         value = {"id": 1, name: value}
     ascii_only = choose.random() < 0.5 or not _is_utf8(text) or "\ud800" in json.dumps(value, ensure_ascii=False)
     line = json.dumps(value, ensure_ascii=ascii_only).encode()
@@ -193,8 +204,8 @@ def _text(choose: Random, documents: Sequence[str], settings: dict[str, Any], br
     data = [text.encode() for text in documents]
     for number in range(len(data)):
         if broken and choose.random() < 0.1:
-            place = choose.randrange(len(data[number]) + 1)
-            data[number] = data[number][:place] + choose.choice(BROKEN) + data[number][place:]
+            position = choose.randrange(len(data[number]) + 1)
+            data[number] = data[number][:position] + choose.choice(BROKEN) + data[number][position:]
     joined = separator.encode().join(data)
     return joined + (separator.encode() if choose.random() < 0.5 else b"")
 
@@ -207,17 +218,17 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-# ---- names ----
+# ---- settings that select the files ----
 
 
-def _named(choose: Random, folder: Path, layout: str, parts: list[Part], forced: Kind | None) -> Corpus:
+def _select(choose: Random, folder: Path, layout: str, parts: list[Part], kind: Kind | None) -> Corpus:
     paths = [str(folder / part.name) for part in parts]
-    size = sum(os.path.getsize(path) for path in paths)
+    size = sum(os.path.getsize(path) for path in paths)  # noqa: PTH202
     settings: dict[str, Any] = {}
-    if forced and choose.random() < 0.5:
-        settings["input_format"] = forced
+    if kind and choose.random() < 0.5:
+        settings["input_format"] = kind
     if layout == "sources":
-        return _mixed(choose, folder, parts, settings, size)
+        return _select_as_sources(choose, folder, parts, settings, size)
     stdin = None
     match layout:
         case "folder" | "glob":
@@ -227,9 +238,9 @@ def _named(choose: Random, folder: Path, layout: str, parts: list[Part], forced:
                 settings["exclude"] = ["*.log"]
         case "list":
             end = b"\0" if choose.random() < 0.3 or any("\n" in path for path in paths) else b"\n"
-            named = folder.parent / "list"
-            named.write_bytes(b"".join(os.fsencode(path) + end for path in paths))
-            settings["input"] = [f"@{named}"]
+            file_list = folder.parent / "list"
+            file_list.write_bytes(b"".join(os.fsencode(path) + end for path in paths))
+            settings["input"] = [f"@{file_list}"]
         case "stdin":
             stdin = Path(paths[0])
             settings |= {"input": ["-"], "input_format": parts[0].kind}
@@ -239,7 +250,7 @@ def _named(choose: Random, folder: Path, layout: str, parts: list[Part], forced:
     return Corpus(folder, [({}, parts)], settings, plain, stdin, size)
 
 
-def _mixed(choose: Random, folder: Path, parts: list[Part], settings: dict[str, Any], size: int) -> Corpus:
+def _select_as_sources(choose: Random, folder: Path, parts: list[Part], settings: dict[str, Any], size: int) -> Corpus:
     sources = []
     for number, part in enumerate(parts):
         source: dict[str, Any] = {"name": f"s{number}", "paths": [str(folder / part.name)]}

@@ -1,4 +1,4 @@
-"""The second half of a trial: encoding the corpus with the tokenizer that was made, in trouble, and decoding it."""
+"""The second half of a trial: encode the corpus with the trained tokenizer, with random faults, then decode it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from soaking.process import Ended, Process
 from soaking.right import rows_of, texts_of
 from soaking.settings import NAMED
 from soaking.troubles import Trouble
-from soaking.verdict import Lost, how_it_ended, problems_of_end
+from soaking.verdict import VerdictError, how_it_ended, problems_of_end
 
 _NO_TROUBLE = Trouble("none", None, 0, 0)
 
 
 class Encoding:
-    """Encodes until it is done, and decodes that."""
+    """Encodes a corpus until a run completes, then decodes the result."""
 
     def __init__(
         self, seed: str, folder: Path, tokenizer: Path, corpus: Corpus, settings: dict[str, Any], tally: Counter[str],
@@ -36,7 +36,7 @@ class Encoding:
         self._out.parent.mkdir()
 
     def run(self) -> None:
-        """Run it. Raises `Lost`."""
+        """Encode and decode. Raises `VerdictError`."""
         options: dict[str, Any] = {
             "separator": self._settings["separator"],
             "invalid_utf8": self._settings["invalid_utf8"],
@@ -45,7 +45,7 @@ class Encoding:
             "index": self._choose.random() < 0.5,
             "input_format": self._corpus.settings.get("input_format", "auto"),
         }
-        right = self._right(options)
+        expected = self._expected_files(options)
         previous: dict[str, bytes] = {}
         if self._choose.random() < 0.3:
             earlier = self._folder / "earlier.txt"
@@ -57,22 +57,22 @@ class Encoding:
             ended = self._encode(options, trouble)
             found = self._files()
             if ended.status == 0:
-                self._check(found, right)
-                previous = right
+                self._check(found, expected)
+                previous = expected
             else:
-                previous = self._checked_part(found, right, previous)
+                previous = self._check_incomplete(found, expected, previous)
             if ended.status >= 0 and any(name.startswith(".") for name in found):
-                raise Lost(f"encode, {trouble.kind}: left {sorted(found)}")
+                raise VerdictError(f"encode, {trouble.kind}: left {sorted(found)}")
             self._clear()
         ended = self._encode(options, _NO_TROUBLE)
         if ended.status != 0:
-            raise Lost(f"encode without any trouble: {ended.stderr.strip()[-300:]}")
-        self._check(self._files(), right)
+            raise VerdictError(f"encode failed without any trouble: {ended.stderr.strip()[-300:]}")
+        self._check(self._files(), expected)
         self._decode()
 
-    def _right(self, options: dict[str, Any]) -> dict[str, bytes]:
-        """What the encoder in Python writes, in one thread."""
-        out = self._folder / "tokens" / "right" / "c.bin"
+    def _expected_files(self, options: dict[str, Any]) -> dict[str, bytes]:
+        """Return the files that the Python encoder writes in one thread."""
+        out = self._folder / "tokens" / "expected" / "c.bin"
         out.parent.mkdir()
         plain = Tokenizer.load(self._tokenizer, encoder="python")
         encode_file(plain, [str(path) for path in self._corpus.paths], out, threads=1, chunk_size=1 << 30, **options)
@@ -100,59 +100,59 @@ class Encoding:
             ["decode", "--tokenizer", str(self._tokenizer), "--input", str(self._out), "--out", str(text)]
         )
         if ended.status != 0:
-            raise Lost(f"decode: {ended.stderr.strip()[-300:]}")
-        expected = self._text()
+            raise VerdictError(f"decode: {ended.stderr.strip()[-300:]}")
+        expected = self._decoded_text()
         if expected is not None and text.read_bytes() != expected:
-            raise Lost("decode gives another text than was encoded")
+            raise VerdictError("the decoded text differs from the encoded text")
         self._tally["texts encoded and decoded"] += 1
-        self._tally["… and compared with what was given"] += expected is not None
+        self._tally["texts decoded and compared with the original"] += expected is not None
 
     def _command(self, arguments: list[str], trouble: Trouble = _NO_TROUBLE, stdin: Path | None = None) -> Ended:
         self._tally[f"{arguments[0]} runs"] += 1
-        self._tally[f"trouble of encode: {trouble.kind}"] += trouble.kind != "none"
+        self._tally[f"trouble while encoding: {trouble.kind}"] += trouble.kind != "none"
         self._note(f"{trouble}: bpeflow {shlex.join(arguments)}")
         process = Process(arguments, self._folder, stdin, troubles.limits_of(trouble))
-        troubles.befall(trouble, process, self._out.parent, 1.0)
+        troubles.inject(trouble, process, self._out.parent, 1.0)
         ended = process.wait()
         self._note(f"   status {ended.status} in {ended.seconds:.2f} s, sent {[s.name for s in ended.signals]}")
         self._note("   " + ended.stderr.strip().replace("\n", "\n   "))
         if problems := problems_of_end(ended):
-            raise Lost(f"{arguments[0]}, {trouble.kind}: {'; '.join(problems[:5])}")
+            raise VerdictError(f"{arguments[0]}, {trouble.kind}: {'; '.join(problems[:5])}")
         self._tally[f"{arguments[0]} ended: {how_it_ended(ended)}"] += 1
         return ended
 
-    # ---- what is there, and what should be ----
+    # ---- checking the files ----
 
     def _files(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self._out.parent.iterdir() if path.is_file()}
 
     def _clear(self) -> None:
-        """Remove what a killed run has left under names that nobody takes for a result."""
+        """Remove the temporary files of a killed run."""
         for path in self._out.parent.glob(".*.part"):
             path.unlink()
 
-    def _check(self, found: dict[str, bytes], right: dict[str, bytes]) -> None:
+    def _check(self, found: dict[str, bytes], expected: dict[str, bytes]) -> None:
         found = {name: data for name, data in found.items() if not name.startswith(".")}
-        for name in {*found, *right}:
-            if name.endswith(".json") and name in found:  # which names standard input, and not the file
+        for name in {*found, *expected}:
+            if name.endswith(".json") and name in found:  # may name standard input instead of the file
                 continue
-            if found.get(name) != right.get(name):
-                raise Lost(f"encode: {name} is {'wrong' if name in found else 'missing'}")
+            if found.get(name) != expected.get(name):
+                raise VerdictError(f"encode: {name} is {'wrong' if name in found else 'missing'}")
 
-    def _checked_part(
-        self, found: dict[str, bytes], right: dict[str, bytes], previous: dict[str, bytes]
+    def _check_incomplete(
+        self, found: dict[str, bytes], expected: dict[str, bytes], previous: dict[str, bytes]
     ) -> dict[str, bytes]:
-        """What a run has left that did not come to its end: whole files; and if the ids are new, all of them."""
+        """Check and return the files of an incomplete run: each is old or new, and if the ids are new, all are."""
         found = {name: data for name, data in found.items() if not name.startswith(".")}
         for name, data in found.items():
-            if not name.endswith(".json") and data not in (right.get(name), previous.get(name)):
-                raise Lost(f"encode: {name} is neither what it was nor what it shall be")
-        if found.get("c.bin") == right["c.bin"] != previous.get("c.bin"):
-            self._check(found, right)
+            if not name.endswith(".json") and data not in (expected.get(name), previous.get(name)):
+                raise VerdictError(f"encode: {name} has neither the old nor the expected contents")
+        if found.get("c.bin") == expected["c.bin"] != previous.get("c.bin"):
+            self._check(found, expected)
         return found
 
-    def _text(self) -> bytes | None:
-        """What decoding has to give; None where that takes more than a few words to say."""
+    def _decoded_text(self) -> bytes | None:
+        """Return the expected result of decoding; None if that is not simply the text of the documents."""
         separator = self._settings["separator"] or next(iter(self._settings["special_tokens"]), "")
         if (separator and separator not in self._settings["special_tokens"]) or self._settings["pattern"] not in NAMED:
             return None

@@ -1,4 +1,4 @@
-"""``python -m bpeflow``, but merges are saved every few instead of every half minute, which small runs do not have."""
+"""``python -m bpeflow`` with a checkpoint after every few merges: small runs do not last the usual half minute."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import runpy
 import sys
 
 
-def _hurry() -> None:
+def _checkpoint_often() -> None:
     from bpeflow.run_dir import checkpoint
     from bpeflow.training import learn
 
@@ -16,7 +16,7 @@ def _hurry() -> None:
 
 if __name__ == "__main__":
     try:
-        _hurry()
-    except BaseException:  # whatever becomes of Ctrl-C while numpy or pydantic is imported
-        sys.exit(130)  # and should none have come, this is wrong
+        _checkpoint_often()
+    except BaseException:  # an import of numpy or pydantic can turn Ctrl-C into any exception
+        sys.exit(130)  # if there was no Ctrl-C, the soak reports this status
     runpy.run_module("bpeflow", run_name="__main__", alter_sys=True)

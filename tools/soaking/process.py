@@ -1,4 +1,4 @@
-"""A command as a real process, with limits, watched from outside until all of it has ended."""
+"""Run the command line as a real process with resource limits, and watch it until all of its processes have ended."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from secrets import token_hex
 
 import psutil
 
-#: A run that takes longer hangs; what is left of it after its end may take so long to go.
-HANG, LINGER = 120.0, 5.0
+#: Seconds after which a run counts as hanging. Longer than any run on a busy machine takes.
+HANG = 120.0
+#: Seconds that child processes may take to exit after the main process.
+LINGER = 5.0
 _MARK = "BPEFLOW_SOAK"
 _SEMAPHORE = re.compile(rb"/dev/shm/(\S+)")
 _LAUNCH = str(Path(__file__).with_name("impatient.py"))
@@ -33,13 +35,14 @@ class Ended:
 
     Attributes:
         status: its exit status, negative for a signal.
-        stdout, stderr: what it wrote.
-        seconds: from its start to its end.
-        hung: whether we had to end it.
+        stdout: its standard output.
+        stderr: its standard error.
+        seconds: time from its start to its end.
+        hung: whether it had to be killed after `HANG` seconds.
         orphans: processes that outlived it.
-        shared: what it left in /dev/shm.
-        temporary: what it left in its temporary folder.
-        signals: those that we sent to the main process.
+        shared: files that it left in /dev/shm.
+        temporary: files that it left in its temporary folder.
+        signals: the signals that were sent to the main process.
     """
 
     status: int
@@ -53,18 +56,26 @@ class Ended:
     signals: list[signal.Signals]
 
 
-_under_way: list[Process] = []
+_running: list[Process] = []
 
 
 def end_all() -> None:
-    """Kill all that have not been waited for: they have sessions of their own, and get no Ctrl-C."""
-    for process in _under_way:
-        for one in process.marked():
-            _end(one, signal.SIGKILL)
+    """Kill all running processes. They have their own sessions, so Ctrl-C does not reach them."""
+    for process in _running:
+        for marked in process.marked():
+            _send(marked, signal.SIGKILL)
 
 
 class Process:
-    """``python -m bpeflow`` with these arguments; with `impatient`, one that saves its merges after every step."""
+    """``python -m bpeflow`` with these arguments.
+
+    Args:
+        arguments: of the command line.
+        cwd: the working folder.
+        stdin: the file to pass as standard input; none by default.
+        limits: resource limits, by their constant in `resource`.
+        impatient: whether merges are saved after every step.
+    """
 
     def __init__(
         self, arguments: Sequence[str], cwd: Path, stdin: Path | None = None,
@@ -72,15 +83,15 @@ class Process:
     ) -> None:  # fmt: skip
         self.signals: list[signal.Signals] = []
         self._mark = token_hex(8)
-        self._temporary = Path(tempfile.mkdtemp(prefix="soak-"))  # whose name is short: sockets have theirs in it
+        self._temporary = Path(tempfile.mkdtemp(prefix="soak-"))  # short: paths of sockets contain it
         self._shared: set[str] = set()
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         launch = [_LAUNCH] if impatient else ["-m", "bpeflow"]
         environment = {**os.environ, "TMPDIR": str(self._temporary), _MARK: self._mark, "PYTHONFAULTHANDLER": "1"}
-        with (stdin or Path(os.devnull)).open("rb") as given:
+        with (stdin or Path(os.devnull)).open("rb") as stdin_file:
             self._popen = subprocess.Popen(
-                [sys.executable, *launch, *arguments], cwd=cwd, env=environment, stdin=given, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, start_new_session=True,
+                [sys.executable, *launch, *arguments], cwd=cwd, env=environment, stdin=stdin_file,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         for kind, limit in (limits or {}).items():
             resource.prlimit(self._popen.pid, kind, (limit, limit))
@@ -88,56 +99,56 @@ class Process:
         self._readers = [threading.Thread(target=self._drain, args=(name,), daemon=True) for name in self._read]
         for reader in self._readers:
             reader.start()
-        _under_way.append(self)
+        _running.append(self)
 
     @property
     def pid(self) -> int:
-        """Of the main process."""
+        """The id of the main process."""
         return self._popen.pid
 
     @property
     def lives(self) -> bool:
-        """Whether the main process has not ended."""
+        """Whether the main process is still running."""
         return self._popen.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send the main process a signal."""
+        """Send a signal to the main process."""
         if self.lives:
             self.signals.append(number)
             self._popen.send_signal(number)
 
     def children(self) -> list[psutil.Process]:
-        """All processes below the main one, the oldest first."""
+        """Return all descendants of the main process, oldest first."""
         try:
             return psutil.Process(self.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
 
     def watch(self, until: Callable[[], bool], timeout: float) -> None:
-        """Wait until something is so, the main process has ended, or the time is over."""
+        """Wait until the condition holds, the main process has ended, or the timeout has passed."""
         end = time.monotonic() + timeout
         while self.lives and not until() and time.monotonic() < end:
             self._note_shared()
             time.sleep(0.004)
 
     def wait(self) -> Ended:
-        """Wait for the end of all of it."""
+        """Wait until all processes have ended, and kill those that hang or linger."""
         self.watch(lambda: False, HANG)
         hung = self.lives
-        if hung:  # with the stacks of all threads
+        if hung:  # SIGABRT prints the stacks of all threads
             for process in [*self.children(), psutil.Process(self.pid)]:
-                _end(process, signal.SIGABRT)
+                _send(process, signal.SIGABRT)
             time.sleep(1)
-            _end(psutil.Process(self.pid), signal.SIGKILL)
+            _send(psutil.Process(self.pid), signal.SIGKILL)
         status = self._popen.wait()
-        _under_way.remove(self)
-        seconds = time.monotonic() - self._began
-        gone_by = time.monotonic() + LINGER
-        while (left := self.marked()) and time.monotonic() < gone_by:
+        _running.remove(self)
+        seconds = time.monotonic() - self._started
+        deadline = time.monotonic() + LINGER
+        while (left := self.marked()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        orphans = [_described(process) for process in left]
+        orphans = [_describe(process) for process in left]
         for process in left:
-            _end(process, signal.SIGKILL)
+            _send(process, signal.SIGKILL)
         for reader in self._readers:
             reader.join(LINGER)
         for stream in (self._popen.stdout, self._popen.stderr):
@@ -164,7 +175,7 @@ class Process:
             self._read[name] += data
 
     def _note_shared(self) -> None:
-        """Note what it has mapped of shared memory: other processes of this machine have theirs there too."""
+        """Record the shared memory that the process has mapped: other processes also have files in /dev/shm."""
         try:
             mapped = Path(f"/proc/{self.pid}/maps").read_bytes()
         except OSError:
@@ -172,7 +183,7 @@ class Process:
         self._shared |= {name.decode() for name in _SEMAPHORE.findall(mapped)} - {"(deleted)"}
 
     def marked(self) -> list[psutil.Process]:
-        """All processes that live and descend from the main one, wherever they belong now."""
+        """Return all running descendants of the main process, even those with another parent by now."""
         mark = f"{_MARK}={self._mark}".encode()
         found = []
         for pid in psutil.pids():
@@ -185,16 +196,16 @@ class Process:
 def _environment(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it is gone, or somebody else's
+    except OSError:  # the process has ended or belongs to another user
         return b""
 
 
-def _end(process: psutil.Process, number: signal.Signals) -> None:
+def _send(process: psutil.Process, number: signal.Signals) -> None:
     with suppress(psutil.NoSuchProcess):
         process.send_signal(number)
 
 
-def _described(process: psutil.Process) -> str:
+def _describe(process: psutil.Process) -> str:
     try:
         return f"{process.pid} {' '.join(process.cmdline())[-200:]}"
     except psutil.NoSuchProcess:

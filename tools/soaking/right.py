@@ -1,8 +1,8 @@
-"""The right result of a trial: what an unbroken, plain run writes; for small ones held against the definition.
+"""The expected result of a trial: the files of a plain, undisturbed run, checked against the definition if small.
 
-The plain run has one thread, the `regex` module and the backend in Python. The definition shares nothing with that but
-how settings are stated for the naive recount: it reads the documents as they were made, takes the delimiters out by
-itself, and counts in a dictionary.
+The plain run uses one thread, the `regex` module and the Python backend. The definition shares no code with it, except
+for translating the settings into the task of the naive recount. It reads the documents as they were generated, removes
+the delimiters on its own, and counts in a dictionary.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from bpeflow.training.learn import learning_task
 from soaking import from_tests
 from soaking.corpora import Corpus, Part
 
-#: Files whose content tells of times and machines.
+#: Files whose contents depend on times and on the computer.
 VARYING = ("run.json", "monitor.jsonl")
-#: Merges times bytes of distinct pre-tokens up to which the naive recount is tried.
+#: The naive recount runs up to this number of merges times bytes of distinct pre-tokens. More checks larger trials,
+#: less leaves time for more trials.
 NAIVE_WORK = 1_500_000
 PLAIN = {
     "scanner": "regex", "num_counter": 1, "num_merger": 1, "chunk_size": "1gb", "small_input": "1gb",
@@ -37,18 +38,18 @@ PLAIN = {
 }  # fmt: skip
 
 
-class Wrong(Exception):
-    """The plain run itself is not what the definition says."""
+class PlainRunError(Exception):
+    """The plain run itself contradicts the definition."""
 
 
 @dataclass(frozen=True)
-class Right:
-    """What a trial has to end with.
+class Expected:
+    """The expected result of a trial.
 
     Attributes:
-        files: the content of each file of the run folder, but for those that vary; empty if the run must fail.
-        error: why it must fail.
-        proved: whether the definition has been asked.
+        files: the contents of the run folder except `VARYING` files; empty if the run must fail.
+        error: why the run must fail; empty if it must succeed.
+        proved: whether the result was checked against the definition.
     """
 
     files: dict[str, bytes] = field(repr=False)
@@ -57,45 +58,45 @@ class Right:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """The content of all files of a folder, but for those that vary."""
+    """Return the contents of all files in a folder, except `VARYING` files."""
     if not folder.exists():
         return {}
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {name: path.read_bytes() for name, path in found.items() if name not in VARYING}
 
 
-def plain_run(settings: dict[str, Any], out_dir: Path) -> Right:
-    """Run without processes and without trouble, in this process."""
+def plain_run(settings: dict[str, Any], out_dir: Path) -> Expected:
+    """Train in this process, without workers and without faults."""
     log = logging.getLogger("bpeflow")
     level = log.level
     log.setLevel(logging.ERROR)
     try:
         bpeflow.train({**settings, **PLAIN, "out_dir": str(out_dir)})
     except BpeflowError as error:
-        return Right({}, error=f"{type(error).__name__}: {error}")
+        return Expected({}, error=f"{type(error).__name__}: {error}")
     finally:
         log.setLevel(level)
-    return Right(files_of(out_dir))
+    return Expected(files_of(out_dir))
 
 
-def prove(right: Right, settings: dict[str, Any], corpus: Corpus, out_dir: Path) -> Right:
-    """Hold what the plain run has left in `out_dir` against the definition. Raises `Wrong` where they differ."""
+def prove(expected: Expected, settings: dict[str, Any], corpus: Corpus, out_dir: Path) -> Expected:
+    """Check the result of the plain run in `out_dir` against the definition. Raises `PlainRunError` if they differ."""
     if any("max_bytes" in source for source, _ in corpus.sources):
-        return right  # what a sample takes is defined by the code alone
+        return expected  # the documents of a random sample are defined only by the code
     try:
         counts = _count(corpus, settings)
     except UnicodeError as error:
-        if "InvalidUtf8Error" not in right.error and "null" not in right.error:
-            raise Wrong(f"there is input to be refused ({error}), but the plain run says {right.error!r}") from None
-        return Right({}, right.error, proved=True)
-    if right.error:
-        raise Wrong(f"the plain run fails: {right.error}")
+        if "InvalidUtf8Error" not in expected.error and "null" not in expected.error:
+            raise PlainRunError(f"the plain run must fail ({error}), but it reports {expected.error!r}") from None
+        return Expected({}, expected.error, proved=True)
+    if expected.error:
+        raise PlainRunError(f"the plain run failed: {expected.error}")
     found = bpeflow.PretokenCounts.load(out_dir / "counts.npz")
     if dict(found) != counts:
         differing = {key for key in {*counts, *dict(found)} if counts.get(key) != dict(found).get(key)}
-        raise Wrong(f"counts differ from the definition: {sorted(differing)[:5]}")
+        raise PlainRunError(f"counts differ from the definition: {sorted(differing)[:5]}")
     if settings["skip_merge"]:
-        return Right(right.files, proved=True)
+        return Expected(expected.files, proved=True)
     checked = make_settings(Settings, settings)
     largest = checked.model_copy(update={"vocab_size": checked.sizes[-1]})
     initial = (
@@ -105,27 +106,27 @@ def prove(right: Right, settings: dict[str, Any], corpus: Corpus, out_dir: Path)
     )
     task = learning_task(found, largest, initial)
     if sum(map(len, counts)) * (task.max_tokens - len(task.tokens)) > NAIVE_WORK:
-        return right
+        return expected
     tokens = list(task.tokens)
     lines = []
     for left, right_id, token, _ in from_tests("oracle").naive_merges(task):
         lines.append(f"{_printable(tokens[left])} {_printable(tokens[right_id])}\n")
         if token == len(tokens):
             tokens.append(tokens[left] + tokens[right_id])
-    if right.files["merges.txt"].decode() != "#version: 0.2\n" + "".join(lines):
-        raise Wrong("merges differ from the naive recount")
-    vocab = json.loads(right.files["vocab.json"])
+    if expected.files["merges.txt"].decode() != "#version: 0.2\n" + "".join(lines):
+        raise PlainRunError("merges differ from the naive recount")
+    vocab = json.loads(expected.files["vocab.json"])
     made = {_printable(token) for token in tokens if token} | set(settings["special_tokens"])
     if set(vocab) != made:
-        raise Wrong(f"vocab.json has other tokens than were made: {sorted(set(vocab) ^ made)[:5]}")
-    return Right(right.files, proved=True)
+        raise PlainRunError(f"vocab.json and the merges have different tokens: {sorted(set(vocab) ^ made)[:5]}")
+    return Expected(expected.files, proved=True)
 
 
 # ---- the definition ----
 
 
 def _count(corpus: Corpus, settings: dict[str, Any]) -> dict[bytes, int]:
-    """Count pre-tokens. Raises `UnicodeError` for documents that are to be refused."""
+    """Count pre-tokens by the definition. Raises `UnicodeError` for documents that must be refused."""
     find = regex.compile(load_pretokenizer(settings["pattern"]).regex).finditer
     counts: Counter[bytes] = Counter()
     for source, parts in corpus.sources:
@@ -139,7 +140,7 @@ def _count(corpus: Corpus, settings: dict[str, Any]) -> dict[bytes, int]:
 
 
 def documents_of(part: Part, settings: dict[str, Any]) -> Iterator[list[str]]:
-    """The documents of a file, each as its pieces between special tokens; without those to be skipped."""
+    """Yield the documents of a file, except skipped ones, as their pieces between special tokens."""
     _, pattern = _delimiters(settings)
     for document in texts_of(part, settings):
         pieces = pattern.split(document)[::2]
@@ -157,7 +158,7 @@ def _decoded(pieces: list[bytes], policy: str) -> list[str] | None:
 
 
 def _delimiters(settings: dict[str, Any]) -> tuple[bytes | None, re.Pattern[bytes]]:
-    """The separator, and what finds it and the special tokens."""
+    """Return the separator, and a pattern that matches it and the special tokens."""
     separator = settings["separator"] or next(iter(settings["special_tokens"]), None)
     delimiters = {token.encode() for token in (*settings["special_tokens"], separator) if token}
     longest_first = sorted(delimiters, key=len, reverse=True)
@@ -166,7 +167,7 @@ def _delimiters(settings: dict[str, Any]) -> tuple[bytes | None, re.Pattern[byte
 
 
 def texts_of(part: Part, settings: dict[str, Any]) -> Iterator[bytes]:
-    """The documents of a file, special tokens included; of text also what is behind the last separator."""
+    """Yield the documents of a file with their special tokens. Text after the last separator is a document, too."""
     if part.kind == "text":
         separator, pattern = _delimiters(settings)
         document = b""
@@ -184,12 +185,13 @@ def texts_of(part: Part, settings: dict[str, Any]) -> Iterator[bytes]:
             if settings["invalid_utf8"] == "replace":
                 yield row.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
             else:
-                yield row.encode(errors="surrogatepass")  # whose bytes are no UTF-8 either
+                yield row.encode(errors="surrogatepass")  # bytes that are not UTF-8 either
         elif settings["invalid_utf8"] != "skip":
             raise UnicodeError("null")
 
 
 def rows_of(part: Part, settings: dict[str, Any]) -> Iterator[str | None]:
+    """Yield the text fields of a JSON Lines file; None for null."""
     for line in part.content.split(b"\n"):
         try:
             value: Any = json.loads(
@@ -199,7 +201,7 @@ def rows_of(part: Part, settings: dict[str, Any]) -> Iterator[str | None]:
             if settings["invalid_utf8"] == "error":
                 raise
             continue
-        except json.JSONDecodeError:  # white space
+        except json.JSONDecodeError:  # a line of white space
             continue
         for name in settings["text_field"].split(".") if value != 0 else ():
             value = value[name]
@@ -208,7 +210,7 @@ def rows_of(part: Part, settings: dict[str, Any]) -> Iterator[str | None]:
 
 
 def _printable(token: bytes) -> str:
-    """GPT-2's characters for bytes, as OpenAI's encoder.py has them."""
+    """Return a token in GPT-2's printable form, as in OpenAI's encoder.py."""
     kept = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in kept]
     characters = {byte: chr(byte) for byte in kept} | {byte: chr(256 + number) for number, byte in enumerate(others)}

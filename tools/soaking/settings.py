@@ -1,18 +1,18 @@
-"""Random settings: those that decide about the result, and those that any run may have in its own way."""
+"""Random settings: those that determine the result, and those that may differ from run to run."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-#: Settings, dotted, that are not varied, and why not. `tests/tools/test_soak.py` sees that there are no others.
+#: Settings that are not varied, with the reason. `tests/tools/test_soak.py` checks that none is missing.
 LEFT_OUT = {
     "out_dir": "each trial has its own",
-    "resume": "a flag of the attempts",
-    "restart": "a flag of the attempts",
-    "sources.exclude": "as exclude",
-    "sources.text_field": "as text_field",
-    "sources.text_column": "as text_column",
+    "resume": "passed as a flag",
+    "restart": "passed as a flag",
+    "sources.exclude": "like exclude",
+    "sources.text_field": "like text_field",
+    "sources.text_column": "like text_column",
 }
 
 EOT = "<|endoftext|>"
@@ -29,8 +29,8 @@ _SPECIALS: tuple[list[str], ...] = (
 )
 
 
-def draw_deciding(choose: Random) -> dict[str, Any]:
-    """What the result depends on, but for the corpus."""
+def draw_result_settings(choose: Random) -> dict[str, Any]:
+    """Draw the settings that determine the result, except the corpus."""
     specials = choose.choice(_SPECIALS)
     first = 256 + len(specials)
     sizes = [first + choose.randrange(choose.choice((2, 60, 400))) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
@@ -57,8 +57,8 @@ def draw_deciding(choose: Random) -> dict[str, Any]:
     return drawn
 
 
-def draw_free(choose: Random, drawn: dict[str, Any], size: int, scratch: str) -> dict[str, Any]:
-    """What no result depends on, for a corpus of `size` bytes: a run may be gone on with by others."""
+def draw_run_settings(choose: Random, drawn: dict[str, Any], size: int, scratch: str) -> dict[str, Any]:
+    """Draw settings that do not affect the result, for a corpus of `size` bytes. They may differ when resuming."""
     named = drawn["pattern"] in NAMED
     backend = choose.choice(("auto", "python", "c", "omp"))
     slow = size > 50_000 and backend == "python"
@@ -81,5 +81,5 @@ def draw_free(choose: Random, drawn: dict[str, Any], size: int, scratch: str) ->
 
 
 def _between(choose: Random, low: int, high: int) -> int:
-    """A number of which every order of magnitude is as likely."""
+    """Draw a number, with all orders of magnitude equally likely."""
     return min(int(low * (high / low) ** choose.random()), high)

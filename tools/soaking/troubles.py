@@ -1,4 +1,4 @@
-"""What happens to runs: signals, deaths of workers, limits, full disks, changed input, a second run, damaged files."""
+"""Faults of runs: signals, killed workers, resource limits, full disks, changed input, a second run, damaged files."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ Kind = Literal[
     "none", "kill", "terminate", "interrupt", "terminate twice", "interrupt twice", "kill a worker", "kill a helper",
     "file limit", "memory limit", "small disk", "change input", "second run",
 ]  # fmt: skip
-#: How often each comes; a small disk is a matter of the whole trial.
+#: The relative frequency of each kind. Small disks are missing since they apply to a whole trial.
 _ODDS: dict[Kind, int] = {
     "none": 1, "kill": 8, "terminate": 3, "interrupt": 3, "terminate twice": 2, "interrupt twice": 2,
     "kill a worker": 4, "kill a helper": 2, "file limit": 4, "memory limit": 3, "change input": 3, "second run": 3,
 }  # fmt: skip
-_ENCODING = ("change input", "second run")
+#: Kinds that do not apply to encoding.
+_TRAINING_ONLY = ("change input", "second run")
+#: Files of a run folder whose appearance can start the clock.
 _AFTER = (
     "unfinished/segments/000000.shard",
     "unfinished/segments/000002.shard",
@@ -42,13 +44,13 @@ _AFTER = (
 
 @dataclass(frozen=True)
 class Trouble:
-    """What happens, and when.
+    """A fault and its timing.
 
     Attributes:
-        kind: what.
-        after: the file of the run folder to wait for first, but not for long; none for a moment by the clock alone.
-        moment: when, in parts of the time that such a run takes.
-        amount: how much, from 0 to 1, of what there is to be limited.
+        kind: the kind of fault.
+        after: a file of the run folder to wait for first, with a short timeout; None to start at once.
+        moment: when the fault happens, as a fraction of the time that such a run takes.
+        amount: its strength from 0 to 1, such as the share of the memory that is left.
     """
 
     kind: Kind
@@ -58,17 +60,17 @@ class Trouble:
 
 
 def draw_trouble(choose: Random, encoding: bool = False) -> Trouble:
-    """Draw one, for a training or for encoding."""
-    odds = {kind: often for kind, often in _ODDS.items() if not (encoding and kind in _ENCODING)}
+    """Draw a fault for training or for encoding."""
+    odds = {kind: weight for kind, weight in _ODDS.items() if not (encoding and kind in _TRAINING_ONLY)}
     kind = choose.choices(list(odds), list(odds.values()))[0]
     after = choose.choice((None, None, *_AFTER)) if not encoding else None
-    early = choose.random() < 0.1  # else not while the interpreter is still starting
+    early = choose.random() < 0.1  # otherwise not while the interpreter is starting
     moment = choose.uniform(0, 0.2) if early or after is not None else choose.uniform(0.2, 1.1)
     return Trouble(kind, after, moment, choose.random())
 
 
 def limits_of(trouble: Trouble) -> dict[int, int]:
-    """The limits that the process has from its beginning."""
+    """Return the resource limits that the process starts with."""
     if trouble.kind == "file limit":
         return {resource.RLIMIT_FSIZE: int(100 * 10_000**trouble.amount)}
     if trouble.kind == "memory limit":
@@ -78,17 +80,17 @@ def limits_of(trouble: Trouble) -> dict[int, int]:
 
 @cache
 def memory_at_rest() -> int:
-    """The address space of a process that has imported all and done nothing."""
+    """Return the address space of a process that has imported everything and done nothing, in bytes."""
     code = (
         "import bpeflow.cli.encode, bpeflow.cli.train, bpeflow.training.train; print(open('/proc/self/status').read())"
     )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    return int(told.stdout.partition("VmPeak:")[2].split()[0]) << 10
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    return int(done.stdout.partition("VmPeak:")[2].split()[0]) << 10
 
 
-def befall(trouble: Trouble, process: Process, folder: Path, seconds: float) -> None:
-    """Wait for the moment, and let those troubles happen that are signals; `seconds` is how long such a run takes."""
+def inject(trouble: Trouble, process: Process, folder: Path, seconds: float) -> None:
+    """Wait for the moment of a fault, and if it is a signal, send it. Such a run takes `seconds`."""
     if trouble.kind == "none" or limits_of(trouble):
         return
     after = trouble.after
@@ -109,12 +111,12 @@ def befall(trouble: Trouble, process: Process, folder: Path, seconds: float) -> 
 
 
 def _kill_one(process: Process, workers: bool, amount: float) -> None:
-    """Kill one of the workers; or the fork server, or the tracker of shared memory."""
+    """Kill one of the workers, or the fork server or the resource tracker."""
     process.watch(lambda: bool(process.children()), timeout=30)
-    chosen = [child for child in process.children() if _is_helper(child) != workers]
-    if chosen:
+    candidates = [child for child in process.children() if _is_helper(child) != workers]
+    if candidates:
         with suppress(psutil.NoSuchProcess):
-            chosen[int(amount * len(chosen))].kill()
+            candidates[int(amount * len(candidates))].kill()
 
 
 def _is_helper(process: psutil.Process) -> bool:
@@ -132,7 +134,7 @@ def _is_helper(process: psutil.Process) -> bool:
 
 
 def change(choose: Random, paths: list[Path]) -> tuple[Path, bytes, int]:
-    """Change an input file, in one step; return what it was, and the time of its last change."""
+    """Change an input file in one step. Return its path, its old contents and its old modification time."""
     path = choose.choice(paths)
     data, modified = path.read_bytes(), path.stat().st_mtime_ns
     match choose.choice(("truncate", "append", "write", "replace")):
@@ -152,17 +154,17 @@ def change(choose: Random, paths: list[Path]) -> tuple[Path, bytes, int]:
     return path, data, modified
 
 
-def put_back(path: Path, data: bytes, modified: int) -> None:
-    """Make an input file what it was."""
+def restore(path: Path, data: bytes, modified: int) -> None:
+    """Restore an input file and its modification time."""
     path.write_bytes(data)
     os.utime(path, ns=(modified, modified))
 
 
 def damage(choose: Random, folder: Path) -> str | None:
-    """Damage a file that a run goes on with, if there is one; return its name."""
+    """Damage a file that resuming depends on, if there is one, and return its name."""
     names = ("segments/*", "merges.partial", "counts.npz", "run.json")
-    places = [*(f"unfinished/{name}" for name in names), "counts.npz", "run.json"]
-    found = [path for name in places for path in sorted(folder.glob(name)) if path.is_file()]
+    globs = [*(f"unfinished/{name}" for name in names), "counts.npz", "run.json"]
+    found = [path for name in globs for path in sorted(folder.glob(name)) if path.is_file()]
     if not found:
         return None
     path = choose.choice(found)
@@ -179,19 +181,19 @@ def damage(choose: Random, folder: Path) -> str | None:
 
 
 class SmallDisk:
-    """A file system of its own, in memory, that has room for little."""
+    """A separate, small file system in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def resize(self, size: int) -> None:
-        """Have room for so many bytes."""
+        """Change its size, in bytes."""
         subprocess.run(["mount", "-o", f"remount,size={size}", str(self._folder)], check=True)
 
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[SmallDisk | None]:
-    """Mount one; None where that is not allowed."""
+    """Mount a small file system; yield None if mounting is not permitted."""
     folder.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],

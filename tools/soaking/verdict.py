@@ -1,4 +1,4 @@
-"""Judging how a run has ended, and what it has left: the right bytes, or a clean error, and nothing else."""
+"""Judge how a run ended and what it left behind: only the right bytes or a clean error are acceptable."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from soaking.process import Ended
-from soaking.right import Right, files_of
+from soaking.right import Expected, files_of
 
-#: What multiprocessing says that is of no code but its own: its tracker of shared memory of what its killed predecessor
-#: knew, and a worker that starts when the fork server was killed and the run is over.
+#: Tracebacks with no code but multiprocessing's own: its resource tracker complains about objects of its killed
+#: predecessor, and a worker fails to start if the fork server was killed and the run is over.
 _MULTIPROCESSING = re.compile(
     r"Traceback \(most recent call last\):\n"
     r'(  File "[^"]*multiprocessing/\w+\.py".*\n(    .*\n)*)+'
     r"\w+(:.*)?(\n|$)"
 )
-#: What is said when pyarrow finds no memory, while it is imported or later: its allocator, the C++ library or the C
-#: library end the process, a worker or the main one.
+#: Output when pyarrow runs out of memory, while it is imported or later: its allocator, the C++ library or the C
+#: library aborts the process, a worker or the main one.
 _ARROW = re.compile(r"Fatal Python error: Aborted(?=(.|\n)*?Current thread(.|\n)*?site-packages/pyarrow/)")
-#: What its allocator says when it gets no thread, after which the interpreter's end is a segmentation fault.
-_ARROW_ENDS = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
-#: What the interpreter says when it has no memory to begin a thread with, or not even to say so.
+#: Output of pyarrow's allocator if it cannot start a thread. The interpreter then crashes with a segmentation fault
+#: when it exits.
+_ARROW_THREAD = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
+#: Output of the interpreter if it has too little memory to start a thread, or even to report that.
 _NO_THREAD = re.compile(
     r"Exception ignored in (sys\.unraisablehook|thread started by): .*\n"
     r"(Traceback \(most recent call last\):\n)?"
@@ -31,65 +32,65 @@ _NO_THREAD = re.compile(
 )
 _FRAME = re.compile(r'File "([^"]*)"')
 _OUR_LINE = re.compile(r"(?:bpeflow|INFO|WARNING): .*")
-#: The exit status with which the C library's dynamic linker ends a process that has no memory for a thread's variables.
-_LINKER_GIVES_UP = 127
+#: The exit status if the dynamic linker ends a process that has too little memory for thread-local variables.
+_LINKER_FAILED = 127
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
-#: Where a signal finds no code of ours yet that could end cleanly.
+#: Modules that run before our signal handlers are set up.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
-#: What Python leaves of its own in the temporary folder if it is killed: folders for sockets, and temporary ones.
-_OF_KILLED = re.compile(r"(pymp-|tmp).*")
+#: Folders for sockets and temporary folders, which Python itself leaves behind if it is killed.
+_LEFT_IF_KILLED = re.compile(r"(pymp-|tmp).*")
 _UNFINISHED = re.compile(r"unfinished/|\.lock|\.scratch-")
-_TO_GO_ON_WITH = re.compile(r"segments/.*|merges\.partial|counts\.npz|run\.json|monitor\.jsonl|(.*/)?\.[^/]*")
-#: The report of a run that is done: its files are taking the earlier ones' places.
+_RESUMABLE = re.compile(r"segments/.*|merges\.partial|counts\.npz|run\.json|monitor\.jsonl|(.*/)?\.[^/]*")
+#: The report of a run that is complete and is replacing the earlier files.
 _DONE = "unfinished/done.json"
 
 
-class Lost(Exception):
-    """A run has ended with something that is neither right nor a clean error."""
+class VerdictError(Exception):
+    """A run ended neither with the right result nor with a clean error."""
 
 
 def how_it_ended(ended: Ended) -> str:
-    """In a word or two."""
+    """Describe how a process ended in a few words."""
     if ended.status < 0:
-        return f"by {signal.Signals(-ended.status).name}"
-    words = {0: "well", 1: "error, the run failed", 2: "error, refused", 130: "after SIGINT", 143: "after SIGTERM"}
-    return words.get(ended.status, f"status {ended.status}")
+        return f"killed by {signal.Signals(-ended.status).name}"
+    names = {0: "success", 1: "error, the run failed", 2: "error, refused", 130: "after SIGINT", 143: "after SIGTERM"}
+    return names.get(ended.status, f"status {ended.status}")
 
 
-def died_early(ended: Ended) -> bool:
-    """Whether a signal came before Python, or we, could do anything about it: from outside, or from a library."""
-    if ended.status == _LINKER_GIVES_UP:
+def died_at_once(ended: Ended) -> bool:
+    """Whether the process was ended by a signal or a library with no chance to clean up."""
+    if ended.status == _LINKER_FAILED:
         return "cannot allocate memory for thread-local data: ABORT" in ended.stderr
-    said = {-signal.SIGABRT: _ARROW, -signal.SIGSEGV: _ARROW_ENDS}.get(ended.status)
-    by_arrow = said is not None and said.search(ended.stderr)
+    output = {-signal.SIGABRT: _ARROW, -signal.SIGSEGV: _ARROW_THREAD}.get(ended.status)
+    by_arrow = output is not None and output.search(ended.stderr)
     return ended.status < 0 and (-ended.status in ended.signals or bool(by_arrow))
 
 
 def problems_of_end(ended: Ended) -> list[str]:
-    """Say what is wrong with how it ended."""
+    """Return what is wrong with how a process ended."""
     if ended.hung:
-        return ["it hangs"]
+        return ["the process hangs"]
     problems = []
     allowed = {0, 1, 2, *(-number for number in ended.signals)}
     allowed |= {128 + number for number in ended.signals if number != signal.SIGKILL}
-    if ended.status not in allowed and not died_early(ended):
-        problems.append(f"exit status {ended.status}")
-    said = _said_by_us(ended.stderr)
-    problems += [f"unclean: {word}" for word in _UNCLEAN if word in said and not _was_starting(ended)]
-    lines = said.strip().splitlines()
+    if ended.status not in allowed and not died_at_once(ended):
+        problems.append(f"unexpected exit status {ended.status}")
+    output = _our_output(ended.stderr)
+    problems += [f"unexpected output: {text}" for text in _UNCLEAN if text in output and not _was_starting(ended)]
+    lines = output.strip().splitlines()
     if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")) and not _was_starting(ended):
-        problems.append(f"exit status {ended.status} without a message of one line at the end")
-    problems += [f"a process is left: {orphan}" for orphan in ended.orphans]
+        problems.append(f"exit status {ended.status} without a one-line message at the end")
+    problems += [f"process left running: {orphan}" for orphan in ended.orphans]
     problems += [f"left in /dev/shm: {name}" for name in ended.shared]
-    allowed_left = _OF_KILLED.fullmatch if died_early(ended) else re.compile(r"(?!)").fullmatch
+    allowed_left = _LEFT_IF_KILLED.fullmatch if died_at_once(ended) else re.compile(r"(?!)").fullmatch
     problems += [f"left in TMPDIR: {name}" for name in ended.temporary if not allowed_left(name)]
     return problems
 
 
-def _said_by_us(stderr: str) -> str:
-    """What is left without the words of others, which other processes may have written between ours.
+def _our_output(stderr: str) -> str:
+    """Remove output that is not ours, which other processes may have written in between.
 
-    Those of the interpreter, too, where it had no memory to begin or to end a thread with.
+    This includes the interpreter's own output if it had too little memory to start or end a thread.
     """
     frames = _FRAME.findall(stderr)
     if frames and all("multiprocessing/" in frame or "/threading.py" in frame for frame in frames):
@@ -106,70 +107,78 @@ def _was_starting(ended: Ended) -> bool:
 def problems_of_folder(
     folder: Path,
     ended: Ended,
-    rights: Sequence[Right],
+    accepted: Sequence[Expected],
     before: Mapping[str, bytes],
     damaged: Mapping[str, bytes] | None = None,
     scratch: Path | None = None,
 ) -> list[str]:
-    """Say what is wrong with the run folder.
+    """Return what is wrong with the run folder.
 
-    `rights`: what it may hold at the end: several, where the input was changed meanwhile. `before`: what was in it
-    before the run, which stays if the run does not end well. `damaged`: files that we damaged ourselves.
+    Args:
+        folder: the run folder.
+        ended: how the run ended.
+        accepted: the results that it may have; several if the input was changed during the run.
+        before: the contents of the folder before the run, which must remain if the run fails.
+        damaged: files that the soak itself damaged.
+        scratch: the scratch folder, which must be empty.
     """
-    found, before = (_mended(files, rights, damaged or {}) for files in (files_of(folder), before))
-    problems = [] if died_early(ended) or _never_came(found, before) else _leftovers(folder, scratch)
+    found, before = (_with_intact_counts(files, accepted, damaged or {}) for files in (files_of(folder), before))
+    problems = [] if died_at_once(ended) or _never_locked(found, before) else _leftovers(folder, scratch)
     if ended.status == 0:
-        return problems + _problems_of_result(found, rights)
-    problems += _problems_of_unfinished(found, before, rights, damaged or {})
+        return problems + _problems_of_result(found, accepted)
+    problems += _problems_of_unfinished(found, before, accepted, damaged or {})
     results, earlier = _results(found), _results(before)
-    if results == earlier or any(results == right.files for right in rights):
+    if results == earlier or any(results == expected.files for expected in accepted):
         return problems
     if not {*found, *before} & {_DONE}:
         names = sorted(name for name in {*results, *earlier} if results.get(name) != earlier.get(name))
-        return [*problems, f"it has not ended well, and what was there is not as it was: {names}"]
-    wanted = [{name for name, data in results.items() if data == right.files.get(name)} for right in rights]
-    theirs = {name for name, data in results.items() if data == earlier.get(name)}
-    ours = max(wanted, key=len, default=set())
-    if {*results} - ours - theirs:
-        problems.append(f"neither what they were nor what they shall be: {sorted({*results} - ours - theirs)}")
-    if ours - theirs and theirs - ours:
-        problems.append(f"files of two runs: {sorted(ours - theirs)} and {sorted(theirs - ours)}")
+        return [*problems, f"the run failed, but results changed: {names}"]
+    matching = [{name for name, data in results.items() if data == each.files.get(name)} for each in accepted]
+    new = max(matching, key=len, default=set())
+    old = {name for name, data in results.items() if data == earlier.get(name)}
+    if {*results} - new - old:
+        problems.append(f"neither the old nor the expected contents: {sorted({*results} - new - old)}")
+    if new - old and old - new:
+        problems.append(f"files of two runs: {sorted(new - old)} and {sorted(old - new)}")
     return problems
 
 
-def _never_came(found: Mapping[str, bytes], before: Mapping[str, bytes]) -> bool:
-    """Whether it was over before it had the folder, in which a killed run, or we, have left something."""
+def _never_locked(found: Mapping[str, bytes], before: Mapping[str, bytes]) -> bool:
+    """Whether the run ended before it locked the folder, which has leftovers of a killed run or of our damage."""
     if ".lock" in before:
         return found.get(".lock") == before[".lock"]
     return found == before and any(name.startswith("unfinished/") for name in before)
 
 
-def _mended(files: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]) -> dict[str, bytes]:
-    """With the right counts, where damaged ones are among the results.
+def _with_intact_counts(
+    files: Mapping[str, bytes], accepted: Sequence[Expected], damaged: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Replace damaged counts among the results by the expected ones.
 
-    They may be: their run was done but for names, or the damage is where nobody looks (the time in a zip file).
+    Damaged counts are acceptable there, for two reasons: their run was complete except for renaming its files, or the
+    damage is in a part that is never read, such as the time in a zip file.
     """
     counts = files.get("counts.npz")
     if counts is None or counts != damaged.get("counts.npz"):
         return {**files}
-    return {**files, "counts.npz": next((right.files["counts.npz"] for right in rights if right.files), b"")}
+    return {**files, "counts.npz": next((each.files["counts.npz"] for each in accepted if each.files), b"")}
 
 
 def _results(found: Mapping[str, bytes]) -> dict[str, bytes]:
-    """What runs that are finished have left."""
+    """Return the files of finished runs."""
     return {name: data for name, data in found.items() if not _UNFINISHED.match(name)}
 
 
 def _problems_of_unfinished(
-    found: Mapping[str, bytes], before: Mapping[str, bytes], rights: Sequence[Right], damaged: Mapping[str, bytes]
+    found: Mapping[str, bytes], before: Mapping[str, bytes], accepted: Sequence[Expected], damaged: Mapping[str, bytes]
 ) -> list[str]:
     counts = found.get("unfinished/counts.npz")
     known = [
         before.get("unfinished/counts.npz"),
         damaged.get("counts.npz"),
-        *(r.files.get("counts.npz") for r in rights),
+        *(each.files.get("counts.npz") for each in accepted),
     ]
-    return [] if counts in (None, *known) else ["unfinished/counts.npz is not what it shall be"]
+    return [] if counts in (None, *known) else ["unfinished/counts.npz has wrong contents"]
 
 
 def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
@@ -178,22 +187,22 @@ def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
     problems = [f"left: {name}" for name in left] + [f"left in scratch_dir: {name}" for name in elsewhere]
     unfinished = folder / "unfinished"
     files = [path.relative_to(unfinished).as_posix() for path in unfinished.rglob("*") if path.is_file()]
-    problems += [f"left: unfinished/{name}" for name in files if not _TO_GO_ON_WITH.fullmatch(name)]
-    goes_on = {"segments/manifest.json", "merges.partial"} & {*files} or {"counts.npz", "run.json"} <= {*files}
-    if unfinished.exists() and not goes_on:
-        problems.append("left: unfinished/, with nothing to go on with")
+    problems += [f"left: unfinished/{name}" for name in files if not _RESUMABLE.fullmatch(name)]
+    resumable = {"segments/manifest.json", "merges.partial"} & {*files} or {"counts.npz", "run.json"} <= {*files}
+    if unfinished.exists() and not resumable:
+        problems.append("left: unfinished/ without anything to resume")
     return problems
 
 
-def _problems_of_result(found: Mapping[str, bytes], rights: Sequence[Right]) -> list[str]:
-    if any(not right.error and right.files == found for right in rights):
+def _problems_of_result(found: Mapping[str, bytes], accepted: Sequence[Expected]) -> list[str]:
+    if any(not expected.error and expected.files == found for expected in accepted):
         return []
-    if all(right.error for right in rights):
-        return [f"it ended well, but must fail: {rights[0].error}"]
-    right = next(right for right in rights if not right.error)
-    names = sorted(name for name in {*found, *right.files} if found.get(name) != right.files.get(name))
+    if all(expected.error for expected in accepted):
+        return [f"the run succeeded, but must fail: {accepted[0].error}"]
+    expected = next(expected for expected in accepted if not expected.error)
+    names = sorted(name for name in {*found, *expected.files} if found.get(name) != expected.files.get(name))
     states = [
-        name + (" is missing" if name not in found else " is too many" if name not in right.files else " is wrong")
+        name + (" is missing" if name not in found else " is unexpected" if name not in expected.files else " is wrong")
         for name in names
     ]
     return [f"wrong result: {', '.join(states)}"]
