@@ -51,7 +51,7 @@ class Merging {
     }
 
   private:
-    // The two implementations break even at some hundred bytes. Up to 64, quadratic time slows down no text.
+    // The two implementations break even at some hundred bytes. Up to `few`, quadratic time slows down no text.
     static constexpr std::size_t few = 256;
     static constexpr std::size_t kept_memory = std::size_t{1} << 20;
 
