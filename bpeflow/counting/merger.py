@@ -25,7 +25,7 @@ class CountMerger:
     Usually that is all of the sum, and the result. Otherwise the sorted pieces are written to files, and a second
     k-way sum, in canonical order, joins them.
 
-    With ``order="bytes"``, for a segment, the result is one file in ascending order of bytes, to be added to the shards
+    With `order="bytes"`, for a segment, the result is one file in ascending order of bytes, to be added to the shards
     of other segments.
 
     Attributes:

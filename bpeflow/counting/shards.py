@@ -173,7 +173,7 @@ class Shard:
 
     @classmethod
     def pack(cls, partition: int, items: Iterable[tuple[bytes, int]], path: Path | None = None) -> Shard:
-        """Pack sorted ``(pre-token, count)`` pairs, in memory or to a new file at `path`.
+        """Pack sorted `(pre-token, count)` pairs, in memory or to a new file at `path`.
 
         Raises:
             CountOverflowError: a count does not fit 64 bits.
@@ -193,7 +193,7 @@ class Shard:
         return cls.in_memory(partition, tokens, file.getvalue())
 
     def items(self) -> Iterator[tuple[bytes, int]]:
-        """Yield ``(pre-token, count)`` in order. Raises `ScratchError` if the file is unreadable or damaged."""
+        """Yield `(pre-token, count)` in order. Raises `ScratchError` if the file is unreadable or damaged."""
         try:
             with BytesIO(self.data or b"") if self.path is None else self.path.open("rb") as file:
                 yield from _read_records(file, self.tokens, self.size)

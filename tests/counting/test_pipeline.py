@@ -182,6 +182,8 @@ def test_invalid_settings_are_refused(corpus: Path, options: dict[str, object], 
 
 def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
     """After a counter is killed at work, an error names it within seconds, and no process is left."""
+    (tmp_path / "text").write_text("a few words", encoding="utf-8")
+    bpeflow.count(tmp_path, small_input=0, num_counter=1)  # starts the fork server, which could be taken for a counter
     (tmp_path / "text").write_text("the same few words again and again\n" * 1_200_000, encoding="utf-8")
     before = set(psutil.Process().children(recursive=True))
     killed_at: list[float] = []
