@@ -1,4 +1,4 @@
-"""Libraries that only some corpora need, imported when one of those comes."""
+"""Optional libraries, imported only when a corpus needs them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from bpeflow._util.memory import is_memory_error
 from bpeflow.errors import CorpusError
 
 
-def load_extra(module: str, extra: str, what: str) -> Any:
-    """Import an optional library. Raises `CorpusError`, which names the extra that brings it."""
+def load_extra(module: str, extra: str, needed_by: str) -> Any:
+    """Import an optional library.
+
+    Args:
+        module: the module to import.
+        extra: the extra of this package that installs it.
+        needed_by: the inputs that need it, in the plural, for the message.
+
+    Raises:
+        CorpusError: the library is not installed. The message names the extra.
+    """
     try:
         return import_module(module)
     except ImportError as error:
-        if is_memory_error(error):  # it is there
+        if is_memory_error(error):  # the library is installed
             raise
-        raise CorpusError(f"{what} need {module}: pip install 'bpeflow[{extra}]' ({error})") from error
+        raise CorpusError(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({error})") from error

@@ -1,1 +1,1 @@
-"""The corpus: what there is to read, and how it becomes chunks and texts."""
+"""The corpus: finding its files, dividing them into chunks, and decoding chunks into texts."""

@@ -1,4 +1,4 @@
-"""Chunks of streams, which bring their bytes along."""
+"""The units in which a corpus is read: files, chunks of files, and chunks of streams."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
-    """A regular file, or a part of one, under the name by which it was found.
+    """A regular file of plain text, or a part of one.
 
-    ``size``: of the whole file, in bytes, when it was found.
-    ``modified``: when it had last been changed then, in nanoseconds; 0 where nobody has looked.
-    ``source``: the number of the source that it is of.
-    ``begin``, ``end``: the part's place in it, at boundaries (`find_boundary`); up to the file's end if there is none.
+    Attributes:
+        path: the path under which the file was found.
+        size: size of the whole file in bytes when it was found.
+        modified: modification time of the file when it was found, in nanoseconds; 0 if not recorded.
+        source: number of the source that the file belongs to.
+        begin: byte at which the part begins, a boundary (see `find_boundary`).
+        end: byte at which the part ends, also a boundary; None for the end of the file.
     """
 
     path: Path
@@ -26,15 +29,20 @@ class CorpusFile:
 
     @property
     def weight(self) -> int:
-        """How much of the corpus it is, by the sizes of files."""
+        """Bytes of input files that it covers."""
         return (self.size if self.end is None else self.end) - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``length`` bytes of the file ``path`` from byte ``offset`` on; ``ends_file`` if they are its last.
+    """A piece of a file that is counted or encoded at once.
 
-    ``source``: the number of the source that the file is of.
+    Attributes:
+        path: the file.
+        offset: position of the first byte in the file.
+        length: number of bytes.
+        ends_file: whether these bytes are the last of the file.
+        source: number of the source that the file belongs to.
     """
 
     path: str
@@ -45,34 +53,34 @@ class Chunk:
 
     @property
     def weight(self) -> int:
-        """How much of the corpus it is, by the sizes of files."""
+        """Bytes of input files that it covers."""
         return self.length
 
 
-#: Stands behind each record in the text of a chunk of records. No UTF-8 has this byte, so that no delimiter and no text
-#: can be taken for it, and none for a delimiter's end.
+#: Ends each record in a chunk of records. The byte never occurs in valid UTF-8, so it cannot be mistaken for text, for
+#: a delimiter or for the end of a delimiter.
 RECORD_END = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamChunk(Chunk):
-    """A chunk of a stream, which brings its bytes along.
+    """A chunk of a stream. It carries its bytes, as a stream cannot be read again at an offset.
 
     Attributes:
-        data: text; lines of JSON, each of them one document; or records, with `RECORD_END` behind each.
-        holds: which of these.
-        line: for lines, the number of the first.
-        skipped: documents that the stream had here and that were left out for not being UTF-8.
-        taken: bytes of the file, compressed as they are, that were read for it.
+        data: text; lines of JSON, one document each; or records, each followed by `RECORD_END`.
+        holds: which of the three `data` is.
+        line: number of the first line, if `data` is lines of JSON.
+        skipped: documents left out here because they are not UTF-8 or null.
+        bytes_read: bytes read from the file for this chunk, before decompression.
     """
 
     data: bytearray = field(default_factory=bytearray)
     holds: Literal["text", "jsonl", "records"] = "text"
     line: int = 0
     skipped: int = 0
-    taken: int = 0
+    bytes_read: int = 0
 
     @property
     def weight(self) -> int:
-        """How much of the corpus it is, by the sizes of files."""
-        return self.taken
+        """Bytes of input files that it covers."""
+        return self.bytes_read

@@ -1,4 +1,4 @@
-"""The delimiters: the document separator and the special tokens, found and taken out of a corpus's bytes."""
+"""Delimiters: finding the document separator and the special tokens in the bytes of a corpus."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from bpeflow.errors import ConfigError
 
 
 class Document(NamedTuple):
-    """The pieces of one document, as (start, end) byte positions; ``closed`` if a separator follows it.
+    """The position of one document in a text.
 
-    A piece is a run of bytes between delimiters, and may be empty.
+    Attributes:
+        pieces: (start, end) byte positions of the text between delimiters. A piece may be empty.
+        closed: whether a separator follows the document.
     """
 
     pieces: list[tuple[int, int]]
@@ -22,24 +24,33 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Delimiters:
-    """``separator`` ends a document; a special token only splits the document that it stands in. Neither is counted.
+    """The document separator and the special tokens of a corpus, neither of which is counted.
 
-    They are found as UTF-8 bytes, from left to right without overlap, the longest one first where several begin at the
-    same place. A special token equal to the separator is the separator; doubles count once; without delimiters all is
-    one piece. ConfigError for an empty delimiter.
+    The separator ends a document. A special token only splits the document that contains it. Delimiters are found as
+    UTF-8 bytes, from left to right and without overlap; where several begin at the same position, the longest is taken.
+    A special token equal to the separator is the separator, and duplicates count once. Without delimiters, all text is
+    one piece.
 
     >>> list(Delimiters("||", ["<s>"]).documents(b"a<s>b||c"))
     [Document(pieces=[(0, 1), (4, 5)], closed=True), Document(pieces=[(7, 8)], closed=False)]
+
+    Attributes:
+        separator: the document separator; None if there is none.
+        special_tokens: the special tokens.
+        record_end: bytes that end each document in place of a separator, where the text is made of records. They are
+            not valid UTF-8.
+        all: the separator and the special tokens, each once, longest first.
+        longest: length of the longest delimiter in bytes; 0 if there is none.
+
+    Raises:
+        ConfigError: a delimiter is empty or not valid Unicode.
     """
 
     separator: str | None
     special_tokens: Sequence[str] = ()
     record_end: bytes | None = None
-    """In place of a separator: bytes that are no UTF-8, behind each document of text that is made of records."""
     all: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
-    """The separator and the special tokens, each once, the longest first."""
     longest: int = field(init=False, repr=False, compare=False)
-    """Bytes of the longest delimiter, 0 if there is none."""
     _separator: bytes | None = field(init=False, repr=False, compare=False)
     _pattern: re.Pattern[bytes] | None = field(init=False, repr=False, compare=False)
 
@@ -56,16 +67,19 @@ class Delimiters:
 
     @property
     def separator_bytes(self) -> bytes:
-        """The separator; no bytes if there is none."""
+        """The separator; empty if there is none."""
         return self._separator or b""
 
     @property
     def separator_index(self) -> int:
-        """The place of the separator in `all`; the length of `all` if there is none."""
+        """The index of the separator in `all`; the length of `all` if there is none."""
         return len(self.all) if self._separator is None else self.all.index(self._separator)
 
     def documents(self, data: bytes) -> Iterator[Document]:
-        """The documents of ``data``, which begins between two delimiters. The last is left out if it is empty."""
+        """Yield the documents of `data`, which must not begin inside a delimiter.
+
+        The text after the last separator is a document only if it is not empty.
+        """
         pieces: list[tuple[int, int]] = []
         document_start = piece_start = 0
         for match in self.matches(data):
@@ -79,17 +93,17 @@ class Delimiters:
             yield Document(pieces, closed=False)
 
     def is_separator(self, match: re.Match[bytes]) -> bool:
-        """Whether a match is the document separator."""
+        """Return whether a match is the document separator."""
         return match.group() == self._separator
 
     def matches(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        """The delimiters of ``data``, which begins between two of them: what is taken out."""
+        """Yield the delimiters that are removed from `data`, which must not begin inside a delimiter."""
         return iter(()) if self._pattern is None else self._pattern.finditer(data)
 
     def occurrences(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        """The longest delimiter at every position where one's bytes stand, in ascending order, overlapping ones too.
+        """Yield the longest delimiter at each position where one begins, in ascending order, even if they overlap.
 
-        A superset of `matches` that holds wherever ``data`` begins.
+        The result is a superset of `matches`, and `data` may begin anywhere.
         """
         position = 0
         while self._pattern is not None and (match := self._pattern.search(data, position)):

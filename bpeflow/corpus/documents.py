@@ -1,4 +1,4 @@
-"""Reading a chunk, and turning its bytes into the texts to pre-tokenize."""
+"""Reading the bytes of a chunk and decoding them into the texts to pre-tokenize."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from bpeflow.corpus.chunk import Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 
-"""What to do with bytes that are not UTF-8: stop; put U+FFFD there, as Python does; or drop the whole document."""
-
 
 @dataclass(frozen=True, slots=True)
 class DocumentStatistics:
-    """What a chunk, or by addition a corpus, consists of.
+    """Numbers of documents and bytes, of a chunk or (added up) of a corpus.
 
-    ``documents``: all of them, empty ones between two separators included; one cut into several chunks counts once, in
-    the chunk that holds its end. ``skipped_documents``: those of them dropped for not being UTF-8. ``bytes``: all,
-    delimiters and skipped documents included; of records (JSON Lines, Parquet) those of the text that was kept.
-    ``sources``: the same for each source, where there are several.
+    Attributes:
+        documents: all documents, including empty ones between two separators. A document that is cut into several
+            chunks counts once, in the chunk that contains its end.
+        skipped_documents: those of `documents` that were dropped because they are not UTF-8.
+        bytes: all bytes, including delimiters and skipped documents. For records (JSON Lines, Parquet), only the bytes
+            of the text that was kept.
+        sources: the statistics of each source by its number, if there are several; otherwise empty.
     """
 
     documents: int = 0
@@ -31,7 +32,7 @@ class DocumentStatistics:
     sources: tuple[DocumentStatistics, ...] = ()
 
     def of_source(self, number: int) -> DocumentStatistics:
-        """The same, as those of the source of this number, by which they add up apart."""
+        """Return a copy that also has these statistics as those of one source, so that sources add up separately."""
         return replace(self, sources=(*[DocumentStatistics()] * number, self))
 
     def __add__(self, other: DocumentStatistics) -> DocumentStatistics:
@@ -45,9 +46,11 @@ class DocumentStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTexts:
-    """The ``texts`` of a chunk and its ``statistics``.
+    """The texts of a chunk.
 
-    A text is valid UTF-8, not empty, and to be pre-tokenized on its own.
+    Attributes:
+        texts: the texts, each of which is valid UTF-8, not empty, and pre-tokenized on its own.
+        statistics: the number of documents and bytes in the chunk.
     """
 
     texts: list[bytes]
@@ -55,15 +58,16 @@ class ChunkTexts:
 
 
 class ChunkBuffer:
-    """MemoryBudget for one chunk at a time, the same for all, so that the kernel need not clear new pages for each."""
+    """A buffer that holds one chunk at a time. Reusing it saves the kernel from clearing new pages for each chunk."""
 
     def __init__(self) -> None:
         self._memory = bytearray()
 
     def read(self, chunk: Chunk) -> memoryview:
-        """The bytes of a chunk, until the next call.
+        """Return the bytes of a chunk, which stay valid until the next call.
 
-        CorpusError if the file is gone, or shorter than when the chunk was planned.
+        Raises:
+            CorpusError: the file cannot be read, or is shorter than when the chunk was planned.
         """
         if isinstance(chunk, StreamChunk):
             return memoryview(chunk.data)
@@ -86,11 +90,13 @@ class ChunkBuffer:
 
 
 def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8: InvalidUtf8Policy) -> ChunkTexts:
-    """The texts between the delimiters in ``data``, the bytes of ``chunk``.
+    """Return the texts between the delimiters in `data`, the bytes of `chunk`.
 
-    InvalidUtf8Error, under ``"error"``, names the file and the position in it. CorpusError if ``"skip"`` meets a chunk
-    that ends inside a document, whose rest cannot be dropped from here: it was planned to end where a document does
-    (``cut_documents=False``), so the file has changed since.
+    Raises:
+        InvalidUtf8Error: the policy is ``"error"`` and `data` is not UTF-8. The message names the file and the byte.
+        CorpusError: the policy is ``"skip"`` and the chunk ends inside a document, whose rest cannot be dropped from
+            here. Under ``"skip"``, chunks are planned to end where a document ends (``cut_documents=False``), so the
+            file has changed since.
     """
     texts: list[bytes] = []
     documents = skipped = 0
@@ -107,9 +113,17 @@ def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8
 def decode_document(
     data: bytes, document: Document, chunk: Chunk, invalid_utf8: InvalidUtf8Policy
 ) -> list[bytes] | None:
-    """The text of each piece of ``document`` of the ``data`` of ``chunk``; None if it is to be skipped.
+    """Return the text of each piece of a document; None if the document is skipped.
 
-    Raises as `decode_chunk` does.
+    Args:
+        data: the bytes of `chunk`.
+        document: the position of the document in `data`.
+        chunk: the chunk, for messages.
+        invalid_utf8: how to handle a document that is not UTF-8.
+
+    Raises:
+        InvalidUtf8Error: as for `decode_chunk`.
+        CorpusError: as for `decode_chunk`.
     """
     if invalid_utf8 == "skip" and not (document.closed or chunk.ends_file):
         end = chunk.offset + chunk.length
@@ -133,7 +147,7 @@ def decode_document(
 
 
 def _valid_utf8(piece: bytes, errors: str) -> bytes:
-    """The piece itself if it is valid UTF-8, else what ``errors``, as `bytes.decode` has it, makes of it."""
+    """Return the piece if it is valid UTF-8; otherwise handle `errors` as `bytes.decode` does."""
     if piece.isascii():
         return piece
     text = piece.decode(errors=errors)

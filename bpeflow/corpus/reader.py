@@ -1,4 +1,9 @@
-"""The stream reader: streams in, chunks that bring their bytes along out."""
+"""Readers: the stages that turn the entries of a corpus into chunks, and a check that its files have not changed.
+
+A `ChunkReader` plans the chunks of files without reading most of their bytes. A `StreamReader` reads streams, and its
+chunks carry their bytes. In a pipeline with several processes, the chunk reader passes streams on to stream readers;
+in a single process it reads them itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.formats.iterable import DocumentIterable
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_line
 from bpeflow.corpus.formats.parquet import read_rows, row_groups
-from bpeflow.corpus.formats.records import NULL_REMEDY, RecordChunks, checked_document
+from bpeflow.corpus.formats.records import NULL_REMEDY, RecordChunks, encode_document
 from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
 from bpeflow.corpus.formats.text import cut_text
 from bpeflow.corpus.sources import CorpusEntry, Source, input_files
@@ -24,20 +29,26 @@ from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import CorpusError
 from bpeflow.pretokenize.regex import Pretokenizer
 
+log = logging.getLogger(__name__)
+
+#: Lower bound for the limit on text that cannot be divided. Larger: longer lines and documents are accepted even under
+#: a small memory limit; smaller: such a limit is kept more closely.
+LONGEST_TEXT = 1 << 26
+
 
 @dataclass(frozen=True)
 class StreamReader:
-    """What each stream reader runs: a stage function, picklable. Chunks of other files pass through it.
+    """The function of the stage that reads streams; picklable. Chunks of files pass through it unchanged.
 
     Attributes:
-        sources: what there is to know of the sources, by their numbers.
-        chunk_size: bytes of text in a chunk, about.
-        longest: bytes of a document, or of a line, that cannot be divided: more are an error.
-        delimiters: documents end at the separator.
-        pretokenizer: tells where a document may be cut.
-        invalid_utf8: what to do with records that are not UTF-8; under ``skip`` no document is cut.
-        cancelled: set by those who take the chunks when they have failed: `CancelledError` is raised if they come to be read
-            from standard input, which may keep us waiting.
+        sources: the sources by their numbers.
+        chunk_size: bytes of text in a chunk, approximately.
+        longest: upper bound on the bytes of text or of a line that cannot be divided. More are an error.
+        delimiters: the separator, at which documents end, and the special tokens.
+        pretokenizer: decides where a document may be cut.
+        invalid_utf8: how to handle records that are not UTF-8. Under ``"skip"``, documents are not cut.
+        cancelled: set by the consumers of the chunks when they have failed. A read that waits for standard input then
+            raises `CancelledError`.
     """
 
     sources: Sequence[Source]
@@ -49,6 +60,7 @@ class StreamReader:
     cancelled: Event | None = None
 
     def __call__(self, items: Iterable[Chunk | StreamTask]) -> Iterator[Chunk]:
+        """Replace each stream among the items by its chunks."""
         for item in items:
             if isinstance(item, StreamTask):
                 yield from self.read(item)
@@ -56,7 +68,7 @@ class StreamReader:
                 yield item
 
     def read(self, task: StreamTask) -> Iterator[StreamChunk]:
-        """The chunks of the streams. Raises `CorpusError`, which names the stream and the place in it."""
+        """Yield the chunks of streams. Raises `CorpusError` with the name of the stream and the position in it."""
         if task.sampled:
             return self._sampled(task.files)
         return chain.from_iterable(map(self._chunks, task.files))
@@ -76,31 +88,31 @@ class StreamReader:
     def _rows(self, file: StreamFile) -> Iterator[StreamChunk]:
         chunks = RecordChunks(file.name, self.chunk_size, file.source)
         for document in self._row_documents(file):
-            yield from chunks.add(document, taken=0)
-        yield from chunks.end(taken=file.size or 0)
+            yield from chunks.add(document, bytes_read=0)
+        yield from chunks.end(bytes_read=file.size or 0)
 
     # ---- documents one by one ----
 
     def _sampled(self, files: Sequence[StreamFile]) -> Iterator[StreamChunk]:
-        """Read everything twice: to learn which documents are of the sample, and to take them."""
+        """Yield the chunks of a random sample. Reads everything twice, first to select the documents of the sample."""
         source = self.sources[files[0].source]
         sample = source.sample
-        assert sample is not None, "asked for with a sample only"
+        assert sample is not None, "a sampled task belongs to a source with a sample"  # noqa: S101 -- for the type checker
         threshold = sample.threshold(
-            (sample.number(number, place), len(document))
-            for number, file in enumerate(files)
-            for place, document in enumerate(self._documents(file))
+            (sample.number(file_index, index), len(document))
+            for file_index, file in enumerate(files)
+            for index, document in enumerate(self._documents(file))
             if document is not None
         )
-        for number, file in enumerate(files):
+        for file_index, file in enumerate(files):
             chunks = RecordChunks(file.name, self.chunk_size, file.source)
-            for place, document in enumerate(self._documents(file)):
-                if document is None or sample.number(number, place) < threshold:
-                    yield from chunks.add(document, taken=0)
-            yield from chunks.end(taken=file.size or 0)
+            for index, document in enumerate(self._documents(file)):
+                if document is None or sample.number(file_index, index) < threshold:
+                    yield from chunks.add(document, bytes_read=0)
+            yield from chunks.end(bytes_read=file.size or 0)
 
     def _documents(self, file: StreamFile) -> Iterator[bytes | None]:
-        """The documents of a stream; None for each that is to be skipped."""
+        """Yield the documents of a stream, with None for each that is skipped."""
         if file.format == "parquet":
             yield from self._row_documents(file)
             return
@@ -116,31 +128,32 @@ class StreamReader:
                 for document in self.delimiters.documents(data):
                     start, end = document.pieces[0][0], document.pieces[-1][1]
                     where = f"{chunk.path}: the document from byte {chunk.offset + start:,} on"
-                    yield checked_document(data[start:end], where, self.invalid_utf8)
+                    yield encode_document(data[start:end], where, self.invalid_utf8)
 
     def _row_documents(self, file: StreamFile) -> Iterator[bytes | None]:
         for row, value in read_rows(file, self.sources[file.source].text_column):
             where = f"{file.name}: row {row:,}"
             if value is not None:
-                yield checked_document(value, where, self.invalid_utf8)
+                yield encode_document(value, where, self.invalid_utf8)
             elif self.invalid_utf8 == "skip":
                 yield None
             else:
-                raise CorpusError(f"{where}: no text but null; {NULL_REMEDY}")
+                raise CorpusError(f"{where}: the text is null; {NULL_REMEDY}")
 
 
 @dataclass(frozen=True)
 class ChunkReader:
-    """What the chunk reader runs: a source function, picklable. It looks for the ends of chunks and reads little else.
+    """The source function of a pipeline; picklable. In files, it looks for the ends of chunks and reads little else.
 
     Attributes:
-        files: the corpus, or a part of it: files to be divided, and streams.
-        chunk_size: bytes of text in a chunk, about.
-        delimiters: chunks end at the separator.
-        pretokenizer: tells where a document may be cut that is longer than a chunk.
-        invalid_utf8: under ``skip`` no document is cut, for it must be seen whole to be skipped whole.
-        longest: bytes of a chunk that cannot be divided: more are an error.
-        streams: reads the streams here; without it they are handed on, for others to read.
+        files: the corpus, or a part of it: files that can be divided, streams, and iterables.
+        chunk_size: bytes of text in a chunk, approximately.
+        delimiters: the separator, at which chunks end, and the special tokens.
+        pretokenizer: decides where a document longer than a chunk may be cut.
+        invalid_utf8: how to handle text that is not UTF-8. Under ``"skip"``, documents are not cut, because a document
+            must be read as a whole to be skipped as a whole.
+        longest: upper bound on the bytes that cannot be divided. More are an error.
+        streams: reads the streams in this process; None to pass them on to stream readers.
     """
 
     files: Sequence[CorpusFile | StreamTask | DocumentIterable]
@@ -152,6 +165,7 @@ class ChunkReader:
     streams: StreamReader | None = None
 
     def __call__(self) -> Iterator[Chunk | StreamTask]:
+        """Yield the chunks of the corpus, and the streams that this process does not read."""
         for file in self.files:
             if isinstance(file, CorpusFile):
                 yield from self._planned(file)
@@ -160,13 +174,13 @@ class ChunkReader:
             elif self.streams is not None:
                 yield from self.streams.read(file)
             else:
-                yield from _divided(file)
+                yield from _split_task(file)
 
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks: for readers that hand no stream on, because they read them or have none."""
+        """Yield all chunks. The reader must not pass streams on: it reads them itself, or the corpus has none."""
         for item in self():
             if isinstance(item, StreamTask):
-                raise TypeError(f"{item} is to be read by others")
+                raise TypeError(f"{item} must be read by a stream reader")
             yield item
 
     def _planned(self, file: CorpusFile) -> Iterator[Chunk]:
@@ -174,8 +188,8 @@ class ChunkReader:
         return plan_chunks([file], self.chunk_size, self.delimiters, self.pretokenizer, may_cut, self.longest)
 
 
-def _divided(task: StreamTask) -> Iterator[StreamTask]:
-    """The row groups of a Parquet file, to be read in parallel; other streams as they are."""
+def _split_task(task: StreamTask) -> Iterator[StreamTask]:
+    """Yield a task for each row group of a Parquet file, to be read in parallel; yield other tasks unchanged."""
     if task.sampled or task.files[0].format != "parquet":
         yield task
         return
@@ -183,28 +197,29 @@ def _divided(task: StreamTask) -> Iterator[StreamTask]:
         yield StreamTask((group,))
 
 
-log = logging.getLogger(__name__)
-
-
 def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False) -> None:
-    """Raise `CorpusError` for a file of this machine that was changed, or replaced, since it was found.
+    """Check that no local file was changed or replaced since it was found.
 
-    With `may_grow` one that is longer now is taken for a log that goes on being written: what has come since then was
-    not read, and a warning says so.
+    Args:
+        entries: the entries of the corpus to check.
+        remedy: end of the error message, which says what to do.
+        may_grow: whether to accept a file that has become longer, such as a log that is still being written. The
+            appended part was not read, and a warning says so.
+
+    Raises:
+        CorpusError: a file was changed or replaced, or cannot be read any more.
     """
     for entry in entries:
-        for name, size, modified, place in input_files(entry):
-            if place != "file":
+        for name, size, modified, location in input_files(entry):
+            if location != "file":
                 continue
             try:
                 status = Path(name).stat()
             except OSError as error:
                 raise CorpusError(f"cannot read {name}: {error.strerror}; {remedy}") from error
             if may_grow and size is not None and status.st_size > size:
-                log.warning("%s has %d bytes now: those after the first %d are left out", name, status.st_size, size)
+                log.warning("%s has grown to %d bytes: only the first %d were read", name, status.st_size, size)
             elif (status.st_size, status.st_mtime_ns) != (size, modified):
-                raise CorpusError(f"{name} was changed while it was read, which may have given some of both; {remedy}")
-
-
-#: Text that cannot be divided is taken up to this length, however small the limit is.
-LONGEST_TEXT = 1 << 26
+                raise CorpusError(
+                    f"{name} was changed while it was read, so old and new content may be mixed; {remedy}"
+                )

@@ -1,4 +1,4 @@
-"""The sources of a corpus, from its settings: what is known of each, and its files."""
+"""The corpus that the settings describe: its sources, the samples drawn from them, and their files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What there is to know of a source when its files have been found.
+    """A source, without its files.
 
     Attributes:
-        name: as it is reported.
-        weight: how often each of its documents counts.
-        sample: which of its documents to take; None for all.
-        text_field: for JSON Lines, the way to the text.
-        text_column: for Parquet, the way to the text.
+        name: its name in reports.
+        weight: how many times each of its documents counts.
+        sample: the random sample to draw from it; None for all documents.
+        text_field: for JSON Lines, the path of the field with the text.
+        text_column: for Parquet, the path of the column with the text.
     """
 
     name: str = "input"
@@ -37,32 +37,40 @@ class Source:
     text_column: tuple[str, ...] = ("text",)
 
 
+#: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
 _SIZE_BITS = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How to draw it.
+    """A random sample of the documents of a source.
 
-    Every document has a number drawn by the seed and by its place (which file of the source, which document of the
-    file). In ascending order of these numbers documents are taken as long as all of them together fit into
-    ``max_bytes``. So a sample does not depend on chunks or workers, nor on the form of the files.
+    Every document gets a pseudo-random number that depends only on the seed and on its position (index of the file in
+    the source, index of the document in the file). Documents are taken in ascending order of their numbers for as long
+    as they fit into `max_bytes` together. So a sample does not depend on chunks, on workers or on the format of the
+    files.
+
+    Attributes:
+        max_bytes: upper bound on the bytes of all documents in the sample.
+        seed: chooses another sample of the same documents.
     """
 
     max_bytes: int
     seed: int = 0
 
     def number(self, file: int, document: int) -> int:
-        """The number of a document, of 64 bits."""
+        """Return the pseudo-random number of a document, an integer of 64 bits."""
         return int.from_bytes(blake2b(b"%d %d %d" % (self.seed, file, document), digest_size=8).digest(), "big")
 
     def threshold(self, documents: Iterable[tuple[int, int]]) -> int:
-        """The number from which on documents are left out, from the numbers and sizes of all of them.
+        """Return the number from which on documents are left out.
 
-        In memory are those that are taken only, in a few dozen bytes each.
+        Args:
+            documents: the number and the size of every document. Only those in the sample are kept in memory, at a few
+                dozen bytes each.
         """
         threshold = 1 << 64
-        taken: list[int] = []  # number and size in one integer, negative: the greatest number is the heap's first
+        taken: list[int] = []  # a heap of (number, size) as one integer; negated, so that the greatest is at the top
         total = 0
         for number, size in documents:
             if number >= threshold:
@@ -81,11 +89,11 @@ CorpusEntry = CorpusFile | StreamTask | DocumentIterable
 
 @dataclass(frozen=True)
 class Corpus:
-    """What there is to count.
+    """A corpus whose files have been found.
 
     Attributes:
-        sources: what is known of each source, by their numbers.
-        entries: the files, of all sources.
+        sources: the sources by their numbers.
+        entries: the files, streams and iterables of all sources.
     """
 
     sources: list[Source]
@@ -93,12 +101,12 @@ class Corpus:
 
     @property
     def streams(self) -> list[StreamTask]:
-        """What is read as a stream."""
+        """The entries that are read as streams."""
         return [entry for entry in self.entries if isinstance(entry, StreamTask)]
 
     @property
     def main_process_only(self) -> bool:
-        """Whether some of it can be read in the calling process only: its standard input, or an iterable."""
+        """Whether only the calling process can read a part of it, such as standard input or an iterable."""
         return any(
             isinstance(entry, DocumentIterable) or (isinstance(entry, StreamTask) and entry.main_process_only)
             for entry in self.entries
@@ -106,11 +114,11 @@ class Corpus:
 
     @property
     def known_bytes(self) -> int:
-        """The sizes of all files together, as far as they are known; compressed as they are."""
+        """The total size of all files whose size is known, before decompression."""
         return sum(entry.weight for entry in self.entries)
 
     def file_counts(self) -> list[int]:
-        """How many files each source has."""
+        """Return the number of files of each source."""
         counts = [0] * len(self.sources)
         for entry in self.entries:
             if isinstance(entry, CorpusFile):
@@ -120,19 +128,17 @@ class Corpus:
         return counts
 
 
-def stream_parts(entries: Iterable[CorpusEntry]) -> int:
-    """How many streams can be read at once, at most. (A Parquet file has nobody knows how many row groups.)"""
-    tasks = [entry for entry in entries if isinstance(entry, StreamTask)]
-    return sum(100 if task.files[0].format == "parquet" else 1 for task in tasks)
-
-
-def longest_first(entries: Iterable[CorpusEntry]) -> list[CorpusEntry]:
-    """Entries in an order in which the longest streams begin early: they take longest. Files come after them."""
-    return sorted(entries, key=lambda entry: -1 - entry.weight if isinstance(entry, StreamTask) else 0)
-
-
 def find_corpus(settings: CountSettings, documents: DocumentIterable | None = None) -> Corpus:
-    """Find the files of all sources. Raises `CorpusError` for what is missing or unreadable, `ConfigError`."""
+    """Find the files of all sources.
+
+    Args:
+        settings: the settings that name the sources.
+        documents: an iterable of documents that is the corpus instead.
+
+    Raises:
+        CorpusError: an input is missing or cannot be read.
+        ConfigError: standard input is to be read more than once, or as Parquet.
+    """
     if documents is not None:
         return Corpus([Source()], [documents])
     sources: list[Source] = []
@@ -153,37 +159,51 @@ def find_corpus(settings: CountSettings, documents: DocumentIterable | None = No
                 name=source.name,
                 weight=source.weight,
                 sample=None if source.max_bytes is None else Sample(int(source.max_bytes), source.seed),
-                text_field=_path(source.text_field or settings.text_field),
-                text_column=_path(source.text_column or settings.text_column),
+                text_field=_split_path(source.text_field or settings.text_field),
+                text_column=_split_path(source.text_column or settings.text_column),
             )
         )
     _check_stdin(entries)
     return Corpus(sources, entries)
 
 
-def _path(names: str) -> tuple[str, ...]:
+def _split_path(names: str) -> tuple[str, ...]:
     return tuple(names.split("."))
 
 
 def _reads_stdin(task: StreamTask) -> bool:
-    return any(file.place == "stdin" for file in task.files)
+    return any(file.location == "stdin" for file in task.files)
 
 
 def _check_stdin(entries: list[CorpusEntry]) -> None:
-    """Refuse what standard input, which can be read once, cannot give."""
+    """Raise `ConfigError` if standard input is used in a way that takes more than one pass from start to end."""
     readers = [e for e in entries if isinstance(e, StreamTask) and _reads_stdin(e)]
     if len(readers) > 1:
-        raise ConfigError("- (standard input) is named by several sources, but can be read once only")
+        raise ConfigError("- (standard input) is named by several sources, but can be read only once")
     for task in readers:
         if task.sampled or task.files[0].format == "parquet":
-            why = "max_bytes has to read its source twice" if task.sampled else "Parquet is read from its end"
-            raise ConfigError(f"- (standard input): {why}; save it to a file first")
+            reason = "max_bytes has to read its source twice" if task.sampled else "Parquet is read from its end"
+            raise ConfigError(f"- (standard input): {reason}; save it to a file first")
 
 
 def input_files(entry: CorpusEntry) -> list[tuple[str, int | None, int, str]]:
-    """The names, sizes, times of change and kinds of place of the files of an entry."""
+    """Return the name, size, modification time and location of each file of an entry."""
     if isinstance(entry, CorpusFile):
         return [(str(entry.path), entry.size, entry.modified, "file")]
     if isinstance(entry, StreamTask):
-        return [(file.name, file.size, file.modified, file.place) for file in entry.files]
+        return [(file.name, file.size, file.modified, file.location) for file in entry.files]
     return [(DOCUMENTS, None, 0, "iterable")]
+
+
+def stream_parts(entries: Iterable[CorpusEntry]) -> int:
+    """Return an upper bound on the streams that can be read in parallel.
+
+    A Parquet file counts as 100, because its number of row groups is not known yet.
+    """
+    tasks = [entry for entry in entries if isinstance(entry, StreamTask)]
+    return sum(100 if task.files[0].format == "parquet" else 1 for task in tasks)
+
+
+def longest_first(entries: Iterable[CorpusEntry]) -> list[CorpusEntry]:
+    """Return the entries with the longest streams first, because those take longest, and the files last."""
+    return sorted(entries, key=lambda entry: -1 - entry.weight if isinstance(entry, StreamTask) else 0)

@@ -1,17 +1,20 @@
-"""Where a file may be divided into chunks, found by looking at a few small windows of it.
+"""Splitting files into chunks by reading only a few small windows of each file.
 
-The definition (`Delimiters.documents`) reads a file from its start: which of two overlapping delimiters is taken
-depends on what was taken before them. The planner jumps into the middle instead, and may end a chunk at position p
-only if nothing taken by the definition lies across p: then both sides, each read on its own, give together what the
-whole gives. (Left of p: where the definition takes a delimiter, that delimiter ends at or before p, so the left side
-holds it too and holds no others. Right of p: the definition's reading goes on from p as from a start.)
+The definition of documents (`Delimiters.documents`) reads a file from its start. Which of two overlapping delimiters it
+takes depends on the delimiters that it took before. The planner jumps into the middle of the file instead. It may end a
+chunk at position p only if no delimiter taken by the definition spans p. Then the two sides, each read on its own,
+together give the same result as the whole:
 
-Two facts make that decidable on the spot:
+* Left of p: every delimiter that the definition takes there ends at or before p. So the left side contains it, and
+  contains no others.
+* Right of p: the definition continues from p as it would from the start of a file.
 
-* A position is *free* if no occurrence of any delimiter, taken or not, lies across it. Taken ones are occurrences,
-  so a chunk may end at every free position where the pattern allows a cut.
-* From a free position on, reading left to right takes exactly what the definition takes. So a chunk may end after the
-  first separator that is found by reading on from a free position.
+Two facts make it possible to decide this without reading the file from its start:
+
+* A position is *free* if no occurrence of any delimiter, taken or not, spans it. Every delimiter that is taken is an
+  occurrence. So a chunk may end at every free position where the pattern allows a cut.
+* Reading from left to right, beginning at a free position, takes exactly the delimiters that the definition takes. So a
+  chunk may end after the first separator found by reading from a free position.
 """
 
 from __future__ import annotations
@@ -29,11 +32,13 @@ from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
 from bpeflow.pretokenize.regex import Pretokenizer
 
+#: How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
+#: where documents are long; smaller: chunks closer to the requested size, and fewer bytes read by the planner.
 LOOK_AHEAD_BYTES = 1 << 20
 
-
-"""How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
-where those are long; smaller: chunks nearer to the size asked for, and less to read for the plan."""
+#: Bytes in a window, which is read at a time. Larger: more bytes read in vain where separators are close together;
+#: smaller: more reads where they are far apart.
+WINDOW_BYTES = 64 * 1024
 
 
 def plan_chunks(
@@ -44,20 +49,30 @@ def plan_chunks(
     cut_documents: bool = True,
     longest: int = sys.maxsize,
 ) -> Iterator[Chunk]:
-    """Divide files, or parts of them, into chunks of about ``chunk_size`` bytes; in order, without gap or overlap.
-    Empty files give none.
+    """Divide files, or parts of them, into chunks, in order and without gaps or overlaps.
 
-    A chunk ends after the first separator at or after its size, looking ahead `LOOK_AHEAD_BYTES` (and no further than
-    once its size again, so that small chunks stay cheap to plan); failing that, inside a document, at a safe cut of
-    the pattern. Where that is not allowed (a custom pattern; ``cut_documents=False``, as ``invalid_utf8: skip`` needs,
-    which drops whole documents) at the next separator however far, or at the end of the file.
+    A chunk ends after the first separator that ends at or after `chunk_size` bytes. The search looks ahead
+    `LOOK_AHEAD_BYTES`, but at most `chunk_size` bytes, so that small chunks stay cheap to plan. If it finds no
+    separator, the chunk ends inside a document, at a safe cut of the pattern. Where cuts are not allowed, the chunk
+    ends at the next separator, however far away, or at the end of the file.
 
-    Every ``chunk_size`` gives the same pre-tokens in total, and the same documents. The plan is lazy, and holds one
-    open file and one window of it in memory.
+    The total pre-tokens and the documents are the same for every `chunk_size`. The plan is lazy: it keeps one file open
+    and one window of it in memory. Bytes appended to a file since it was found are not read. Empty files have no
+    chunks.
 
-    ConfigError if ``chunk_size`` is below 1; CorpusError for a file that has vanished or shrunk since it was found, and
-    for about ``longest`` bytes in which a chunk may not end.
-    What was appended to a file since then is not read.
+    Args:
+        files: the files or parts of files.
+        chunk_size: bytes in a chunk, approximately.
+        delimiters: the separator and the special tokens.
+        pretokenizer: its pattern decides where a document may be cut: nowhere, if it is a custom pattern.
+        cut_documents: whether documents may be cut. ``invalid_utf8: skip`` drops whole documents, so it does not allow
+            cuts.
+        longest: upper bound on the bytes in which no chunk can end, approximately.
+
+    Raises:
+        ConfigError: `chunk_size` is less than 1.
+        CorpusError: a file has vanished or become shorter since it was found, or no chunk can end within `longest`
+            bytes.
     """
     if chunk_size < 1:
         raise ConfigError(f"the chunk size must be at least 1 byte, not {chunk_size}")
@@ -73,9 +88,19 @@ def find_boundary(
     cut_documents: bool = True,
     longest: int = sys.maxsize,
 ) -> int:
-    """Return where a file may be divided: at byte ``target`` or soon after it, as chunks are; at the latest at its end.
+    """Return the position at or soon after `target` where a file may be divided; at the latest, the end of the file.
 
-    CorpusError for a file that has vanished or shrunk since it was found, and for no boundary in ``longest`` bytes.
+    Args:
+        file: the file.
+        target: the preferred position.
+        delimiters: as for `plan_chunks`.
+        pretokenizer: as for `plan_chunks`.
+        cut_documents: as for `plan_chunks`.
+        longest: as for `plan_chunks`.
+
+    Raises:
+        CorpusError: the file has vanished or become shorter since it was found, or has no boundary within `longest`
+            bytes.
     """
     with _boundaries(file, delimiters, _cutter(pretokenizer, cut_documents), longest) as finder:
         return finder.next_boundary(target, LOOK_AHEAD_BYTES)
@@ -98,7 +123,7 @@ def _file_chunks(
 def _boundaries(
     file: CorpusFile, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int
 ) -> Iterator[BoundaryFinder]:
-    """Open a file, see that it is as long as it was, and find boundaries in it."""
+    """Open a file to find boundaries in it, and check that it has not become shorter since it was found."""
     try:
         with file.path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -113,34 +138,34 @@ def _cutter(pretokenizer: Pretokenizer, cut_documents: bool) -> Pretokenizer | N
     return pretokenizer if cut_documents and not pretokenizer.custom else None
 
 
-WINDOW_BYTES = 64 * 1024
-
-
-"""Read at a time. Smaller: more reads where separators are far apart; larger: more bytes read in vain where not."""
-
-
 def cannot_divide(name: str, start: int, length: int) -> CorpusError:
-    """Say that so many bytes, for which there is no room, hold neither a separator nor a safe cut."""
+    """Return the error for text that has neither a separator nor a safe cut and is too long to hold in memory."""
     return CorpusError(
         f"{name}: {length:,} bytes from byte {start:,} on cannot be divided at a document separator or by the pattern, "
-        "and memory_limit leaves no room for more; raise it, or see that separator is what stands between documents"
+        "and memory_limit leaves no room for more; raise memory_limit, or check that separator is the text between "
+        "your documents"
     )
 
 
 class Seekable(Protocol):
-    """What is asked of a file."""
+    """The methods of a file that `BoundaryFinder` uses."""
 
     @property
-    def name(self) -> object: ...
-    def seek(self, position: int, /) -> object: ...
-    def read(self, length: int, /) -> bytes: ...
+    def name(self) -> object:
+        """The name of the file for messages."""
+
+    def seek(self, position: int, /) -> object:
+        """Move to a position."""
+
+    def read(self, length: int, /) -> bytes:
+        """Return `length` bytes; fewer at the end of the file."""
 
 
 class BoundaryFinder:
-    """Finds the positions at which one file may be divided. Positions count bytes from the file's beginning.
+    """Finds the positions at which a file may be divided, in bytes from its start.
 
-    ``cutter`` allows cuts inside documents, at the pattern's safe cuts; None allows none. CorpusError where none is
-    allowed in more than ``longest`` bytes.
+    With a `cutter`, documents may be cut at the safe cuts of its pattern; with None, they are kept whole. `longest` is
+    an upper bound on the bytes without a boundary.
     """
 
     def __init__(
@@ -157,20 +182,24 @@ class BoundaryFinder:
         self._cutter = cutter
         self._longest = longest
         self._separator_bytes = len(delimiters.separator_bytes)
-        # How far an occurrence can reach over a position: that many bytes before it can hold the start of one.
+        # An occurrence that spans a position begins at most this many bytes before it.
         self._overhang = max(delimiters.longest - 1, 0)
         self._window_bytes = max(WINDOW_BYTES, 4 * delimiters.longest, 2 * (LOOK_BEHIND + LOOK_AHEAD))
 
     def next_boundary(self, target: int, reach: int) -> int:
-        """The end of the chunk that should end at ``target``, or soon after it; at the latest the end of the file.
+        """Return the first boundary at or soon after `target`; at the latest, the end of the file.
 
-        The first separator that ends at or after ``target`` and starts less than ``reach`` bytes after it, else the
-        first safe cut there, else likewise in the stretch behind, which is twice as long, and so on. (Doubling keeps a
-        small ``reach`` cheap in a long document that cannot be cut.)
+        This is the end of the first separator that ends at or after `target` and starts less than `reach` bytes after
+        it. Failing that, it is the first safe cut in the same stretch. Failing that, the next stretch is searched in
+        the same way, which is twice as long, and so on. (Doubling keeps a small `reach` cheap in a long document that
+        cannot be cut.)
+
+        Raises:
+            CorpusError: there is no boundary within the upper bound, or the file became shorter.
         """
         start = target
         while True:
-            self._see(start + reach)
+            self._prepare(start + reach)
             if start >= self._size:
                 return self._size
             if start - target > self._longest:
@@ -182,14 +211,14 @@ class BoundaryFinder:
                 boundary = self._safe_cut(start, stop)
             if boundary is not None:
                 return boundary
-            start = max(stop, free)  # between the two nothing is free
+            start = max(stop, free)  # if `free` is beyond `stop`, no position between them is free
             reach *= 2
 
-    def _see(self, end: int) -> None:
-        """Be told that bytes up to ``end`` are going to be read: streams get them, and learn whether they end there."""
+    def _prepare(self, end: int) -> None:
+        """Prepare for reading bytes up to `end`. Streams load them, and learn their size if they end before."""
 
     def _next_free(self, position: int) -> int:
-        """The first position from ``position`` on that no delimiter's bytes lie across."""
+        """Return the first free position at or after `position`."""
         start = max(position - self._overhang, 0)
         while True:
             window, decided = self._read(start)
@@ -197,13 +226,13 @@ class BoundaryFinder:
                 if start + occurrence.start() >= position:
                     break
                 position = max(position, start + occurrence.end())
-            # Past `decided` an occurrence may have been read too short; then the next window reads it again.
+            # From `decided` on, the window's end may have cut off an occurrence. The next window reads it again.
             if position <= decided:
                 return position
             start = decided
 
     def _separator_end(self, free: int, stop: int) -> int | None:
-        """The end of the first separator that starts before ``stop``, reading on from a free position."""
+        """Return the end of the first separator that starts before `stop`, reading from a free position."""
         if self._delimiters.separator is None:
             return None
         position = free
@@ -220,7 +249,7 @@ class BoundaryFinder:
         return None
 
     def _safe_cut(self, start: int, stop: int) -> int | None:
-        """The first free position in ``[start, stop)`` where the pattern may be cut."""
+        """Return the first free position in ``[start, stop)`` where the pattern allows a cut."""
         if self._cutter is None:
             return None
         position = start
@@ -230,7 +259,7 @@ class BoundaryFinder:
             cut = self._cutter.find_cut(window, position - before)
             if cut is None:
                 end = before + len(window)
-                # The last positions of the window could not see far enough ahead: the next window judges them again.
+                # The window ended too soon after its last positions to decide about them. The next window does.
                 position = end if end == self._size else end - (LOOK_AHEAD - 1)
                 continue
             position = before + cut
@@ -241,12 +270,12 @@ class BoundaryFinder:
         return None
 
     def _read(self, start: int) -> tuple[bytes, int]:
-        """The window that begins at ``start``, and the file position before which its delimiters are decided.
+        """Return the window that begins at `start`, and the position in the file before which its delimiters are known.
 
-        An occurrence that starts before that position ends inside the window, so that neither it nor a longer one at
-        the same place can be cut off by the window's end.
+        Every occurrence that starts before that position ends inside the window. So the window's end cuts off neither
+        such an occurrence nor a longer one at the same position.
         """
-        self._see(start + self._window_bytes)
+        self._prepare(start + self._window_bytes)
         length = min(self._window_bytes, self._size - start)
         self._file.seek(start)
         window = self._file.read(length)

@@ -192,7 +192,7 @@ def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None)
 
 def _real_name(file: CorpusFile | StreamTask) -> str:
     [(name, _)] = named_files([file])
-    return name if isinstance(file, StreamTask) and file.files[0].place != "file" else os.path.realpath(name)
+    return name if isinstance(file, StreamTask) and file.files[0].location != "file" else os.path.realpath(name)
 
 
 def named_files(files: Iterable[CorpusFile | StreamTask]) -> list[tuple[str, int | None]]:

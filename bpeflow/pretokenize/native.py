@@ -1,4 +1,4 @@
-"""The native scanner: which patterns it knows, which vector instructions it uses, and whether it is available."""
+"""The native scanner: its pattern numbers, the vector instructions that it uses, and whether it is available."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bpeflow.pretokenize.regex import Pretokenizer
 
 Scanner = Literal["auto", "native", "regex"]
 
-#: Names the kind of instructions that the native scanner uses, in place of the best that the processor has.
+#: The environment variable that makes native code use other vector instructions than the best that the processor has.
 INSTRUCTIONS_VARIABLE = "BPEFLOW_INSTRUCTIONS"
 
-#: The numbers of the named patterns: enum bpeflow_pattern of the header.
+#: The numbers of the named patterns, as in `enum bpeflow_pattern` of the header.
 NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
 
 _SIGNATURES: dict[str, Signature] = {
@@ -32,9 +32,9 @@ def _library() -> ctypes.CDLL:
 
 
 def why_regex(pretokenizer: Pretokenizer) -> str | None:
-    """Say why pre-tokens must be found by the `regex` module; None where the native scanner can do it."""
+    """Return the reason why only the `regex` module can find the pre-tokens; None if the native scanner can."""
     if pretokenizer.custom:
-        return "the pattern is a regular expression of your own"
+        return "the pattern is a custom regular expression"
     try:
         _library()
     except NativeUnavailableError as error:
@@ -43,7 +43,11 @@ def why_regex(pretokenizer: Pretokenizer) -> str | None:
 
 
 def choose_scanner(scanner: Scanner, pretokenizer: Pretokenizer) -> Literal["native", "regex"]:
-    """Settle what ``auto`` means. Raises `ConfigError` where the native scanner was asked for and cannot be used."""
+    """Return the scanner to use, resolving ``"auto"``.
+
+    Raises:
+        ConfigError: the native scanner was requested but cannot be used. The message says why.
+    """
     if scanner == "regex":
         return "regex"
     reason = why_regex(pretokenizer)
@@ -53,24 +57,26 @@ def choose_scanner(scanner: Scanner, pretokenizer: Pretokenizer) -> Literal["nat
 
 
 def native_unicode_version() -> str:
-    """The version of Unicode that the native scanner's tables have. Raises `NativeUnavailableError`."""
+    """Return the Unicode version of the native scanner's tables. Raises `NativeUnavailableError`."""
     version: bytes = _library().bpeflow_unicode_version()
     return version.decode()
 
 
 def native_instructions() -> tuple[str, ...]:
-    """The kinds of instructions that the native scanner can use here, best first. Raises `NativeUnavailableError`."""
+    """Return the vector instructions available on this processor, best first. Raises `NativeUnavailableError`."""
     names: bytes = _library().bpeflow_instructions()
     return tuple(names.decode().split())
 
 
 def chosen_instructions() -> str:
-    """The kind that the native scanner uses: the best, or what `INSTRUCTIONS_VARIABLE` names.
+    """Return the vector instructions to use: the best, or those that `INSTRUCTIONS_VARIABLE` names.
 
-    Raises `ConfigError` if that is not one of those that are here; `NativeUnavailableError`.
+    Raises:
+        ConfigError: the variable names instructions that this processor does not have.
+        NativeUnavailableError: the native library is not available.
     """
     available = native_instructions()
-    wanted = os.environ.get(INSTRUCTIONS_VARIABLE) or available[0]
-    if wanted not in available:
-        raise ConfigError(f"{INSTRUCTIONS_VARIABLE}={wanted}: this processor has {', '.join(available)}")
-    return wanted
+    chosen = os.environ.get(INSTRUCTIONS_VARIABLE) or available[0]
+    if chosen not in available:
+        raise ConfigError(f"{INSTRUCTIONS_VARIABLE}={chosen} is not available; choose from {', '.join(available)}")
+    return chosen

@@ -1,4 +1,4 @@
-"""The five named split patterns, exactly as their models publish them. Where each allows a cut is in `cuts`."""
+"""The five named split patterns, exactly as their models publish them. For their safe cuts, see `cuts`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from bpeflow.pretokenize import cuts
 
 @dataclass(frozen=True)
 class NamedPattern:
-    """A split pattern with a name: ``name``, ``regex`` (syntax of the `regex` module) and ``cut``.
+    """A split pattern with a name.
 
-    ``cut`` is a regular expression over bytes; a document may be cut where a match of it starts (see
-    `cuts`).
+    Attributes:
+        name: the name.
+        regex: the pattern, in the syntax of the `regex` module.
+        cut: a regular expression over bytes. A document may be cut where a match of it starts (see `cuts`).
     """
 
     name: str
@@ -21,15 +23,15 @@ class NamedPattern:
 
 
 _PATTERNS = (
-    # tiktoken 0.14, tiktoken_ext/openai_public.py, `r50k_pat_str`, which it uses for gpt2. Equal, on every text, to
-    # the pattern in GPT-2's encoder.py, and faster.
+    # tiktoken 0.14, tiktoken_ext/openai_public.py, `r50k_pat_str`, which it uses for gpt2. On every text it is
+    # equivalent to the pattern in GPT-2's encoder.py, and it is faster.
     NamedPattern(
         "gpt2",
         r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
         cuts.GPT2,
     ),
-    # tiktoken 0.14, tiktoken_ext/openai_public.py, `cl100k_base`. Older releases had the pattern that is `llama3`
-    # below; the two differ in one place: white space that ends the text is one token here, line ends included.
+    # tiktoken 0.14, tiktoken_ext/openai_public.py, `cl100k_base`. Older releases had the pattern `llama3` below. The
+    # only difference: here, white space at the end of the text is one token, including line ends.
     NamedPattern(
         "cl100k",
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
@@ -51,8 +53,8 @@ _PATTERNS = (
         r"|\s*[\r\n]+|\s+(?!\S)|\s+",
         cuts.LLAMA3,
     ),
-    # Qwen2's tokenizer.json, the `Split` pre-tokenizer; the same as `PRETOKENIZE_REGEX` in HuggingFace's
-    # tokenization_qwen2.py. It differs from llama3 in taking digits one by one.
+    # Qwen2's tokenizer.json, the `Split` pre-tokenizer, which is also `PRETOKENIZE_REGEX` in HuggingFace's
+    # tokenization_qwen2.py. Unlike llama3, it makes every digit a token of its own.
     NamedPattern(
         "qwen2",
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -61,4 +63,5 @@ _PATTERNS = (
     ),
 )
 
+#: The named patterns by name.
 NAMED_PATTERNS = {pattern.name: pattern for pattern in _PATTERNS}

@@ -1,4 +1,4 @@
-"""The pre-tokenizer: text in, pre-tokens out."""
+"""Pre-tokenizers: splitting text by a pattern with the `regex` module, which defines what the pre-tokens are."""
 
 from __future__ import annotations
 
@@ -19,53 +19,63 @@ _CUSTOM = "custom"
 
 
 class Pretokenizer:
-    r"""Splits text into pre-tokens with one regular expression; made by `load_pretokenizer`.
+    """Splits text into pre-tokens by one regular expression. Use `load_pretokenizer` to make one.
 
-    ``name`` is the pattern's name, or ``"custom"``; ``regex`` its source; ``unicode_version`` the version of Unicode
-    that its character classes follow. Pickles as its source, and is compiled where and when it is first used: most
-    processes leave the named patterns to the native scanner, and the `regex` module alone.
+    It is pickled as its source and compiled on first use: most processes leave the named patterns to the native scanner
+    and never import the `regex` module.
+
+    Attributes:
+        name: the name of the pattern, or ``"custom"``.
+        regex: the source of the regular expression.
     """
 
     def __init__(self, name: str, source: str, cut: bytes | None = None) -> None:
-        """``cut``: a regular expression over bytes whose matches start at safe cuts (see `cuts`); None for none."""
+        """Initialize a pre-tokenizer.
+
+        Args:
+            name: the name of the pattern, or ``"custom"``.
+            source: the regular expression.
+            cut: a regular expression over bytes whose matches start at safe cuts (see `cuts`); None for no cuts.
+        """
         self.name = name
         self.regex = source
         self._cut = None if cut is None else re.compile(cut)
 
     @cached_property
     def compiled(self) -> regex.Pattern[str]:
-        """The pattern of the `regex` module. Raises PatternError for an invalid one."""
+        """The compiled pattern. Raises `PatternError` if the regular expression is invalid."""
         return _compile(self.regex)
 
     @property
     def unicode_version(self) -> str:
+        """The Unicode version that the character classes of the pattern follow."""
         return unicode_version()
 
     @property
     def custom(self) -> bool:
-        """Whether the pattern is the user's own, of which nothing is known: it is never cut."""
+        """Whether the pattern is not a named one. Its safe cuts are unknown, so documents are never cut."""
         return self.name == _CUSTOM
 
     def pretokens(self, text: str) -> list[str]:
-        """The matches of the pattern in ``text``, from left to right, without empty ones.
+        """Return the matches of the pattern in `text` from left to right, except empty ones.
 
-        Text that a custom pattern does not match is in no pre-token; the named patterns match everything.
+        The named patterns match all text. Text that a custom pattern does not match is not in the result.
 
         >>> load_pretokenizer("gpt2").pretokens("Hello, world's")
         ['Hello', ',', ' world', "'s"]
         """
-        if self.compiled.groups:  # findall would return the groups instead of the match
+        if self.compiled.groups:  # findall would return the groups instead of the matches
             return [match.group() for match in self.compiled.finditer(text) if match.group()]
         tokens: list[str] = self.compiled.findall(text)
         return [token for token in tokens if token] if self.custom else tokens
 
     def find_cut(self, window: cuts.Utf8, start: int) -> int | None:
-        """The first position ``>= start`` at which a document that contains ``window`` may be cut.
+        """Return the first position ``>= start`` at which a document that contains `window` may be cut.
 
-        Positions count bytes from the beginning of ``window``. A position is judged by `cuts.LOOK_BEHIND` bytes before
-        it, which must be in the window unless the document begins there, and by `cuts.LOOK_AHEAD` bytes from it on:
-        where fewer are left in the window a cut may be missed. Neither 0 nor ``len(window)`` is ever the answer. None
-        if there is no such position, and always for a custom pattern.
+        Positions count bytes from the start of `window`. Whether a position is a cut depends on the `cuts.LOOK_BEHIND`
+        bytes before it, which must be in the window unless the document begins there, and on the `cuts.LOOK_AHEAD`
+        bytes from it on. If fewer than those are left in the window, a cut may be missed. The result is never 0 or
+        ``len(window)``. It is None if there is no such position, and always for a custom pattern.
 
         >>> load_pretokenizer("gpt2").find_cut(b"one two three", 4)
         7
@@ -75,7 +85,7 @@ class Pretokenizer:
         return cuts.find_cut(self._cut, window, start)
 
     def find_last_cut(self, window: cuts.Utf8) -> int | None:
-        """The last position at which a document that contains ``window`` may be cut; otherwise as `find_cut`.
+        """Return the last position at which a document that contains `window` may be cut. Otherwise like `find_cut`.
 
         >>> load_pretokenizer("gpt2").find_last_cut(b"one two three")
         7
@@ -90,14 +100,18 @@ class Pretokenizer:
 
 
 def load_pretokenizer(pattern: str) -> Pretokenizer:
-    """The pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`), or of a regular expression.
+    r"""Return the pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`) or of a regular expression.
 
-    Raises PatternError for an invalid regular expression, and for a single word that is no name (`gtp2`, `r50k`): as a
-    regular expression it would match nothing but itself, which cannot be meant.
+    >>> load_pretokenizer(r"\w+|\W").pretokens("one, two")
+    ['one', ',', ' ', 'two']
+
+    Raises:
+        PatternError: the regular expression is invalid. Also, `pattern` is a single word that is not a name (`gtp2`,
+            `r50k`): as a regular expression it would match only itself, which cannot be intended.
     """
     if not isinstance(pattern, str):
         kind = type(pattern).__name__
-        raise PatternError(f"a pattern is a name or a regular expression as a str, not {kind}")
+        raise PatternError(f"a pattern must be a str (a name or a regular expression), not {kind}")
     if pattern in NAMED_PATTERNS:
         named = NAMED_PATTERNS[pattern]
         return Pretokenizer(named.name, named.regex, named.cut)
@@ -105,10 +119,10 @@ def load_pretokenizer(pattern: str) -> Pretokenizer:
         raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         nearest = difflib.get_close_matches(pattern.lower(), NAMED_PATTERNS, n=1)
-        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise PatternError(f"unknown pattern {pattern!r}; {meant}the named patterns are {', '.join(NAMED_PATTERNS)}")
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(NAMED_PATTERNS)}")
     pretokenizer = Pretokenizer(_CUSTOM, pattern)
-    _ = pretokenizer.compiled  # to refuse an invalid one now
+    _ = pretokenizer.compiled  # raises now if it is invalid
     return pretokenizer
 
 
@@ -117,12 +131,13 @@ def _compile(source: str) -> regex.Pattern[str]:
 
     try:
         return regex.compile(source)
-    # The last three: flags that exclude each other (in older versions a KeyError), thousands of nested groups.
+    # ValueError and KeyError (in older versions): flags that exclude each other. RecursionError: thousands of nested
+    # groups.
     except (regex.error, ValueError, KeyError, RecursionError) as error:
         raise PatternError(f"invalid regular expression {source!r}: {error}") from error
 
 
-# One character that each version of Unicode was the first to assign, newest version first.
+# Versions of Unicode, newest first, each with a character that it was the first to assign.
 _FIRST_ASSIGNED = (
     ("18.0.0", "\U0003d000"),  # Seal
     ("17.0.0", "\U00011db0"),  # Tolong Siki
@@ -133,11 +148,11 @@ _FIRST_ASSIGNED = (
 
 @cache
 def unicode_version() -> str:
-    """The Unicode version of the `regex` module, such as ``"17.0.0"``.
+    """Return the Unicode version of the `regex` module, such as ``"17.0.0"``.
 
-    The module has no attribute that says it, so this looks which characters it takes for assigned. A module newer than
-    the table above is reported as the table's newest version (a test compares it with the module's own release notes
-    and fails when a row is missing), one older than the table as ``"15.0.0 or older"``.
+    The module has no attribute for it, so this tests which characters it considers assigned. A module newer than the
+    table above is reported as the newest version in the table. (A test compares the result with the module's own
+    release notes and fails when a row is missing.) A module older than the table is reported as ``"15.0.0 or older"``.
     """
     import regex
 

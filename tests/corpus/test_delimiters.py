@@ -23,12 +23,12 @@ def test_a_separator_ends_a_document_and_a_special_token_splits_inside_it() -> N
     assert _documents(delimiters, b"a<s>b||c") == [[b"a", b"b"], [b"c"]]
 
 
-def test_documents_between_separators_may_be_empty_but_the_last_is_then_left_out() -> None:
+def test_an_empty_document_counts_unless_it_is_the_last() -> None:
     assert _documents(Delimiters("|"), b"||a|") == [[b""], [b""], [b"a"]]
     assert _documents(Delimiters("|"), b"") == []
 
 
-def test_the_longest_delimiter_wins_where_several_begin() -> None:
+def test_the_longest_of_several_delimiters_at_a_position_wins() -> None:
     assert _documents(Delimiters("<e>", ["<", "<e><x>"]), b"1<e><x>2<e>3<4") == [[b"1", b"2"], [b"3", b"4"]]
 
 
@@ -36,7 +36,7 @@ def test_the_leftmost_delimiter_wins_over_a_longer_one_that_begins_later() -> No
     assert _documents(Delimiters("ab", ["bcd"]), b"abcd") == [[b""], [b"cd"]]
 
 
-def test_delimiters_do_not_overlap_themselves() -> None:
+def test_matches_of_a_delimiter_do_not_overlap() -> None:
     assert _documents(Delimiters("\n\n"), b"a\n\n\nb") == [[b"a"], [b"\nb"]]
 
 
@@ -44,7 +44,7 @@ def test_a_special_token_that_contains_the_separator_does_not_end_the_document()
     assert _documents(Delimiters("|", ["<|>"]), b"a<|>b|c") == [[b"a", b"b"], [b"c"]]
 
 
-def test_the_separator_may_be_a_special_token_too() -> None:
+def test_the_separator_may_also_be_a_special_token() -> None:
     assert _documents(Delimiters("|", ["|", "|"]), b"a|b") == [[b"a"], [b"b"]]
 
 
@@ -59,11 +59,11 @@ def test_without_delimiters_everything_is_one_piece(delimiters: Delimiters) -> N
     assert list(delimiters.occurrences(b"a|b")) == []
 
 
-def test_the_longest_is_measured_in_bytes() -> None:
+def test_the_longest_delimiter_is_measured_in_bytes() -> None:
     assert Delimiters("ab", ["é"]).longest == 2
 
 
-def test_occurrences_overlap_and_are_the_longest_of_their_place() -> None:
+def test_occurrences_may_overlap_and_are_the_longest_at_their_position() -> None:
     spans = [match.span() for match in Delimiters("aa", ["a", "ab"]).occurrences(b"aaab")]
     assert spans == [(0, 2), (1, 3), (2, 4)]
 
@@ -74,7 +74,7 @@ def test_empty_or_unencodable_delimiters_are_errors(separator: str | None, speci
         Delimiters(separator, special_tokens)
 
 
-def test_a_pickled_copy_does_the_same() -> None:
+def test_a_pickled_copy_is_equal_and_finds_the_same() -> None:
     delimiters = Delimiters("|", ["<s>"])
     copy = pickle.loads(pickle.dumps(delimiters))
     assert copy == delimiters

@@ -22,7 +22,7 @@ def _decode(
     return [text.decode() for text in decoded.texts], decoded.statistics
 
 
-def test_texts_are_what_stands_between_delimiters() -> None:
+def test_texts_are_the_text_between_delimiters() -> None:
     texts, statistics = _decode("ein<s>zwei\ndreißig".encode())
     assert texts == ["ein", "zwei", "dreißig"]
     assert statistics == DocumentStatistics(documents=2, skipped_documents=0, bytes=19)
@@ -33,11 +33,11 @@ def test_empty_texts_are_left_out_and_empty_documents_counted() -> None:
 
 
 @pytest.mark.parametrize(("data", "documents"), [(b"a\nb", 2), (b"a\n", 1), (b"a\n<s>", 2), (b"", 0), (b"a", 1)])
-def test_the_rest_behind_the_last_separator_is_a_document_if_it_is_not_empty(data: bytes, documents: int) -> None:
+def test_the_text_after_the_last_separator_is_a_document_unless_it_is_empty(data: bytes, documents: int) -> None:
     assert _decode(data)[1].documents == documents
 
 
-def test_a_document_that_goes_on_in_the_next_chunk_is_counted_there() -> None:
+def test_a_document_that_continues_in_the_next_chunk_is_counted_there() -> None:
     texts, statistics = _decode(b"a\nb", ends_file=False)
     assert (texts, statistics.documents) == (["a", "b"], 1)
 
@@ -47,7 +47,7 @@ def test_nothing_is_normalised() -> None:
     assert _decode(text.encode(), delimiters=Delimiters(None))[0] == [text]
 
 
-def test_an_invalid_byte_is_an_error_with_file_position_and_remedy() -> None:
+def test_the_error_for_an_invalid_byte_gives_file_position_and_remedy() -> None:
     with pytest.raises(InvalidUtf8Error, match=r"corpus\.txt is not UTF-8 at byte 1006 .*replace.*skip") as caught:
         _decode(b"ok\n<s>\xff")
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -62,7 +62,7 @@ def test_the_position_is_that_of_the_first_invalid_byte(data: bytes, offset: int
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"a\xe6\x97b", b"\xc3", b"\xf0\x9f\x98\xff\x80"])
-def test_replace_does_as_python_does(data: bytes) -> None:
+def test_replace_does_what_python_does(data: bytes) -> None:
     assert _decode(data, "replace") == (
         [data.decode(errors="replace")],
         DocumentStatistics(documents=1, bytes=len(data)),
@@ -75,7 +75,7 @@ def test_skip_drops_the_whole_document_and_counts_it() -> None:
     assert statistics == DocumentStatistics(documents=4, skipped_documents=2, bytes=26)
 
 
-def test_skip_refuses_a_chunk_that_ends_inside_a_document_where_one_ended_before() -> None:
+def test_skip_refuses_a_chunk_that_no_longer_ends_where_a_document_ends() -> None:
     with pytest.raises(CorpusError, match=r"corpus\.txt changed while it was read: no document ends at byte 1,007 any"):
         _decode(b"one\ntwo", "skip", ends_file=False)
 
@@ -84,7 +84,7 @@ def test_statistics_add_up() -> None:
     assert DocumentStatistics(1, 2, 3) + DocumentStatistics(10, 20, 30) == DocumentStatistics(11, 22, 33)
 
 
-def test_a_chunk_is_read_from_its_place(tmp_path: Path) -> None:
+def test_a_chunk_is_read_at_its_offset(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
     assert ChunkBuffer().read(Chunk(str(path), 3, 4, False)) == b"3456"
@@ -97,6 +97,6 @@ def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
         ChunkBuffer().read(Chunk(str(path), 3, 4, False))
 
 
-def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*gone"):
         ChunkBuffer().read(Chunk(str(tmp_path / "gone"), 0, 1, True))

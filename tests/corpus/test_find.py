@@ -14,7 +14,7 @@ from bpeflow.errors import CorpusError
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of files of different sizes, which is the current folder."""
+    """Make a folder of files of different sizes the current folder."""
     names = ["b.txt", "a.txt", "deep/c.txt", "deep/deeper/d.txt", "deep/e.log", ".hidden", ".git/f.txt"]
     for size, name in enumerate(names):
         path = tmp_path / name
@@ -28,11 +28,11 @@ def _names(*inputs: str | Path, exclude: list[str] | None = None) -> list[str]:
     return [str(file.path) for file in find_files(inputs, exclude or [])]
 
 
-def test_a_folder_gives_all_its_files_but_the_hidden_ones_in_order(tree: Path) -> None:
+def test_a_folder_means_all_its_files_but_hidden_ones_in_order(tree: Path) -> None:
     assert _names(".") == ["a.txt", "b.txt", "deep/c.txt", "deep/deeper/d.txt", "deep/e.log"]
 
 
-def test_sizes_are_told(tree: Path) -> None:
+def test_files_have_their_sizes(tree: Path) -> None:
     assert [file.size for file in find_files(["deep", "b.txt"])] == [0, 2, 3, 4]
 
 
@@ -54,12 +54,12 @@ def test_sizes_are_told(tree: Path) -> None:
         (".hid*", [".hidden"]),
     ],
 )
-def test_a_glob_gives_the_files_that_it_matches(tree: Path, pattern: str, names: list[str]) -> None:
+def test_a_glob_finds_the_files_that_it_matches(tree: Path, pattern: str, names: list[str]) -> None:
     assert _names(pattern) == names
     assert _names(tree / pattern) == [str(tree / name) for name in names]
 
 
-def test_inputs_are_sorted_together_and_counted_once(tree: Path) -> None:
+def test_all_inputs_are_sorted_together_without_duplicates(tree: Path) -> None:
     assert _names("deep/e.log", "b.txt", "*.txt", "./a.txt", "b.txt") == ["a.txt", "b.txt", "deep/e.log"]
 
 
@@ -70,7 +70,7 @@ def test_a_file_and_links_to_it_count_once(tree: Path) -> None:
     assert _names("deep/c.txt", "linked/c.txt", tree / "deep" / "c.txt") == [str(tree / "deep/c.txt")]
 
 
-def test_hidden_files_are_taken_when_named(tree: Path) -> None:
+def test_hidden_files_are_included_if_they_are_named(tree: Path) -> None:
     assert _names(".hidden", ".git") == [".git/f.txt", ".hidden"]
 
 
@@ -99,7 +99,7 @@ def test_excluded_files_are_left_out(tree: Path, exclude: list[str], names: list
     assert _names(".", exclude=exclude) == names
 
 
-def test_loops_of_links_end(tree: Path) -> None:
+def test_loops_of_links_are_not_followed(tree: Path) -> None:
     (tree / "deep" / "up").symlink_to(tree)
     (tree / "deep" / "here").symlink_to(tree / "deep")
     names = ["deep/c.txt", "deep/deeper/d.txt", "deep/e.log"]
@@ -107,7 +107,7 @@ def test_loops_of_links_end(tree: Path) -> None:
     assert _names("deep/**") == names
 
 
-def test_special_files_in_a_folder_are_passed_over(tree: Path) -> None:
+def test_special_files_in_a_folder_are_skipped(tree: Path) -> None:
     os.mkfifo(tree / "deep" / "pipe")
     assert "deep/pipe" not in _names("deep", "deep/*")
 
@@ -118,7 +118,7 @@ def _fifo(path: Path) -> None:
 
 def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path.name)  # a short name: paths of sockets are limited
+        server.bind(path.name)  # by its name, because the length of a socket's path is limited
 
 
 @pytest.mark.parametrize("make", [_fifo, _socket])
@@ -141,7 +141,7 @@ def test_a_device_is_an_error() -> None:
         (["a.txt", "*.missing"], [], r"\*\.missing matches no file"),
         (["deep/deep*"], [], "matches no file"),  # only a folder
         (["."], ["*"], r"all 5 input files are excluded by '\*'"),
-        (["empty"], [], "empty holds no files"),
+        (["empty"], [], "empty contains no files"),
         (["dangling"], [], "dangling does not exist"),
         (["links"], [], "cannot read the input links/dangling"),
     ],
@@ -164,7 +164,9 @@ def test_a_dangling_link_can_be_excluded(tree: Path) -> None:
 
 
 def test_an_unreadable_file_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # not by its mode: tests may run as root, who reads all
+    monkeypatch.setattr(
+        os, "access", lambda *_: False
+    )  # not by its mode: tests may run as root, who can read everything
     with pytest.raises(CorpusError, match=r"a\.txt is not readable"):
         find_files(["a.txt"])
 
@@ -178,7 +180,7 @@ def test_an_unreadable_folder_is_an_error(tree: Path, monkeypatch: pytest.Monkey
         find_files(["deep"])
 
 
-def test_a_tree_of_thousands_of_files_is_found_whole() -> None:
+def test_all_of_thousands_of_files_in_a_tree_are_found() -> None:
     root = Path(sysconfig.get_path("stdlib"))
     found = [file.path for file in find_files([root], ["**/site-packages/**", "**/__pycache__/**"])]
     assert len(found) > 1000

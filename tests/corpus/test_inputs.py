@@ -1,4 +1,4 @@
-"""Every form of the same documents has the counts that they have as text."""
+"""The same documents have the same counts in every input format, however they are named."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = ["low", "lower", "newest", "naïve", "日本語", "it's", "42", "...", "
 @pytest.fixture(scope="module")
 def documents() -> list[str]:
     seed = random.randrange(2**32)
-    print("seed", seed)
+    print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     return [" ".join(choose.choices(WORDS, k=choose.choice([0, 1, 5, 300]))) for _ in range(400)]
 
@@ -66,7 +66,7 @@ def assert_same(counted: CorpusCounts, expected: CorpusCounts) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_has_the_counts_of_the_text(
+def test_every_format_has_the_counts_of_plain_text(
     tmp_path: Path, documents: list[str], form: str, options: dict[str, object]
 ) -> None:
     counted = count(str(write(tmp_path / f"corpus.{form}", documents)), **options)
@@ -76,7 +76,7 @@ def test_every_form_has_the_counts_of_the_text(
         assert counted.documents == text.documents
 
 
-def test_many_files_of_many_forms_are_read_in_parallel(
+def test_many_files_of_many_formats_are_read_in_parallel(
     tmp_path: Path, documents: list[str], expected: CorpusCounts
 ) -> None:
     for form, part in zip(FORMS, pieces(documents, len(FORMS)), strict=True):
@@ -88,7 +88,7 @@ def test_many_files_of_many_forms_are_read_in_parallel(
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
-def test_compression_is_known_by_content_and_has_many_members(
+def test_compression_is_detected_by_content_and_may_have_many_members(
     tmp_path: Path, documents: list[str], expected: CorpusCounts, suffix: str
 ) -> None:
     compress = COMPRESSORS[suffix]
@@ -101,15 +101,15 @@ def test_compression_is_known_by_content_and_has_many_members(
 
 @given(
     documents=st.lists(st.text("ab <|>endoftx'\n字é1", max_size=30), max_size=12),
-    form=st.sampled_from(["jsonl", "parquet", "given", "txt.gz"]),
+    form=st.sampled_from(["jsonl", "parquet", "iterable", "txt.gz"]),
     chunk_size=st.integers(1, 60),
     specials=st.sampled_from([[SEPARATOR], ["\n\n"], ["a", "<|"], []]),
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_documents_stay_apart_whatever_the_delimiters_are(
+def test_records_are_counted_one_by_one_whatever_the_delimiters_are(
     tmp_path: Path, documents: list[str], form: str, chunk_size: int, specials: list[str]
 ) -> None:
-    """Each document counted on its own, as the only one of a file, is the definition."""
+    """By definition, the counts are those of each document counted as the only one of a file, added up."""
     single: dict[bytes, int] = {}
     for document in documents:
         (tmp_path / "one.txt").write_text(document, encoding="utf-8")
@@ -121,16 +121,16 @@ def test_documents_stay_apart_whatever_the_delimiters_are(
             return
         (tmp_path / "corpus.gz").write_bytes(gzip.compress(text_bytes(documents)))
         corpus = tmp_path / "corpus.gz"
-    elif form != "given":
+    elif form != "iterable":
         corpus = write(tmp_path / f"corpus.{form}", documents)
     counted = bpeflow.count(corpus, special_tokens=specials, chunk_size=chunk_size)  # type: ignore[arg-type]
     assert dict(counted) == single
 
 
-# ---- ways to name input ----
+# ---- ways to name inputs ----
 
 
-def test_lists_name_inputs(tmp_path: Path, documents: list[str], expected: CorpusCounts) -> None:
+def test_lists_of_inputs_are_expanded(tmp_path: Path, documents: list[str], expected: CorpusCounts) -> None:
     parts = list(pieces(documents, 3))
     write(tmp_path / "a.txt", parts[0])
     write(tmp_path / "b.jsonl.gz", parts[1])
@@ -175,11 +175,13 @@ def test_ctrl_c_ends_a_run_that_waits_for_standard_input(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_what_fails_while_standard_input_is_waited_for_is_told_at_once(tmp_path: Path, compressed: bool) -> None:
+def test_a_failure_is_reported_at_once_while_standard_input_makes_its_reader_wait(
+    tmp_path: Path, compressed: bool
+) -> None:
     bpeflow.Tokenizer.train(iter(["some text"]), 260).save(tmp_path / "tokenizer")
     train = ["--input", "-", "--vocab_size", "300", "--out_dir", "run", "-c", "2", "--chunk_size", "100KB"]
     encode = ["encode", "--tokenizer", "tokenizer", "--input", "-", "--out", "ids.npy", "--chunk_size", "100KB"]
-    data = b"some text\n" * 9_900 + b"\xff\n" + b"some text\n" * 19_900  # one chunk, and what it takes to find its end
+    data = b"some text\n" * 9_900 + b"\xff\n" + b"some text\n" * 19_900  # one chunk, and enough to find its end
     packer = zlib.compressobj(wbits=31)
     data = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) if compressed else data
     for arguments in (train, [*encode, "--threads", "2"]):
@@ -193,7 +195,7 @@ def test_what_fails_while_standard_input_is_waited_for_is_told_at_once(tmp_path:
     assert {path.name for path in tmp_path.iterdir()} == {"tokenizer"}
 
 
-def test_standard_input_that_somebody_has_begun_to_read_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_that_was_partly_read_before_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     os.write(write, b"a line\nsome text, and then nothing for a while")
     with os.fdopen(read) as pipe, os.fdopen(write, "wb") as other:
@@ -204,13 +206,13 @@ def test_standard_input_that_somebody_has_begun_to_read_is_read_to_its_end(monke
     assert counted.counts == bpeflow.count(iter(["some text, and then nothing for a while"]))
 
 
-def test_standard_input_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(CorpusError, match=r"standard input \(-\) is closed: pipe text into it"):
         count("-")
 
 
-def test_an_iterable_is_gone_through_in_the_thread_of_its_caller() -> None:
+def test_an_iterable_is_consumed_in_the_calling_thread() -> None:
     threads = set()
 
     def documents() -> Iterator[str]:
@@ -223,7 +225,7 @@ def test_an_iterable_is_gone_through_in_the_thread_of_its_caller() -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_bytes": 10}, {"format": "parquet"}])
-def test_what_standard_input_cannot_give_is_refused(options: dict[str, object]) -> None:
+def test_standard_input_can_be_neither_sampled_nor_parquet(options: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="standard input"):
         count({"name": "in", "path": "-", **options})
 
@@ -239,8 +241,8 @@ def test_iterables_of_documents_are_a_corpus(documents: list[str], expected: Cor
     assert list(tokenizer.merges) == merges
 
 
-def test_what_is_no_document_is_refused() -> None:
-    with pytest.raises(InputTypeError, match="number 1 is a int"):
+def test_items_that_are_not_documents_are_refused() -> None:
+    with pytest.raises(InputTypeError, match="document 1 is a int"):
         bpeflow.count(iter(["a", 1]))  # type: ignore[list-item]
     with pytest.raises(InvalidUtf8Error, match="document 0: not UTF-8 at byte 1"):
         bpeflow.count([b"a\xff"])
@@ -248,7 +250,7 @@ def test_what_is_no_document_is_refused() -> None:
     assert dict(bpeflow.count(iter(["a\ud800"]), invalid_utf8="replace")) == {b"a": 1, "\ufffd".encode(): 1}
 
 
-def test_an_error_of_the_iterable_reaches_the_caller() -> None:
+def test_an_exception_of_the_iterable_reaches_the_caller() -> None:
     def broken() -> Iterator[str]:
         yield "fine"
         raise KeyError("mine")
@@ -280,7 +282,9 @@ def mixed(tmp_path: Path, documents: list[str], **options: object) -> CorpusCoun
     ],
     ids=str,
 )
-def test_weights_repeat_counts(tmp_path: Path, documents: list[str], options: dict[str, object]) -> None:
+def test_a_weight_multiplies_the_counts_of_its_source(
+    tmp_path: Path, documents: list[str], options: dict[str, object]
+) -> None:
     parts = list(pieces(documents, 3))
     repeated = [*parts[0]] * 3 + [*parts[1]] * 2 + [*parts[2]]
     counted = mixed(tmp_path, documents, **options)
@@ -307,7 +311,7 @@ def test_a_run_reports_its_sources(tmp_path: Path, documents: list[str]) -> None
 
 
 @pytest.mark.parametrize("form", ["txt", "jsonl", "parquet", "txt.gz", "jsonl.xz"])
-def test_a_sample_depends_on_the_seed_and_on_nothing_else(tmp_path: Path, documents: list[str], form: str) -> None:
+def test_a_sample_depends_only_on_the_documents_and_the_seed(tmp_path: Path, documents: list[str], form: str) -> None:
     def sample(path: Path, seed: int, **options: object) -> CorpusCounts:
         return count([{"name": "it", "path": str(path), "max_bytes": 30_000, "seed": seed}], **options)
 
@@ -319,7 +323,9 @@ def test_a_sample_depends_on_the_seed_and_on_nothing_else(tmp_path: Path, docume
     assert sample(tmp_path / f"corpus.{form}", 2).counts != first.counts
 
 
-def test_a_sample_of_more_than_there_is_is_all(tmp_path: Path, documents: list[str], expected: CorpusCounts) -> None:
+def test_a_sample_larger_than_its_source_is_all_of_it(
+    tmp_path: Path, documents: list[str], expected: CorpusCounts
+) -> None:
     path = write(tmp_path / "corpus.txt", documents)
     assert_same(count({"name": "it", "path": str(path), "max_bytes": "1gb"}), expected)
 
@@ -334,17 +340,17 @@ def test_a_sample_of_more_than_there_is_is_all(tmp_path: Path, documents: list[s
         ([{"name": "a", "path": "x"}, {"name": "a", "path": "y"}], "two sources have the name 'a'"),
     ],
 )
-def test_a_wrong_source_is_refused(source: object, message: str) -> None:
+def test_an_invalid_source_is_refused(source: object, message: str) -> None:
     with pytest.raises((ConfigError, CorpusError), match=message):
         count(source)
 
 
-# ---- encoding takes the same ----
+# ---- encoding ----
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_encoded_alike(tmp_path: Path, documents: list[str], form: str, threads: int) -> None:
+def test_every_format_is_encoded_alike(tmp_path: Path, documents: list[str], form: str, threads: int) -> None:
     tokenizer = bpeflow.Tokenizer.train(iter(documents), 400, special_tokens=[SEPARATOR])
     text, other = tmp_path / "text.bin", tmp_path / "other.bin"
     encode_file(tokenizer, write(tmp_path / "a.txt", documents), text, index=True)

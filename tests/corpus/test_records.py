@@ -19,7 +19,7 @@ def lines(path: Path, *values: object) -> Path:
     return file
 
 
-def test_fields_may_be_nested_and_columns_too(tmp_path: Path) -> None:
+def test_fields_and_columns_may_be_nested(tmp_path: Path) -> None:
     file = lines(tmp_path, {"a": {"b": "one"}}, {"a": {"b": "two", "c": 1}})
     assert dict(bpeflow.count(file, text_field="a.b")) == {b"one": 1, b"two": 1}
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
@@ -33,7 +33,7 @@ def test_fields_may_be_nested_and_columns_too(tmp_path: Path) -> None:
     assert dict(bpeflow.count(tmp_path / "p.parquet", text_column="x.y")) == {b"three": 1, b"four": 1}
 
 
-def test_lines_may_be_empty_or_end_as_windows_does_or_begin_with_a_mark(tmp_path: Path) -> None:
+def test_lines_may_be_empty_and_have_windows_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(b'\xef\xbb\xbf{"text": "one"}\r\n\n   \n{"text": "t\\nw\\u00f6"}')
     counts = bpeflow.count(tmp_path / "a.ndjson")
     assert dict(counts) == {b"one": 1, b"t": 1, b"\n": 1, "wö".encode(): 1}
@@ -44,16 +44,16 @@ def test_lines_may_be_empty_or_end_as_windows_does_or_begin_with_a_mark(tmp_path
     ("line", "message"),
     [
         ('{"text": "a"', r"line 3: not JSON at character 12"),
-        ('{"body": "a"}', r"line 3: no field 'text' \(there are 'body'\); .* text_field"),
-        ("[1]", r"line 3: no field 'text' \(found a list above it\)"),
+        ('{"body": "a"}', r"line 3: no field 'text' \(found: 'body'\); .* text_field"),
+        ("[1]", r"line 3: no field 'text' \(its parent is a list\)"),
         ('{"text": 5}', r"line 3: text is a number, not a string"),
         ('{"text": null}', r"line 3: text is null, not a string; use invalid_utf8: skip"),
-        ("[" * 100_000, r"line 3: JSON that cannot be read"),
-        ('{"text": ' + "1" * 5000 + "}", r"line 3: (JSON that cannot be read|text is a number)"),
+        ("[" * 100_000, r"line 3: cannot parse the JSON"),
+        ('{"text": ' + "1" * 5000 + "}", r"line 3: (cannot parse the JSON|text is a number)"),
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str, chunk_size: int) -> None:
+def test_the_error_for_a_bad_line_gives_its_number(tmp_path: Path, line: str, message: str, chunk_size: int) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(COMPRESSORS["gz"](f'{{"text": "a"}}\n\n{line}\n{{"text": "b"}}\n'.encode()))
     with pytest.raises(CorpusError, match=rf"corpus\.jsonl\.gz \(decompressed\): {message}"):
@@ -67,7 +67,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str, chunk_si
         ("skip", {b"a": 1}, DocumentStatistics(3, 2, 1)),
     ],
 )
-def test_what_is_not_utf8_is_replaced_or_skipped(
+def test_lines_that_are_not_utf8_are_replaced_or_skipped(
     tmp_path: Path, policy: InvalidUtf8Policy, counts: dict[bytes, int], statistics: DocumentStatistics
 ) -> None:
     path = tmp_path / "corpus.jsonl"
@@ -85,7 +85,7 @@ def test_what_is_not_utf8_is_replaced_or_skipped(
 @pytest.mark.parametrize(
     "message", ["malloc of size 64 failed", "Unknown error: Failed to launch worker thread: Resource unavailable"]
 )
-def test_parquet_that_is_read_without_memory_is_not_called_damaged(
+def test_running_out_of_memory_is_not_reported_as_damaged_parquet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
@@ -100,7 +100,7 @@ def test_parquet_that_is_read_without_memory_is_not_called_damaged(
         bpeflow.count(tmp_path / "corpus.parquet")
 
 
-def test_wrong_parquet_is_named(tmp_path: Path) -> None:
+def test_the_error_for_bad_parquet_names_the_file_and_says_why(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
     from pyarrow import parquet
 
@@ -108,10 +108,10 @@ def test_wrong_parquet_is_named(tmp_path: Path) -> None:
     table = pyarrow.table({"text": ["a", None, "b"], "n": [1, 2, 3], "raw": [b"a", b"\xff", b"c"]})
     parquet.write_table(table, path, row_group_size=1)
     for options, message in (
-        ({"text_column": "body"}, r"no column 'body' \(there are 'text', 'n', 'raw'\)"),
+        ({"text_column": "body"}, r"no column 'body' \(found: 'text', 'n', 'raw'\)"),
         ({"text_column": "text.a"}, r"no column 'text\.a'"),
         ({"text_column": "n"}, r"the column 'n' holds int64, not strings"),
-        ({}, r"row 2: no text but null"),
+        ({}, r"row 2: the text is null"),
         ({"text_column": "raw"}, r"row 2: not UTF-8 at byte 0"),
     ):
         for small_input in (0, "1mb"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from real_data import real_data
 
 from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow.corpus import split as boundaries
+from bpeflow.corpus import split
 from bpeflow.corpus.chunk import Chunk, CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
@@ -24,9 +24,9 @@ from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 
-CUSTOM = r"\w+ ?\w|\s+|(?<=x)."  # looks behind and ahead, and crosses every cut of the named patterns
+CUSTOM = r"\w+ ?\w|\s+|(?<=x)."  # looks behind and ahead, and matches across every safe cut of the named patterns
 
-# Delimiters that overlap themselves, each other and the places where patterns may be cut, and text made of their parts.
+# Delimiters that overlap themselves, each other and the safe cuts of patterns, and text made of their parts.
 DELIMITERS = ["\n\n", "\n", "aa", "aba", "a b", "b a", "a a", " a", "|", "||", "<|e|>", "<|e|><|x|>", "|><", "x|>", "é"]
 PARTS = ["a", "b", "x", " ", "\n", "|", "<", ">", "é", "1", "!", "\r\n", "  ", "字", "。", "\u3000", "{", *DELIMITERS]
 some_run = st.builds(lambda part, times: part * times, st.sampled_from(PARTS), st.sampled_from([1, 1, 1, 2, 3, 20]))
@@ -43,13 +43,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _oracle(data: bytes, separator: str | None, special_tokens: list[str]) -> list[list[bytes]]:
-    """The pieces of each document, by the definition: byte by byte from the left, the longest delimiter first."""
+    """Return the pieces of each document by definition: from left to right, taking the longest delimiter."""
     delimiters = {text.encode() for text in special_tokens} | ({separator.encode()} if separator else set())
     documents: list[list[bytes]] = [[b""]]
     position = 0
     while position < len(data):
-        here = [delimiter for delimiter in delimiters if data.startswith(delimiter, position)]
-        found = max(here, key=len, default=None)
+        candidates = [delimiter for delimiter in delimiters if data.startswith(delimiter, position)]
+        found = max(candidates, key=len, default=None)
         if found is None:
             documents[-1][-1] += data[position : position + 1]
             position += 1
@@ -91,14 +91,14 @@ def _assert_covers(chunks: list[Chunk], size: int) -> None:
 @example(data=b"a\n\n\nb\n\n\n\n", delimiters=("\n\n", []), pattern="gpt2", window=2, cut=True)
 @example(data=b"1<|e|><|x|>2<|e|>3", delimiters=("<|e|>", ["<|e|><|x|>"]), pattern="gpt2", window=2, cut=True)
 @example(data=b"a b a b a b a b", delimiters=(None, ["a b"]), pattern="gpt2", window=2, cut=True)
-def test_every_chunk_size_gives_what_one_pass_gives(
+def test_every_chunk_size_has_the_result_of_a_single_pass(
     path: Path, data: bytes, delimiters: tuple[str | None, list[str]], pattern: str, window: int, cut: bool
 ) -> None:
     path.write_bytes(data)
     pretokenizer = load_pretokenizer(pattern)
     documents = _oracle(data, *delimiters)
     expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
-    with patch.object(boundaries, "WINDOW_BYTES", window):
+    with patch.object(split, "WINDOW_BYTES", window):
         for chunk_size in range(1, len(data) + 2):
             plan = plan_chunks([CorpusFile(path, len(data))], chunk_size, Delimiters(*delimiters), pretokenizer, cut)
             chunks = list(plan)
@@ -141,9 +141,9 @@ def _valid(document: list[bytes]) -> bool:
 
 @pytest.mark.parametrize("corpus", ["wiki_150MB", "code_20MB", "multilingual_20MB", "docs_30MB", "tinystories_3MB"])
 @pytest.mark.parametrize("separator", ["<|endoftext|>", "\n\n", None])
-def test_real_text_is_counted_alike_in_any_chunks(path: Path, corpus: str, separator: str | None) -> None:
+def test_real_text_has_the_same_counts_in_any_chunks(path: Path, corpus: str, separator: str | None) -> None:
     with lzma.open(real_data(f"corpora/{corpus}.txt.xz")) as stream:
-        data = stream.read(200_000).decode(errors="ignore").encode()  # without the character that the limit broke
+        data = stream.read(200_000).decode(errors="ignore").encode()  # without the character that was cut off
     path.write_bytes(data)
     pretokenizer = load_pretokenizer("cl100k")
     delimiters = Delimiters(separator, ["<|endoftext|>", " the"])
@@ -167,7 +167,7 @@ def _pieces(
 
 def test_a_chunk_ends_after_the_first_separator_past_its_size(path: Path) -> None:
     assert _pieces(path, b"aa|bb|cc|dd", 4, "|") == [b"aa|bb|", b"cc|dd"]
-    assert _pieces(path, b"aa||bb||cc||dd", 4, "||") == [b"aa||", b"bb||", b"cc||", b"dd"]  # ... or at it
+    assert _pieces(path, b"aa||bb||cc||dd", 4, "||") == [b"aa||", b"bb||", b"cc||", b"dd"]  # ... or exactly at it
 
 
 def test_a_separator_is_preferred_to_a_cut_within_reach(path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_separator_is_preferred_to_a_cut_within_reach(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pattern", "cut"), [(r"\S+|\s+", True), ("gpt2", False)])
-def test_documents_stay_whole_if_the_pattern_or_the_caller_wants_it(path: Path, pattern: str, cut: bool) -> None:
+def test_documents_stay_whole_if_the_pattern_or_the_caller_requires_it(path: Path, pattern: str, cut: bool) -> None:
     document = b"one two " * 100_000
     assert _pieces(path, document + b"|" + document, 1000, "|", pattern, cut) == [document + b"|", document]
 
@@ -201,7 +201,9 @@ UNBROKEN = {
 
 @pytest.mark.parametrize("pattern", NAMED_PATTERNS)
 @pytest.mark.parametrize("kind", UNBROKEN)
-def test_a_document_without_separators_is_divided_evenly_and_counted_alike(path: Path, kind: str, pattern: str) -> None:
+def test_a_document_without_separators_is_divided_evenly_with_the_same_counts(
+    path: Path, kind: str, pattern: str
+) -> None:
     line = UNBROKEN[kind]
     data = (line * (1_000_000 // len(line.encode()))).encode()
     chunks = _pieces(path, data, 100_000, "<|endoftext|>", pattern)
@@ -217,7 +219,7 @@ def test_a_document_without_separators_is_divided_evenly_and_counted_alike(path:
 
 @pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, CUSTOM])
 @pytest.mark.parametrize("run", ["a", "字", " ", "="])
-def test_what_cannot_be_cut_is_one_chunk(path: Path, run: str, pattern: str) -> None:
+def test_text_that_cannot_be_cut_is_one_chunk(path: Path, run: str, pattern: str) -> None:
     data = (run * (2_000_000 // len(run.encode()))).encode()
     assert _pieces(path, data, 10_000, "<|endoftext|>", pattern) == [data]
 
@@ -227,7 +229,7 @@ def test_a_custom_pattern_is_not_cut_where_named_ones_are(path: Path) -> None:
     assert _pieces(path, data, 10_000, "<|endoftext|>", CUSTOM) == [data]
 
 
-def test_empty_files_give_no_chunks(path: Path) -> None:
+def test_empty_files_have_no_chunks(path: Path) -> None:
     assert _pieces(path, b"", 10, "|") == []
 
 
@@ -240,7 +242,7 @@ def test_files_follow_one_another_and_never_share_a_chunk(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1])
-def test_a_chunk_size_below_one_is_an_error_at_once(chunk_size: int) -> None:
+def test_a_chunk_size_below_one_is_an_error_before_anything_is_read(chunk_size: int) -> None:
     with pytest.raises(ConfigError):
         plan_chunks([], chunk_size, Delimiters(None), load_pretokenizer("gpt2"))
 
@@ -260,18 +262,18 @@ def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None
         list(plan)
 
 
-def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*gone"):
         list(plan_chunks([CorpusFile(tmp_path / "gone", 6)], 10, Delimiters(None), load_pretokenizer("gpt2")))
 
 
-def test_what_was_appended_since_a_file_was_found_is_left_out(path: Path) -> None:
+def test_bytes_appended_since_a_file_was_found_are_not_read(path: Path) -> None:
     path.write_bytes(b"a|b|c")
     plan = plan_chunks([CorpusFile(path, 3)], 10, Delimiters("|"), load_pretokenizer("gpt2"))
     assert list(plan) == [Chunk(str(path), 0, 3, True)]
 
 
-def test_a_pickled_chunk_is_little_more_than_its_path() -> None:
+def test_a_pickled_chunk_is_hardly_larger_than_its_path() -> None:
     chunk = Chunk("/data/corpus.txt", 1 << 40, 1 << 24, False)
     data = pickle.dumps(chunk)
     assert pickle.loads(data) == chunk
@@ -280,7 +282,7 @@ def test_a_pickled_chunk_is_little_more_than_its_path() -> None:
 
 @pytest.fixture
 def sparse_file(tmp_path: Path) -> Iterator[CorpusFile]:
-    """100 MB of zeros that take no place on the disk: nothing to cut at."""
+    """Make a file of 100 MB of zeros, which cannot be cut and take no space on the disk."""
     path = tmp_path / "sparse"
     with path.open("wb") as stream:
         stream.truncate(100_000_000)

@@ -26,7 +26,8 @@ def _boundary(data: bytes, target: int, delimiters: Delimiters, *, cut: bool = F
 
 
 def test_a_separator_in_the_middle_of_a_run_is_not_trusted() -> None:
-    # Read from the left, the pairs end at 3, 5 and 7. From 4 on one would see others: only behind the run is it safe.
+    # Read from the left, the separators end at 3, 5 and 7. Reading from 4 finds others, so only the text after the run
+    # is safe.
     data = b"a\n\n\n\n\n\nb\n\nc"
     assert [_boundary(data, target, Delimiters("\n\n")) for target in (1, 2, 4, 7)] == [3, 3, 10, 10]
 
@@ -36,19 +37,19 @@ def test_a_separator_inside_a_longer_special_token_is_not_trusted() -> None:
     assert _boundary(data, 2, Delimiters("|", ["<|sep|>"])) == 11
 
 
-def test_a_separator_that_a_window_edge_divides_is_found() -> None:
+def test_a_separator_across_a_window_edge_is_found() -> None:
     for shift in range(-12, 3):
         data = b"x" * (WINDOW_BYTES + shift) + b"<|endoftext|>" + b"x" * 100
         assert _boundary(data, 1, Delimiters("<|endoftext|>")) == len(data) - 100
 
 
-def test_a_longer_delimiter_that_a_window_edge_divides_is_not_taken_for_the_shorter() -> None:
+def test_a_longer_delimiter_across_a_window_edge_is_not_mistaken_for_a_shorter_one() -> None:
     for shift in range(-12, 3):
         data = b"x" * (WINDOW_BYTES + shift) + b"<|e|><|x|>" + b"x<|e|>x"
         assert _boundary(data, 1, Delimiters("<|e|>", ["<|e|><|x|>"])) == len(data) - 1
 
 
-def test_a_special_token_that_a_window_edge_divides_is_stepped_over_whole() -> None:
+def test_a_special_token_across_a_window_edge_is_skipped_as_a_whole() -> None:
     for shift in range(-12, 3):
         data = b"x" * (WINDOW_BYTES + shift) + b"<|sep|>one|two"
         assert _boundary(data, 1, Delimiters("|", ["<|sep|>"])) == len(data) - 3
@@ -60,11 +61,11 @@ def test_a_run_longer_than_a_window_is_not_trusted_anywhere() -> None:
         assert _boundary(data, 4, Delimiters("\n\n")) == len(data) - 1
 
 
-def test_a_cut_across_a_delimiter_is_not_made() -> None:
+def test_a_delimiter_is_never_cut() -> None:
     data = b"xx the end of it"
     assert _boundary(data, 3, Delimiters(None), cut=True) == 6
     assert _boundary(data, 3, Delimiters(None, ["the end"]), cut=True) == 10
-    assert _boundary(data, 3, Delimiters(None, ["the"]), cut=True) == 6  # just behind one
+    assert _boundary(data, 3, Delimiters(None, ["the"]), cut=True) == 6  # just after one
 
 
 def test_a_cut_at_a_window_edge_is_found() -> None:
@@ -79,7 +80,7 @@ def test_a_cut_between_wide_characters_at_a_window_edge_is_found() -> None:
         assert _boundary(data, 1, Delimiters(None), cut=True) == WINDOW_BYTES + shift + 3
 
 
-def test_a_wide_space_that_a_window_edge_divides_is_not_taken_for_something_else() -> None:
+def test_a_wide_space_across_a_window_edge_is_not_mistaken_for_something_else() -> None:
     for shift in range(-8, 9):
         for space in "\x85\xa0\u1680\u2003\u3000":
             data = b"x" * (WINDOW_BYTES + shift) + f"'{space} ".encode() + b"x" * 100
@@ -88,14 +89,14 @@ def test_a_wide_space_that_a_window_edge_divides_is_not_taken_for_something_else
             assert _boundary(data, target, Delimiters(None), cut=True) == len(data)
 
 
-def test_the_search_goes_on_in_the_next_stretch() -> None:
+def test_the_search_continues_in_the_next_stretch() -> None:
     data = b"x" * 5000 + b" x|x x|x"
     assert _boundary(data, 10, Delimiters("|"), cut=True, reach=10) == 5003
     assert _boundary(data, 10, Delimiters("|"), reach=10) == 5003
     assert _boundary(b"x" * 5000 + b" y" + b"x" * 5000, 10, Delimiters("|"), cut=True, reach=10) == 5000
 
 
-def test_without_a_place_to_end_the_file_ends_the_chunk() -> None:
+def test_without_a_boundary_the_chunk_ends_with_the_file() -> None:
     assert _boundary(b"x" * 100, 10, Delimiters("|", ["<s>"]), cut=True, reach=3) == 100
     assert _boundary(b"one two", 10, Delimiters(None), cut=True) == 7
 

@@ -1,4 +1,4 @@
-"""Streams are divided as files are."""
+"""Streams are divided into the same chunks as files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stream_chunks(path: Path, *options: object) -> list[StreamChunk]:
     whole=st.booleans(),
     window=st.sampled_from([16, 64 << 10]),
 )
-def test_a_stream_has_the_chunks_of_the_file(
+def test_a_stream_has_the_same_chunks_as_the_file(
     tmp_path: Path, text: str, chunk_size: int, separator: str | None, whole: bool, window: int
 ) -> None:
     path = tmp_path / "file"
@@ -42,7 +42,7 @@ def test_a_stream_has_the_chunks_of_the_file(
     delimiters, pretokenizer = Delimiters(separator, ["<|e|>"]), load_pretokenizer("gpt2")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpeflow.corpus.split.WINDOW_BYTES", window)
-        patch.setattr("bpeflow.corpus.formats.stream._BLOCK", 7)
+        patch.setattr("bpeflow.corpus.formats.stream._BLOCK_BYTES", 7)
         planned = list(plan_chunks([CorpusFile(path, size)], chunk_size, delimiters, pretokenizer, not whole))
         cut = stream_chunks(path, chunk_size, delimiters, None if whole else pretokenizer, 1 << 20)
     assert [(c.path, c.offset, c.length, c.ends_file) for c in cut] == [
@@ -58,7 +58,7 @@ def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chun
     path = tmp_path / "file"
     path.write_text(text, newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bpeflow.corpus.formats.stream._BLOCK", 5)
+        patch.setattr("bpeflow.corpus.formats.stream._BLOCK_BYTES", 5)
         with open_blocks(StreamFile(str(path), None)) as blocks:
             chunks = list(cut_lines(blocks, chunk_size, 1000))
     assert b"".join(chunk.data for chunk in chunks).decode() == text
@@ -67,7 +67,7 @@ def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chun
     assert sum(chunk.weight for chunk in chunks) == len(text)
 
 
-def test_what_cannot_be_divided_is_an_error_beyond_the_limit(tmp_path: Path) -> None:
+def test_text_that_cannot_be_divided_within_the_limit_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"a|" + b"x" * 5_000_000)
     delimiters, pretokenizer = Delimiters("|"), load_pretokenizer("gpt2")
     with pytest.raises(CorpusError, match=r"file: .* bytes from byte \d+ on cannot be divided"):

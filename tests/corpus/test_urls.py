@@ -1,4 +1,4 @@
-"""URLs, on a server in this process and in fsspec's memory: no network."""
+"""URLs of a server in this process and of fsspec's memory. No network is needed."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def test_a_file_on_a_server_is_counted(
     assert count(f"{server}/corpus.{form}", **options) == expected
 
 
-def test_what_is_not_on_the_server_is_an_error(server: str) -> None:
+def test_a_file_missing_on_the_server_is_an_error(server: str) -> None:
     with pytest.raises(CorpusError, match=r"http://127.*missing\.txt does not exist"):
         count(f"{server}/missing.txt")
 
 
-def test_a_server_that_is_not_there_is_an_error(server: str) -> None:
+def test_an_unreachable_server_is_an_error(server: str) -> None:
     with pytest.raises(CorpusError, match=r"http://127\.0\.0\.1:9/corpus\.txt does not exist \(.*connect"):
         count("http://127.0.0.1:9/corpus.txt")
 
 
 @pytest.fixture
 def memory() -> Iterator[str]:
-    """Files in fsspec's memory, which only this process has."""
+    """Put files into fsspec's memory, which only this process can read."""
     system = fsspec.filesystem("memory")
     parts = list(pieces(DOCUMENTS, 4))
     system.pipe("/lab/a.txt", text_bytes(parts[0]))
@@ -94,10 +94,10 @@ def test_a_source_of_urls_is_sampled(memory: str) -> None:
     assert 2500 < counts.total_bytes <= 5000
 
 
-def test_nothing_to_read_is_an_error(memory: str) -> None:
+def test_urls_without_files_are_errors(memory: str) -> None:
     with pytest.raises(CorpusError, match="memory://nowhere does not exist"):
         count("memory://nowhere")
-    with pytest.raises(CorpusError, match="matches, no file"):
+    with pytest.raises(CorpusError, match="contains or matches no files"):
         count(f"{memory}/*.parquet")
     with pytest.raises(CorpusError, match="excluded"):
         count(memory, exclude=["*"])

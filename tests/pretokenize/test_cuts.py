@@ -24,7 +24,7 @@ from bpeflow.pretokenize.regex import load_pretokenizer
 NAMES = list(NAMED_PATTERNS)
 every_pattern = pytest.mark.parametrize("name", NAMES)
 
-# One character of each kind that the rules or the patterns tell apart, so that every transition comes up.
+# One character of each kind that the rules or the patterns distinguish, so that every transition occurs.
 KINDS = "asStlreZ1²'/!-.<\t\n\r \x00\x1c\x85\xa0\u2028\u3000éД\u0301\u093e\u200b字のー・한。「，’…—５😀ქế"
 some_kinds = st.text(st.sampled_from(KINDS), max_size=40)
 some_bytes = st.lists(
@@ -45,7 +45,7 @@ def _pieces(name: str, data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in pairwise([0, *_cuts(name, data), len(data)])]
 
 
-def _assert_each_cut_divides(name: str, data: bytes) -> None:
+def _assert_each_cut_keeps_the_pretokens(name: str, data: bytes) -> None:
     pretokens = load_pretokenizer(name).pretokens
     whole = pretokens(data.decode(errors="replace"))
     for cut in _cuts(name, data):
@@ -53,7 +53,7 @@ def _assert_each_cut_divides(name: str, data: bytes) -> None:
         assert pretokens(left) + pretokens(right) == whole, cut
 
 
-def _assert_all_cuts_divide(name: str, data: bytes) -> None:
+def _assert_all_cuts_keep_the_pretokens(name: str, data: bytes) -> None:
     pretokens = load_pretokenizer(name).pretokens
     parts = [token for piece in _pieces(name, data) for token in pretokens(piece.decode(errors="replace"))]
     assert parts == pretokens(data.decode(errors="replace"))
@@ -62,41 +62,41 @@ def _assert_all_cuts_divide(name: str, data: bytes) -> None:
 @every_pattern
 @settings(max_examples=500)
 @given(text=adversarial_text | some_kinds)
-def test_every_cut_divides_the_pretokens(name: str, text: str) -> None:
-    _assert_each_cut_divides(name, text.encode())
+def test_every_single_cut_keeps_the_pretokens(name: str, text: str) -> None:
+    _assert_each_cut_keeps_the_pretokens(name, text.encode())
 
 
 @every_pattern
 @settings(max_examples=300)
 @given(text=adversarial_text | some_kinds)
-def test_all_cuts_at_once_divide_the_pretokens(name: str, text: str) -> None:
-    _assert_all_cuts_divide(name, text.encode())
+def test_all_cuts_together_keep_the_pretokens(name: str, text: str) -> None:
+    _assert_all_cuts_keep_the_pretokens(name, text.encode())
 
 
 @every_pattern
 @settings(max_examples=500)
 @given(data=some_bytes)
-def test_cuts_divide_invalid_bytes_alike(name: str, data: bytes) -> None:
+def test_cuts_keep_the_pretokens_of_invalid_bytes(name: str, data: bytes) -> None:
     whole = data.decode(errors="replace")
     for cut in _cuts(name, data):
         assert data[:cut].decode(errors="replace") + data[cut:].decode(errors="replace") == whole
-    _assert_each_cut_divides(name, data)
-    _assert_all_cuts_divide(name, data)
+    _assert_each_cut_keeps_the_pretokens(name, data)
+    _assert_all_cuts_keep_the_pretokens(name, data)
 
 
 @every_pattern
-def test_every_transition_divides_the_pretokens_in_every_context(name: str) -> None:
+def test_cuts_at_every_transition_keep_the_pretokens_in_every_context(name: str) -> None:
     contexts = ["", "a", "'", "1", "!", " ", "\n", "/", "\u0301", "字", "\u3000"]
     for x, w in product(KINDS, KINDS):
         if len(x.encode()) not in _cuts(name, (x + w).encode()):
             continue
         for before, after in product(contexts, contexts):
-            _assert_each_cut_divides(name, (before + x + w + after).encode())
+            _assert_each_cut_keeps_the_pretokens(name, (before + x + w + after).encode())
 
 
 @every_pattern
 @given(data=adversarial_text.map(str.encode) | some_kinds.map(str.encode) | some_bytes)
-def test_a_cut_is_judged_by_the_bytes_that_are_said_to_be_enough(name: str, data: bytes) -> None:
+def test_a_cut_depends_only_on_the_documented_number_of_bytes(name: str, data: bytes) -> None:
     allowed = set(_cuts(name, data))
     for position in range(1, len(data)):
         start = max(position - cuts.LOOK_BEHIND, 0)
@@ -106,7 +106,7 @@ def test_a_cut_is_judged_by_the_bytes_that_are_said_to_be_enough(name: str, data
 
 @every_pattern
 @given(data=adversarial_text.map(str.encode) | some_bytes, times=st.integers(1, 4), stretch=st.integers(3, 12))
-def test_the_first_cut_is_found_whatever_is_passed_over(name: str, data: bytes, times: int, stretch: int) -> None:
+def test_the_first_cut_is_found_whatever_is_skipped(name: str, data: bytes, times: int, stretch: int) -> None:
     data *= times
     allowed = _cuts(name, data)
     with patch.object(cuts, "_STRETCH", stretch):
@@ -117,13 +117,13 @@ def test_the_first_cut_is_found_whatever_is_passed_over(name: str, data: bytes, 
 
 @every_pattern
 @pytest.mark.parametrize("run", ["1", "=", " ", "\n", "a", "字", "の", "'", "-a'", "\x80"])
-def test_a_cut_behind_a_long_run_is_found(name: str, run: str) -> None:
+def test_a_cut_after_a_long_run_is_found(name: str, run: str) -> None:
     for length in (505, 1020, 1024, 5000):
         data = f"a{run * length}a 字。".encode()
         assert load_pretokenizer(name).find_cut(data, 2) == next(cut for cut in _cuts(name, data) if cut >= 2)
 
 
-# What the rules claim of characters, held against the `regex` module for each one that there is.
+# The claims of the rules about characters, compared with the `regex` module for every character that exists.
 
 every_rule = pytest.mark.parametrize("name", ["gpt2", "cl100k", "qwen2"])
 CHARACTERS = "".join(chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000)
@@ -138,9 +138,10 @@ def _all(expression: str) -> frozenset[str]:
 
 
 def _with_a_cut(name: str, before: str, after: str, skipped: int) -> set[str]:
-    """The characters for which ``before + character + after`` may be cut at so many bytes and the skipped characters.
+    """Return the characters for which ``before + character + after`` may be cut.
 
-    Between two of those texts there is NUL, which allows no cut at either side.
+    The cut is after `before` if `skipped` is 0, and after the character if it is 1. The texts are separated by NUL,
+    which allows no cut on either side.
     """
     data, starts = _lined_up(before, after)
     allowed = np.zeros(len(data) + 1, dtype=bool)
@@ -151,7 +152,7 @@ def _with_a_cut(name: str, before: str, after: str, skipped: int) -> set[str]:
 
 @lru_cache(maxsize=1)
 def _lined_up(before: str, after: str) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """Those texts, and where each of them starts; every pattern is asked about the same ones in turn."""
+    """Return the joined texts and the position of each. They are cached because each pattern uses them in turn."""
     data = "".join(f"{before}{character}{after}\0" for character in CHARACTERS).encode()
     sizes = SIZES + len(before.encode()) + len(after.encode()) + 1
     return data, np.cumsum(sizes) - sizes
@@ -171,19 +172,19 @@ def test_three_patterns_have_the_same_rules() -> None:
 
 @every_rule
 @pytest.mark.parametrize("w", ["!", "1", "。", "\u3000", "！", "—"])
-def test_before_punctuation_and_digits_come_words_only(name: str, w: str) -> None:
+def test_before_punctuation_and_digits_only_words_allow_a_cut(name: str, w: str) -> None:
     found = _cut_before(name, w)
     if w == "1" and name != "qwen2":
         assert not found & _all(NUMBER)
     if w not in "!1\u3000" and name != "gpt2":
-        found -= {*"\r\n"}  # there a line starts
+        found -= {*"\r\n"}  # the start of a line
     assert found <= _all(LETTER) | DIGITS
     assert found >= {*"azAZぁんァヺー一龥\u9fff가힣"}
 
 
 @every_rule
 @pytest.mark.parametrize("w", [" ", "\t", "\n", "\r"])
-def test_before_white_space_comes_everything_else(name: str, w: str) -> None:
+def test_before_white_space_everything_else_allows_a_cut(name: str, w: str) -> None:
     found = _cut_before(name, w)
     if w in "\n\r" and name != "gpt2":
         assert found <= _all(LETTER) | DIGITS
@@ -194,21 +195,21 @@ def test_before_white_space_comes_everything_else(name: str, w: str) -> None:
 
 @every_rule
 @pytest.mark.parametrize("x", ["a", "字"])
-def test_after_a_letter_come_neither_letters_nor_marks_nor_apostrophes(name: str, x: str) -> None:
+def test_after_a_letter_neither_letters_nor_marks_nor_apostrophes_allow_a_cut(name: str, x: str) -> None:
     found = _cut_after(name, x)
     assert not found & (_all(LETTER) | _all(MARK) | {"'"})
     assert found >= {*' \t\r\n!"#$%&()*+,-./09:;<=>?@[]^_`{|}~、。「」，！？：；（）“”‘’…—・\u3000'}
 
 
 @every_rule
-def test_after_a_digit_comes_no_number_but_in_qwen2(name: str) -> None:
+def test_after_a_digit_a_number_allows_a_cut_only_in_qwen2(name: str) -> None:
     found = _cut_after(name, "1")
     assert bool(found & _all(NUMBER)) == (name == "qwen2")
     assert found >= {*" \n!/、。"}
 
 
 @every_rule
-def test_after_a_line_end_comes_what_is_neither_white_space_nor_ascii(name: str) -> None:
+def test_after_a_line_end_only_characters_outside_ascii_and_white_space_allow_a_cut(name: str) -> None:
     found = _cut_after(name, "\n")
     if name == "gpt2":
         assert not found
@@ -220,13 +221,13 @@ def test_after_a_line_end_comes_what_is_neither_white_space_nor_ascii(name: str)
 
 @every_rule
 @pytest.mark.parametrize("x", ["'", "é", "\u0301", "。"])
-def test_after_anything_else_comes_white_space(name: str, x: str) -> None:
+def test_after_anything_else_only_white_space_allows_a_cut(name: str, x: str) -> None:
     assert _cut_after(name, x) == set(" \t\n\r" if name == "gpt2" else " \t")
 
 
 @every_rule
 @pytest.mark.parametrize("x", [" ", "\u3000", "\xa0", "\u1680"])
-def test_after_other_white_space_comes_no_cut(name: str, x: str) -> None:
+def test_after_other_white_space_nothing_allows_a_cut(name: str, x: str) -> None:
     assert not _cut_after(name, x)
 
 
@@ -247,11 +248,11 @@ def _assert_native_counts_agree(name: str, data: bytes) -> None:
 
 @every_pattern
 @pytest.mark.parametrize("corpus", ["multilingual_20MB", "code_20MB"])
-def test_real_text_cut_at_every_allowed_place_has_the_same_pretokens(name: str, corpus: str) -> None:
+def test_real_text_cut_at_every_safe_cut_has_the_same_pretokens(name: str, corpus: str) -> None:
     text = real_text(corpus)
     data = b"".join(text[start : start + 200_000] for start in range(0, len(text), len(text) // 6))
-    data = data.decode(errors="ignore").encode()  # without the characters that the slices broke
-    _assert_all_cuts_divide(name, data)
+    data = data.decode(errors="ignore").encode()  # without the characters that the slices cut through
+    _assert_all_cuts_keep_the_pretokens(name, data)
     _assert_native_counts_agree(name, data)
     sizes = [len(piece) for piece in _pieces(name, data)]
     assert sum(sizes) / len(sizes) < 10
@@ -260,7 +261,7 @@ def test_real_text_cut_at_every_allowed_place_has_the_same_pretokens(name: str, 
 
 @every_pattern
 @pytest.mark.parametrize(
-    "text",  # | stands where a cut is allowed
+    "text",  # | marks each cut
     [
         "var| a|=b|;c|(d|.e|,f|[0|]);if|(!g|&&h|!=1|){return| 'i'}",
         "f|0a|1b|2c",
@@ -273,26 +274,26 @@ def test_real_text_cut_at_every_allowed_place_has_the_same_pretokens(name: str, 
         "a|\tb|\r\n",
     ],
 )
-def test_places_of_cuts(name: str, text: str) -> None:
-    if name == "qwen2":  # there, anything may follow a digit; a letter that is not ASCII is looked for
+def test_positions_of_cuts(name: str, text: str) -> None:
+    if name == "qwen2":  # where anything may follow a digit, and the search looks at letters outside ASCII
         text = text.replace("5月", "5|月")
     assert "|".join(piece.decode() for piece in _pieces(name, text.replace("|", "").encode())) == text
 
 
 @every_pattern
-def test_digits_are_cut_one_by_one_in_qwen2_only(name: str) -> None:
+def test_only_qwen2_cuts_between_digits(name: str) -> None:
     assert _cuts(name, b"12345") == ([1, 2, 3, 4] if name == "qwen2" else [])
 
 
 @every_pattern
 @pytest.mark.parametrize("before", ["a", "Z", "0", "9", "字"])
 @pytest.mark.parametrize("after", [" ", "\n", "\r", "\t"])
-def test_words_may_be_cut_off_before_white_space(name: str, before: str, after: str) -> None:
+def test_words_are_cut_off_before_white_space(name: str, before: str, after: str) -> None:
     assert _cuts(name, f"{before}{after}x".encode()) == [len(before.encode())]
 
 
 @every_pattern
-def test_only_gpt2_may_cut_a_line_end_off_from_punctuation_and_only_the_others_behind_it(name: str) -> None:
+def test_only_gpt2_cuts_between_punctuation_and_a_line_end_and_only_the_others_after_it(name: str) -> None:
     assert _cuts(name, b"!\nx") == ([1] if name == "gpt2" else [])
     assert _cuts(name, "!\né".encode()) == ([1] if name == "gpt2" else [2])
     assert _cuts(name, "の。\nの".encode()) == ([3, 6] if name == "gpt2" else [3, 7])
@@ -300,6 +301,6 @@ def test_only_gpt2_may_cut_a_line_end_off_from_punctuation_and_only_the_others_b
 
 @every_pattern
 @pytest.mark.parametrize("run", ["a", "字", "=", "'", " ", "\n", "é", "\u3000", "。", "1\u0663", "\x80"])
-def test_what_cannot_be_cut(name: str, run: str) -> None:
+def test_runs_that_cannot_be_cut(name: str, run: str) -> None:
     if not (name == "qwen2" and run.startswith("1")):
         assert _cuts(name, (run * 100).encode()) == []

@@ -1,4 +1,4 @@
-"""The native scanner equals the `regex` module on every text, whatever instructions it uses."""
+"""The native scanner and the `regex` module agree on every text, with all vector instructions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from bpeflow.pretokenize.native import (
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 
-# What the patterns look at: case, contractions and what looks like them, digits of several scripts, marks, all kinds of
-# white space and line ends, what is none of these, and characters of every length in UTF-8.
+# Everything that the patterns distinguish: case, contractions and similar text, digits of several scripts, marks, all
+# kinds of white space and line ends, other characters, and characters of every length in UTF-8.
 ATOMS = [
     *"aAbzsStTdmlLvVrReE'''  \n\r\t/.,!-_0123456789\x00\x0b\x0c\x1c\x1f\x85\xa0",
     *["'s", "'S", "'ll", "'LL", "'Ve", "'rE", "'ſ", "ſ", "K", "İ", "ı", "é", "É", "ß", "Ǆ", "ǅ", "ǆ", "ʰ", "ª"],
@@ -33,9 +33,9 @@ ATOMS = [
     *["\u1680", "\u2003", "\u2028", "\u3000", "\r\n", "\n\n", "  "],
 ]
 patterned = st.lists(st.sampled_from(ATOMS), max_size=30).map("".join)
-# Long enough for blocks of 64 bytes and for what reaches from one into the next.
+# Long enough for several blocks of 64 bytes, and for tokens that continue from one block into the next.
 blocks = st.lists(st.sampled_from(ATOMS), min_size=60, max_size=250).map("".join)
-# Mostly like text: then few places make a whole block be scanned token by token.
+# Mostly ordinary text, which rarely makes the scanner treat a whole block token by token.
 prose = st.lists(
     st.sampled_from(
         [*"aZ '1\n\t.,(/é–中", " the", "don't", "HTMLParser", "1234567", "\n\n", ";\n", "   ", "'ſ", "'LL"]
@@ -52,12 +52,12 @@ def pattern(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def native(pattern: str) -> str:
-    """The pattern, if there is a native scanner that has the `regex` module's version of Unicode."""
+    """Return the pattern, or skip the test without a native scanner of the `regex` module's Unicode version."""
     skip_missing("count", why_regex(load_pretokenizer(pattern)))
     if native_unicode_version() != unicode_version():
         pytest.skip(
             f"the native tables have Unicode {native_unicode_version()}, the installed regex {unicode_version()}: "
-            "python tools/make_unicode_tables.py makes them anew"
+            "regenerate them with python tools/make_unicode_tables.py"
         )
     return pattern
 
@@ -89,7 +89,7 @@ CONTEXTS += [(" ", "a"), ("\u0301", "A"), ("中", "A"), ("'", "e"), ("  ", "\n")
 @pytest.mark.not_sanitized
 @pytest.mark.parametrize(("before", "after"), CONTEXTS)
 def test_code_points_in_many_contexts_equal_regex(native: str, before: str, after: str) -> None:
-    """The first two planes, which have nearly all that is not like its neighbours."""
+    """Cover the first two planes, which have nearly all characters that differ from their neighbours."""
     for start in range(0, 0x20000, 0x8000):
         assert_equal(native, "|".join(f"{before}{point}{after}" for point in code_points(start)))
 
@@ -101,7 +101,7 @@ def test_every_code_point_equals_regex(native: str) -> None:
 
 
 def code_points(start: int) -> list[str]:
-    """So many characters from there on, without the surrogates, which no text has."""
+    """Return 0x8000 code points from `start` on, without the surrogates, which do not occur in text."""
     return [chr(code) for code in range(start, start + 0x8000) if not 0xD800 <= code < 0xE000]
 
 
@@ -117,7 +117,7 @@ def test_long_runs_equal_regex(native: str) -> None:
 
 
 def test_tokens_longer_than_blocks_equal_regex(native: str) -> None:
-    """Runs of every length around that of blocks, at every place in one, in what each of them may follow."""
+    """Cover runs of lengths around that of a block, at many positions in a block, after anything they may follow."""
     for unit in ("a", "A", " ", "\n", "\t", "1", ".", "中", "é", "\u3000", "\u0301", "'s"):
         for length in (1, 2, 3, 4, 31, 62, 63, 64, 65, 66, 127, 128, 130, 200):
             text = "".join(
@@ -143,7 +143,7 @@ broken = st.sampled_from([b"\xff", b"\xc3", b"\xe4\xb8", b"\xa9", b"\xed\xa0\x80
 @example(data=b"a<|end|>")
 @example(data=b"a<|end|>b\xff")
 def test_documents_are_counted_up_to_the_first_that_is_not_utf8(native: str, data: bytes) -> None:
-    """As by looking for delimiters, decoding and counting text by text in Python."""
+    """The reference finds delimiters, decodes and counts text by text in Python."""
     table, reference = NativeTable(native), NativeTable(native)
     counted = table.count_documents(memoryview(bytearray(data)), DELIMITERS)
     documents = list(DELIMITERS.documents(data))
@@ -166,7 +166,7 @@ def test_documents_are_counted_up_to_the_first_that_is_not_utf8(native: str, dat
     data=st.binary(max_size=8)
     | st.lists(broken | st.sampled_from(["é".encode(), "中".encode(), b"\xf0\x9f\x98\x80"])).map(b"".join)
 )
-def test_the_same_bytes_are_utf8_as_in_python(data: bytes) -> None:
+def test_the_same_bytes_are_valid_utf8_as_in_python(data: bytes) -> None:
     skip_missing("count", why_regex(load_pretokenizer("gpt2")))
     for padded in (data, b"x" * 40 + data, data + b"x" * 40):
         counted = NativeTable().count_documents(memoryview(bytearray(padded)), Delimiters(None))
@@ -184,7 +184,7 @@ def is_utf8(data: bytes) -> bool:
 @pytest.mark.parametrize(
     "delimiters", [Delimiters(None), Delimiters("\n"), Delimiters("<s>"), Delimiters("\n\n", ["the", "<s>"])]
 )
-def test_real_documents_are_counted_as_in_python(native: str, delimiters: Delimiters) -> None:
+def test_real_documents_have_the_same_counts_as_in_python(native: str, delimiters: Delimiters) -> None:
     data = real_text("multilingual_20MB")[:300_000]
     data = data[: data.rindex(b"\n")]
     table, reference = NativeTable(native), NativeTable(native)
@@ -204,5 +204,5 @@ def test_instructions_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "scalar")
     assert chosen_instructions() == "scalar"
     monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "abacus")
-    with pytest.raises(ConfigError, match=r"BPEFLOW_INSTRUCTIONS=abacus: this processor has .*scalar"):
+    with pytest.raises(ConfigError, match=r"BPEFLOW_INSTRUCTIONS=abacus is not available; choose from .*scalar"):
         NativeTable()

@@ -13,12 +13,12 @@ from bpeflow.pretokenize.regex import load_pretokenizer
 
 NAMES = list(NAMED_PATTERNS)
 
-# As published for GPT-2 itself; tiktoken's pattern claims to be the same, only faster.
+# As published with GPT-2. According to tiktoken, its pattern is equivalent, only faster.
 GPT2_ORIGINAL = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 SAMPLE = "I'LL pay $1234.56,\r\n\r\n  y'all's café—naïve x²!\n"
 
-# What each pattern makes of SAMPLE, worked out by hand.
+# The pre-tokens of SAMPLE for each pattern, worked out by hand.
 SPLITTINGS = {
     "gpt2": "I|'|LL| pay| $|1234|.|56|,|\r\n\r\n | y|'|all|'s| café|—|naïve| x|²|!|\n",
     "cl100k": "I|'LL| pay| $|123|4|.|56|,\r\n\r\n| | y|'all|'s| café|—naïve| x|²|!\n",
@@ -34,14 +34,16 @@ def test_the_sample_is_split_as_worked_out_by_hand(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "tokens"), [("cl100k", ["a", "\n  "]), ("llama3", ["a", "\n", "  "])])
-def test_white_space_that_ends_a_text_is_one_token_for_cl100k_but_not_for_llama3(name: str, tokens: list[str]) -> None:
+def test_white_space_at_the_end_of_a_text_is_one_token_for_cl100k_but_not_for_llama3(
+    name: str, tokens: list[str]
+) -> None:
     assert load_pretokenizer(name).pretokens("a\n  ") == tokens
 
 
 @pytest.mark.parametrize("ours, theirs", [("gpt2", "gpt2"), ("cl100k", "cl100k_base"), ("o200k", "o200k_base")])
 def test_patterns_are_those_of_tiktoken(ours: str, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     openai_public = pytest.importorskip("tiktoken_ext.openai_public", reason="tiktoken is not installed")
-    # Only the patterns are wanted: no vocabulary is to be fetched from the network.
+    # Only the patterns are needed; do not fetch vocabularies from the network.
     monkeypatch.setattr(openai_public, "load_tiktoken_bpe", lambda *_, **__: {})
     monkeypatch.setattr(openai_public, "data_gym_to_mergeable_bpe_ranks", lambda *_, **__: {})
     assert NAMED_PATTERNS[ours].regex == getattr(openai_public, theirs)()["pat_str"]
@@ -53,17 +55,16 @@ def test_gpt2_splits_like_the_pattern_published_with_gpt2(text: str) -> None:
 
 
 @given(text=adversarial_text)
-def test_cl100k_splits_like_llama3_up_to_the_white_space_at_the_end(text: str) -> None:
+def test_cl100k_splits_like_llama3_except_white_space_at_the_end(text: str) -> None:
     text = regex.sub(r"\s+$", "", text)
     assert load_pretokenizer("cl100k").pretokens(text) == load_pretokenizer("llama3").pretokens(text)
 
 
-@pytest.mark.parametrize(
-    "name", ["gpt2", "o200k", "llama3", "qwen2"]
-)  # cl100k: Oniguruma reads `{1,3}+` and `$` otherwise
+# Not cl100k: Oniguruma interprets `{1,3}+` and `$` differently.
+@pytest.mark.parametrize("name", ["gpt2", "o200k", "llama3", "qwen2"])
 @given(text=st.text(st.sampled_from("aZé日д07²٣' \n\r\t\xa0\u3000!/-sStTlLdD"), max_size=30))
-def test_another_regex_engine_splits_alike(name: str, text: str) -> None:
-    """HuggingFace's Oniguruma, on long-assigned characters, for which versions of Unicode agree."""
+def test_another_regex_engine_splits_in_the_same_way(name: str, text: str) -> None:
+    """The engine is HuggingFace's Oniguruma. All versions of Unicode agree on the characters used here."""
     tokenizers = importlib.import_module("tokenizers")
     source = GPT2_ORIGINAL if name == "gpt2" else NAMED_PATTERNS[name].regex
     split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(source), behavior="isolated")

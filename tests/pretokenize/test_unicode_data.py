@@ -8,8 +8,8 @@ import pytest
 from bpeflow.pretokenize.regex import unicode_version
 
 
-def test_the_version_is_the_one_that_the_regex_module_names_in_its_notes() -> None:
-    """Fails when `regex` has moved on to a version of Unicode that the table of probes does not have."""
+def test_the_unicode_version_is_the_one_in_the_release_notes_of_the_regex_module() -> None:
+    """Fails when `regex` supports a newer version of Unicode than the table in the code knows."""
     notes = importlib.metadata.metadata("regex").get_payload()
     stated = re.search(r"supports Unicode (\d+\.\d+\.\d+)", str(notes))
     if stated is None:

@@ -1,7 +1,7 @@
-"""Compression, known by its first bytes, and undone in bounded memory.
+"""Compression: detected by the first bytes of a file, and decompressed in bounded memory.
 
-Every decompressor here is asked for a bounded number of bytes at a time, whatever the compressed ones unfold to; so a
-file of some kilobytes that stands for terabytes takes its time, but no memory.
+Every decompressor is asked for a bounded number of bytes at a time, however much its input decompresses to. A file of a
+few kilobytes that decompresses to terabytes therefore takes time, but no memory.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ from typing import Any, NamedTuple, Protocol
 from bpeflow._util.extras import load_extra
 from bpeflow.errors import CorpusError
 
-#: How many bytes of a file `compression_of` wants to see.
+#: Bytes at the start of a file that `detect_compression` needs.
 MAGIC_BYTES = 10
 
-#: Bytes that a decompressor gives at a time, at most. More: fewer calls; less: fewer bytes that a bomb costs.
-_OUTPUT = 1 << 20
+#: Upper bound on the bytes that a decompressor returns at a time. Larger: fewer calls; smaller: less memory for a bomb.
+_OUTPUT_BYTES = 1 << 20
 
-#: Bytes that zstandard is given at a time, as it does not let itself be asked for less than all that they unfold to:
-#: 32 MB at worst, for a block of 128 KB can be 4 bytes. (64 KB at a time are a fifth faster, and 2 GB at worst.)
-_ZSTD_INPUT = 1 << 10
-_SUFFIXES = frozenset({".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd"})
+#: Compressed bytes given to a decompressor at a time. Larger: fewer calls; smaller: less memory.
+_INPUT_BYTES = 1 << 16
 
-#: An xz file may ask for a dictionary of up to 4 GB; this is twice what `xz -9` asks for.
+#: The same for zstandard, whose output cannot be limited: it returns all that its input decompresses to. That is 32 MB
+#: at worst, as 4 bytes can be a block of 128 KB. (64 KB at a time is a fifth faster, but takes 2 GB at worst.)
+_ZSTD_INPUT_BYTES = 1 << 10
+
+#: Upper bound on the memory for an xz file, whose dictionary may have up to 4 GB: twice what `xz -9` needs.
 _XZ_MEMORY = 128 << 20
+
+_SUFFIXES = frozenset({".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd"})
 
 
 class _Decompressor(Protocol):
-    """What those of bz2 and lzma have in common, and the others are made to have."""
+    """The common interface of the decompressors of bz2 and lzma. Adapters give it to those of zlib and zstandard."""
 
     @property
     def eof(self) -> bool: ...
@@ -41,79 +45,89 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
+_Library = tuple[Callable[[], _Decompressor], tuple[type[Exception], ...]]
+
+
 class Compression(NamedTuple):
     """A kind of compression.
 
     Attributes:
-        name: as people call it.
-        magic: matches what its files begin with.
-        make: returns what undoes one member, or frame, of a file, and the exceptions that this raises for damaged ones.
-        padding: whether zeros may stand behind a member.
-        input_bytes: how much it is given at a time.
+        name: its name in messages.
+        magic: matches the first bytes of its files.
+        load: loads the library. Returns a function that makes a decompressor for one member (or frame) of a file, and
+            the exceptions that the decompressor raises for damaged data.
+        padding: whether zeros may follow a member.
+        input_bytes: compressed bytes given to the decompressor at a time.
     """
 
     name: str
     magic: re.Pattern[bytes]
-    make: Callable[[], tuple[Callable[[], _Decompressor], tuple[type[Exception], ...]]]
+    load: Callable[[], _Library]
     padding: bool
     input_bytes: int
 
 
-def _gzip() -> tuple[Callable[[], _Decompressor], tuple[type[Exception], ...]]:
+def _gzip() -> _Library:
     import zlib
 
     return _Zlib, (zlib.error,)
 
 
-def _bzip2() -> tuple[Callable[[], _Decompressor], tuple[type[Exception], ...]]:
+def _bzip2() -> _Library:
     import bz2
 
     return bz2.BZ2Decompressor, (OSError, ValueError)
 
 
-def _xz() -> tuple[Callable[[], _Decompressor], tuple[type[Exception], ...]]:
+def _xz() -> _Library:
     import lzma
 
     return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), (lzma.LZMAError,)
 
 
-def _zstandard() -> tuple[Callable[[], _Decompressor], tuple[type[Exception], ...]]:
+def _zstandard() -> _Library:
     zstandard = load_extra("zstandard", "zstd", "files compressed with zstandard")
     return lambda: _Zstandard(zstandard.ZstdDecompressor().decompressobj()), (zstandard.ZstdError,)
 
 
 COMPRESSIONS = (
-    Compression("gzip", re.compile(rb"\x1f\x8b\x08"), _gzip, padding=True, input_bytes=1 << 16),
+    Compression("gzip", re.compile(rb"\x1f\x8b\x08"), _gzip, padding=True, input_bytes=_INPUT_BYTES),
     Compression(
-        "bzip2", re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), _bzip2, padding=False, input_bytes=1 << 16
+        "bzip2", re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), _bzip2, padding=False, input_bytes=_INPUT_BYTES
     ),
-    Compression("xz", re.compile(rb"\xfd7zXZ\x00"), _xz, padding=True, input_bytes=1 << 16),
+    Compression("xz", re.compile(rb"\xfd7zXZ\x00"), _xz, padding=True, input_bytes=_INPUT_BYTES),
     Compression(
         "zstandard", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _zstandard, padding=False,
-        input_bytes=_ZSTD_INPUT,
+        input_bytes=_ZSTD_INPUT_BYTES,
     ),
 )  # fmt: skip
 
 
-def compression_of(begin: bytes) -> Compression | None:
-    """The compression of a file that begins with these `MAGIC_BYTES` bytes; None if it is not compressed."""
-    return next((compression for compression in COMPRESSIONS if compression.magic.match(begin)), None)
+def detect_compression(start: bytes) -> Compression | None:
+    """Return the compression of a file, given its first `MAGIC_BYTES` bytes; None if it is not compressed."""
+    return next((compression for compression in COMPRESSIONS if compression.magic.match(start)), None)
 
 
 def without_compression_suffix(name: str) -> str:
-    """A file's name without an ending such as ``.gz``, so that the one before it tells the format."""
+    """Return a file name without a suffix such as ``.gz``, so that the suffix before it gives the format."""
     path = PurePath(name)
     return str(path.with_suffix("")) if path.suffix.lower() in _SUFFIXES else name
 
 
 def decompress(blocks: Iterator[bytes], compression: Compression, name: str) -> Iterator[bytes]:
-    """The bytes that the compressed ``blocks`` stand for: of all members, or frames, one after another.
+    """Decompress all members (or frames) of a file, one after another.
 
-    Raises `CorpusError`, which names the file, for data that is damaged, ends too early or has other data behind it.
+    Args:
+        blocks: the compressed bytes.
+        compression: the kind of compression.
+        name: the name of the file for messages.
+
+    Raises:
+        CorpusError: the data is damaged, ends too early or is followed by other data. The message names the file.
     """
-    new, errors = compression.make()
+    new_decompressor, errors = compression.load()
     waiting = b""
-    place = 0  # of the compressed byte with which `waiting` begins
+    position = 0  # of the first byte of `waiting` in the file
     first = True
     while True:
         while len(waiting) < MAGIC_BYTES and (block := next(blocks, b"")):
@@ -123,38 +137,38 @@ def decompress(blocks: Iterator[bytes], compression: Compression, name: str) -> 
         if not first and not compression.magic.match(waiting):
             if not compression.padding or waiting.strip(b"\0"):
                 raise CorpusError(
-                    f"{name}: at byte {place:,}, behind the {compression.name} data, stands something else; the file "
-                    "is damaged or was appended to: copy or compress it again"
+                    f"{name}: unexpected data at byte {position:,}, after the end of the {compression.name} data; the "
+                    "file is damaged or was appended to: copy or compress it again"
                 )
-            place, waiting = place + len(waiting), b""
+            position, waiting = position + len(waiting), b""
             continue
         first = False
-        member = new()
+        member = new_decompressor()
         try:
             while not member.eof:
                 piece = b""
                 if member.needs_input:
                     waiting = waiting or next(blocks, b"")
                     piece, waiting = waiting[: compression.input_bytes], waiting[compression.input_bytes :]
-                    place += len(piece)
-                text = member.decompress(piece, _OUTPUT)
+                    position += len(piece)
+                text = member.decompress(piece, _OUTPUT_BYTES)
                 if text:
                     yield text
                 elif not piece and member.needs_input:
                     raise CorpusError(
-                        f"{name}: the {compression.name} data ends too early, at byte {place:,}; the file was cut "
+                        f"{name}: the {compression.name} data ends too early, at byte {position:,}; the file was cut "
                         "short: copy it again"
                     )
         except errors as error:
             raise CorpusError(
-                f"{name}: damaged {compression.name} data before byte {place:,} ({error}); copy it again"
+                f"{name}: damaged {compression.name} data before byte {position:,} ({error}); copy it again"
             ) from error
-        place -= len(member.unused_data)
+        position -= len(member.unused_data)
         waiting = member.unused_data + waiting
 
 
 class _Zlib:
-    """A gzip member, behind the interface of bz2 and lzma."""
+    """The decompressor of a gzip member, with the interface of bz2 and lzma."""
 
     def __init__(self) -> None:
         import zlib
@@ -178,7 +192,7 @@ class _Zlib:
 
 
 class _Zstandard:
-    """A zstandard frame, behind the interface of bz2 and lzma; it cannot be asked for less than all."""
+    """The decompressor of a zstandard frame, with the interface of bz2 and lzma; it cannot limit its output."""
 
     needs_input = True
 
@@ -193,5 +207,5 @@ class _Zstandard:
     def unused_data(self) -> bytes:
         return bytes(self._frame.unused_data)
 
-    def decompress(self, data: bytes, max_length: int) -> bytes:
+    def decompress(self, data: bytes, max_length: int) -> bytes:  # noqa: ARG002
         return bytes(self._frame.decompress(data))

@@ -1,4 +1,4 @@
-"""Parquet: the strings of one column, row group by row group."""
+"""Parquet: reading the strings of one column, row group by row group."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 from bpeflow._util.extras import load_extra
 from bpeflow._util.memory import check_address_space
-from bpeflow.corpus.formats.compression import MAGIC_BYTES, compression_of
-from bpeflow.corpus.formats.records import names_of
-from bpeflow.corpus.formats.stream import StreamFile, reading
+from bpeflow.corpus.formats.compression import MAGIC_BYTES, detect_compression
+from bpeflow.corpus.formats.records import format_names
+from bpeflow.corpus.formats.stream import StreamFile, convert_errors
 from bpeflow.errors import CorpusError
 
-#: Rows that are decoded at a time. A dictionary can make each of them as long as the longest, so this many of them are
-#: what is in memory; with more, it is a little faster.
-_ROWS = 128
+#: Rows decoded at a time. Larger: a little faster. Smaller: less memory, which matters because a dictionary can make
+#: every row as long as the longest.
+_BATCH_ROWS = 128
 
-#: Bytes that are read at a time.
-_BUFFER = 1 << 20
+#: Bytes read from the file at a time. Larger: fewer reads; smaller: less memory.
+_BUFFER_BYTES = 1 << 20
 
-#: Address space without which the import of pyarrow is not even begun: with less than 180 MB, pyarrow 26 crashes in it.
-_LIBRARY_SPACE = 1 << 28
+#: Address space required before pyarrow is imported. The import of pyarrow 26 crashes with less than 180 MB.
+_IMPORT_BYTES = 1 << 28
 
 
 def row_groups(file: StreamFile) -> list[StreamFile]:
-    """The file, row group by row group, so that several can be read at once."""
-    with _opened(file) as parquet:
+    """Return one stream for each row group of a file, so that several can be read in parallel."""
+    with _open(file) as parquet:
         groups = parquet.num_row_groups
     size = file.size or 0
     sizes = [size * (group + 1) // groups - size * group // groups for group in range(groups)]
@@ -36,17 +36,21 @@ def row_groups(file: StreamFile) -> list[StreamFile]:
 
 
 def read_rows(file: StreamFile, column: Sequence[str]) -> Iterator[tuple[int, bytes | None]]:
-    """The number of each row, from 1, and the bytes of its string in a column, which may be nested; None for a null.
+    """Read one column, which may be nested.
 
-    Raises `CorpusError`, which names the file, for one that is damaged or has no such column of strings.
+    Yields:
+        The number of each row, from 1, and its string as UTF-8 bytes; None for a null.
+
+    Raises:
+        CorpusError: the file is damaged or has no such column of strings. The message names the file.
     """
-    pyarrow = _library()
-    with _opened(file) as parquet:
+    pyarrow = _load_pyarrow()
+    with _open(file) as parquet:
         _check_column(parquet.schema_arrow, column, file.name, pyarrow)
         groups = range(parquet.num_row_groups) if file.row_groups is None else file.row_groups
         for group in groups:
             row = sum(parquet.metadata.row_group(earlier).num_rows for earlier in range(group))
-            for batch in parquet.iter_batches(_ROWS, row_groups=[group], columns=[".".join(column)]):
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[".".join(column)]):
                 for value in _values(batch, column, pyarrow):
                     row += 1
                     yield row, value
@@ -63,15 +67,14 @@ def _values(batch: Any, column: Sequence[str], pyarrow: Any) -> Any:
 
 def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -> None:
     path = ".".join(column)
-    kind: Any
     fields = {field.name: field.type for field in schema}
-    kind = fields.get(path)
+    kind: Any = fields.get(path)
     if kind is None:
         for depth, part in enumerate(column):
             if part not in fields:
                 raise CorpusError(
-                    f"{name}: no column {'.'.join(column[: depth + 1])!r} (there are {names_of(fields)}); name the one "
-                    "with the text as text_column"
+                    f"{name}: no column {'.'.join(column[: depth + 1])!r} (found: {format_names(fields)}); set "
+                    "text_column to the column with the text"
                 )
             kind = fields[part]
             fields = {f.name: f.type for f in kind} if pyarrow.types.is_struct(kind) else {}
@@ -87,22 +90,21 @@ def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -
             types.is_string_view,
         )
     ):
-        raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; name one with text as text_column")
+        raise CorpusError(f"{name}: the column {path!r} holds {kind}, not strings; set text_column to one of strings")
 
 
 @contextmanager
-def _opened(file: StreamFile) -> Iterator[Any]:
-    pyarrow = _library()
-    with reading(file), file.open() as stream:
-        begin = stream.read(MAGIC_BYTES)
-        if compression := compression_of(begin):
+def _open(file: StreamFile) -> Iterator[Any]:
+    pyarrow = _load_pyarrow()
+    with convert_errors(file), file.open() as stream:
+        if compression := detect_compression(stream.read(MAGIC_BYTES)):
             raise CorpusError(
-                f"{file.name}: Parquet inside {compression.name}, which cannot be read from its end, as Parquet has to "
-                "be; decompress the file (Parquet is compressed inside)"
+                f"{file.name}: Parquet inside {compression.name} cannot be read, because Parquet is read from its end; "
+                "decompress the file (Parquet is compressed inside)"
             )
         stream.seek(0)
         try:
-            with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER) as parquet:
+            with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES) as parquet:
                 yield parquet
         except (pyarrow.ArrowException, EOFError) as error:
             if isinstance(error, MemoryError) or "launch worker thread" in str(error):
@@ -110,9 +112,9 @@ def _opened(file: StreamFile) -> Iterator[Any]:
             raise CorpusError(f"{file.name}: not Parquet, or damaged ({error}); copy it again") from error
 
 
-def _library() -> Any:
+def _load_pyarrow() -> Any:
     if "pyarrow" not in sys.modules:
-        check_address_space(_LIBRARY_SPACE)
+        check_address_space(_IMPORT_BYTES)
     for module in ("pyarrow.compute", "pyarrow.parquet"):
         load_extra(module, "parquet", "Parquet files")
     return load_extra("pyarrow", "parquet", "Parquet files")

@@ -1,4 +1,4 @@
-"""Standard input, which may keep its readers waiting for as long as it likes."""
+"""Standard input, which may make its readers wait indefinitely."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from threading import Event
 
 from bpeflow.errors import CorpusError
 
-#: How often a reader that waits asks whether anybody still wants what it waits for, in seconds.
-_ASK_SECONDS = 0.2
+#: Seconds after which a waiting read checks whether it was cancelled. Shorter: it ends sooner; longer: fewer wake-ups.
+_POLL_SECONDS = 0.2
 
 
 class CancelledError(Exception):
-    """Nobody takes any more what is being read: those who did have failed, and tell why."""
+    """Reading was cancelled because the consumers of what is read have failed. Their own exceptions say why."""
 
 
 class WatchedInput:
-    """Standard input, as its readers see it: they do not wait for what nobody will take."""
+    """Standard input whose reads can be cancelled while they wait."""
 
     def __init__(self, cancelled: Event) -> None:
-        """`cancelled` is set by those who take what is read, when they have failed."""
+        """Open standard input; its consumers set `cancelled` when they have failed."""
         self._buffer = standard_input()
         self._cancelled = cancelled
-        self._may_be_buffered = True  # somebody may have read from it before
+        self._may_be_buffered = True  # others may have read from the same buffer before
         try:
             self._poll = select.poll()
             self._poll.register(self._buffer.fileno(), select.POLLIN)
-        except (AttributeError, OSError):  # not on every platform; no file, but an object that somebody has put there
-            self._may_wait = False
+        except (AttributeError, OSError):  # no poll on this platform, or `sys.stdin` was replaced by something else
+            self._can_poll = False
         else:
-            self._may_wait = True
+            self._can_poll = True
 
-    def read(self, most: int) -> bytes:
-        """Read up to so many bytes, as soon as there are any; none at the end. Raises `CancelledError`."""
+    def read(self, limit: int) -> bytes:
+        """Return up to `limit` bytes as soon as there are any; none at the end. Raises `CancelledError`."""
         while not self._cancelled.is_set():
-            if not self._may_wait or self._may_be_buffered or self._poll.poll(_ASK_SECONDS * 1000):
-                block = self._buffer.read1(most)
-                self._may_be_buffered = len(block) == most
+            if not self._can_poll or self._may_be_buffered or self._poll.poll(_POLL_SECONDS * 1000):
+                block = self._buffer.read1(limit)
+                self._may_be_buffered = len(block) == limit
                 return block
         raise CancelledError
 
 
 def standard_input() -> BufferedReader:
-    """Standard input, in bytes. Raises `CorpusError` where there is none."""
+    """Return standard input as bytes. Raises `CorpusError` if it is closed."""
     buffer: BufferedReader | None = getattr(sys.stdin, "buffer", None)
     if buffer is None:
         raise CorpusError("standard input (-) is closed: pipe text into it, or name files instead")

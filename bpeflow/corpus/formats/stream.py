@@ -1,7 +1,7 @@
-"""Inputs that are read from their begin to their end: compressed files, standard input, URLs, files of records.
+"""Streams: inputs that are read from start to end. Compressed files, standard input, URLs, JSON Lines and Parquet.
 
-Plain text in files of this machine is none of them: it is divided by looking for places (`plan`), and is read by those
-who count it.
+Local files of plain text are not streams. They are divided into chunks without being read as a whole (see `split`), and
+the workers that count the chunks read them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import BinaryIO, Literal, Protocol
 
 from bpeflow._util.extras import load_extra
 from bpeflow._util.memory import is_memory_error
-from bpeflow.corpus.formats.compression import MAGIC_BYTES, Compression, compression_of, decompress
+from bpeflow.corpus.formats.compression import MAGIC_BYTES, Compression, decompress, detect_compression
 from bpeflow.corpus.formats.stdin import WatchedInput
 from bpeflow.errors import CorpusError
 
 Format = Literal["text", "jsonl", "parquet"]
-Place = Literal["file", "url", "stdin"]
+Location = Literal["file", "url", "stdin"]
 
-#: Stands for standard input where files are named.
+#: The name of standard input among the inputs.
 STDIN = "-"
 
-#: What is read of a file at a time.
-_BLOCK = 1 << 18
+#: Bytes read from a file at a time. Larger: fewer reads; smaller: less memory.
+_BLOCK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,93 +35,122 @@ class StreamFile:
 
     Attributes:
         name: its path, its URL, or ``-``.
-        size: bytes, compressed as they are, when it was found; None where nobody can tell.
-        format: what it holds when it is not compressed any more.
-        place: what the name means.
-        source: the number of the source that it is of.
-        row_groups: for Parquet, which row groups to read; None for all.
-        modified: when it had last been changed, in nanoseconds; 0 where nobody knows.
+        size: size in bytes when it was found, before decompression; None if unknown.
+        format: format of the content after decompression.
+        location: what `name` refers to: a local file, a URL, or standard input.
+        source: number of the source that it belongs to.
+        row_groups: for Parquet, the row groups to read; None for all.
+        modified: modification time in nanoseconds; 0 if unknown.
     """
 
     name: str
     size: int | None
     format: Format = "text"
-    place: Place = "file"
+    location: Location = "file"
     source: int = 0
     row_groups: tuple[int, ...] | None = None
     modified: int = 0
 
     @property
     def main_process_only(self) -> bool:
-        """Whether only this process has it: its standard input, or what fsspec keeps in memory."""
-        return self.place == "stdin" or self.name.startswith("memory://")
+        """Whether no other process can read it: standard input, or a file in fsspec's memory."""
+        return self.location == "stdin" or self.name.startswith("memory://")
 
     def open(self) -> AbstractContextManager[BinaryIO]:
-        """Open the file, which is not standard input, as it is, compressed or not."""
-        if self.place == "url":
+        """Open the file, which must not be standard input, without decompressing it."""
+        if self.location == "url":
             fsspec = load_extra("fsspec", "fsspec", f"URLs such as {self.name}")
             opened: AbstractContextManager[BinaryIO] = fsspec.open(self.name, "rb")
             return opened
         return Path(self.name).open("rb")
 
 
+@dataclass(frozen=True, slots=True)
+class StreamTask:
+    """Streams that one reader reads one after another.
+
+    Attributes:
+        files: one stream, or all streams of a source from which a sample is drawn.
+        sampled: whether to draw a sample.
+    """
+
+    files: tuple[StreamFile, ...]
+    sampled: bool = False
+
+    @property
+    def main_process_only(self) -> bool:
+        """Whether only the calling process can read one of the streams."""
+        return any(file.main_process_only for file in self.files)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input files that it covers."""
+        return sum(file.size or 0 for file in self.files)
+
+
 class SupportsRead(Protocol):
     """A stream of bytes."""
 
-    def read(self, most: int, /) -> bytes: ...
+    def read(self, limit: int, /) -> bytes:
+        """Return at most `limit` bytes; none at the end of the stream."""
 
 
 class Blocks(Iterator[bytes]):
-    """The bytes of a stream, block by block.
+    """The decompressed bytes of a stream, block by block.
 
     Attributes:
-        name: as messages call what the offsets of these bytes are in.
-        taken: how many bytes of the file, compressed as they are, it took so far.
+        name: the name of the stream for messages with an offset; says if the offset is one after decompression.
+        bytes_read: bytes read from the file so far, before decompression.
     """
 
     def __init__(self, file: StreamFile, stream: SupportsRead) -> None:
-        self.taken = 0
+        self.bytes_read = 0
         self._file = file
         self._stream = stream
-        begin = self._read(MAGIC_BYTES)
-        while 0 < len(begin) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(begin))):
-            begin += more
-        self.compression: Compression | None = compression_of(begin)
-        raw = self._raw(begin)
+        start = self._read(MAGIC_BYTES)
+        while 0 < len(start) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(start))):
+            start += more
+        self.compression: Compression | None = detect_compression(start)
+        raw = self._raw(start)
         self._blocks = decompress(raw, self.compression, file.name) if self.compression else raw
         self.name = f"{file.name} (decompressed)" if self.compression else file.name
 
     def __next__(self) -> bytes:
         return next(self._blocks)
 
-    def _raw(self, begin: bytes) -> Iterator[bytes]:
-        if begin:
-            yield begin
-        while block := self._read(_BLOCK):
+    def _raw(self, start: bytes) -> Iterator[bytes]:
+        if start:
+            yield start
+        while block := self._read(_BLOCK_BYTES):
             yield block
         size = self._file.size
-        if size is not None and self.taken < size:
+        if size is not None and self.bytes_read < size:
             raise CorpusError(
-                f"{self._file.name} shrank from {size} to {self.taken} bytes; run again when it is complete"
+                f"{self._file.name} shrank from {size} to {self.bytes_read} bytes; run again when it is complete"
             )
 
-    def _read(self, most: int) -> bytes:
-        """The next bytes; none behind the end that the file had when it was found."""
+    def _read(self, limit: int) -> bytes:
+        """Return the next bytes, but none beyond the size that the file had when it was found."""
         if self._file.size is not None:
-            most = min(most, self._file.size - self.taken)
-        block = self._stream.read(most) if most else b""
-        self.taken += len(block)
+            limit = min(limit, self._file.size - self.bytes_read)
+        block = self._stream.read(limit) if limit else b""
+        self.bytes_read += len(block)
         return block
 
 
 @contextmanager
 def open_blocks(file: StreamFile, cancelled: Event | None = None) -> Iterator[Blocks]:
-    """Open a stream and read it, decompressed. Raises `CorpusError`, which names it, whatever fails about it.
+    """Open a stream and decompress it.
 
-    While standard input gives nothing, `CancelledError` is raised as soon as ``cancelled`` is set.
+    Args:
+        file: the stream.
+        cancelled: makes a read that waits for standard input raise `CancelledError` as soon as it is set.
+
+    Raises:
+        CorpusError: opening or reading the stream fails. The message names the stream.
     """
-    with reading(file):
-        if file.place == "stdin":
+    with convert_errors(file):
+        if file.location == "stdin":
             yield Blocks(file, WatchedInput(cancelled or Event()))
             return
         with file.open() as stream:
@@ -129,8 +158,8 @@ def open_blocks(file: StreamFile, cancelled: Event | None = None) -> Iterator[Bl
 
 
 @contextmanager
-def reading(file: StreamFile) -> Iterator[None]:
-    """Turn the exceptions of files, and of the many libraries behind URLs, into `CorpusError`."""
+def convert_errors(file: StreamFile) -> Iterator[None]:
+    """Turn exceptions of files, and of the many libraries behind URLs, into `CorpusError`."""
     try:
         yield
     except Exception as error:
@@ -138,24 +167,6 @@ def reading(file: StreamFile) -> Iterator[None]:
             raise
         if isinstance(error, OSError):
             raise CorpusError(f"cannot read {file.name}: {error.strerror or error or type(error).__name__}") from error
-        if file.place != "url" or type(error).__module__.startswith("bpeflow."):
+        if file.location != "url" or type(error).__module__.startswith("bpeflow."):
             raise
         raise CorpusError(f"cannot read {file.name}: {error or type(error).__name__}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTask:
-    """Streams to be read one after another: one, or all of a source that a sample is drawn from (``sampled``)."""
-
-    files: tuple[StreamFile, ...]
-    sampled: bool = False
-
-    @property
-    def main_process_only(self) -> bool:
-        """Whether one of them can be read in the calling process only."""
-        return any(file.main_process_only for file in self.files)
-
-    @property
-    def weight(self) -> int:
-        """How much of the corpus it is, by the sizes of files."""
-        return sum(file.size or 0 for file in self.files)

@@ -1,6 +1,6 @@
-"""Streams divided into chunks: text where `boundaries` allows it, lines at their ends.
+"""Text in streams: dividing it into chunks at the boundaries where `split` would divide a file.
 
-Only what belongs to the chunk in hand is in memory. What cannot be divided may not be longer than a limit.
+Only the current chunk is in memory, so text that cannot be divided must not be longer than a limit.
 """
 
 from __future__ import annotations
@@ -19,42 +19,55 @@ from bpeflow.pretokenize.regex import Pretokenizer
 def cut_text(
     blocks: Blocks, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int, source: int = 0
 ) -> Iterator[StreamChunk]:
-    """Divide a stream of text as `plan_chunks` divides a file; the chunks are the same.
+    """Divide a stream of text into the same chunks as `plan_chunks` divides a file.
 
-    Raises `CorpusError` for a piece of more than ``longest`` bytes that cannot be divided.
+    Args:
+        blocks: the stream.
+        chunk_size: bytes in a chunk, approximately.
+        delimiters: the separator and the special tokens.
+        cutter: the pre-tokenizer whose safe cuts may divide a document; None to keep documents whole.
+        longest: upper bound on the bytes that cannot be divided, in addition to two chunks.
+        source: number of the source that the stream belongs to.
+
+    Raises:
+        CorpusError: the text cannot be divided within the upper bound.
     """
-    # Where to cut is judged by what stands before, too; see `BoundaryFinder.next_boundary`.
+    # A boundary depends on bytes before it, too; see `BoundaryFinder.next_boundary`.
     window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * delimiters.longest)
-    finder = _StreamBoundaries(window, delimiters, cutter)
-    offset = taken = 0
+    finder = _StreamBoundaryFinder(window, delimiters, cutter)
+    offset = reported = 0  # `reported`: bytes read for the chunks yielded so far
     while True:
         end = finder.next_boundary(offset + chunk_size, min(chunk_size, LOOK_AHEAD_BYTES))
         if end == offset:
             return
         data = window.take(end)
-        ends = window.see(end + 1) == end
+        ends_file = window.fill(end + 1) == end
         yield StreamChunk(
-            blocks.name, offset, len(data), ends, source, data=data, holds="text", taken=blocks.taken - taken
-        )
-        offset, taken = end, blocks.taken
+            blocks.name, offset, len(data), ends_file, source,
+            data=data, holds="text", bytes_read=blocks.bytes_read - reported,
+        )  # fmt: skip
+        offset, reported = end, blocks.bytes_read
 
 
 class _Window:
-    """What of a stream is in memory, behind the methods of a file: what was not taken, and ``behind`` bytes before."""
+    """The part of a stream that is in memory, with the methods of a file.
 
-    def __init__(self, blocks: Blocks, longest: int, behind: int) -> None:
+    It consists of the bytes that were read but not taken yet, and at least `look_behind` bytes before them.
+    """
+
+    def __init__(self, blocks: Blocks, longest: int, look_behind: int) -> None:
         self.name = blocks.name
         self._blocks = blocks
         self._longest = longest
         self._data = bytearray()
-        self._behind = behind
-        self._start = 0  # of the bytes in memory
-        self._taken = 0
-        self._position = 0
+        self._look_behind = look_behind
+        self._start = 0  # position of `_data` in the stream
+        self._taken = 0  # bytes of the stream that `take` has returned
+        self._position = 0  # of the next `read`, within `_data`
         self._ended = False
 
-    def see(self, end: int) -> int:
-        """Read on until byte ``end`` of the stream is in memory; return how far it is (less: at its end)."""
+    def fill(self, end: int) -> int:
+        """Read the stream up to byte `end`, and return the end of the bytes in memory: less if the stream ends."""
         while self._start + len(self._data) < end and not self._ended:
             block = next(self._blocks, None)
             if block is None:
@@ -66,10 +79,10 @@ class _Window:
         return self._start + len(self._data)
 
     def take(self, end: int) -> bytearray:
-        """Give away the bytes up to ``end``."""
+        """Return the bytes up to `end` that were not taken yet."""
         data = self._data[self._taken - self._start : end - self._start]
         self._taken = end
-        start = max(end - self._behind, self._start)
+        start = max(end - self._look_behind, self._start)
         del self._data[: start - self._start]
         self._start = start
         return data
@@ -81,13 +94,13 @@ class _Window:
         return bytes(self._data[self._position : self._position + length])
 
 
-class _StreamBoundaries(BoundaryFinder):
-    """Boundaries of a stream, whose size is known when its end has been seen."""
+class _StreamBoundaryFinder(BoundaryFinder):
+    """Finds boundaries in a stream, whose size is known once its end has been read."""
 
     def __init__(self, window: _Window, delimiters: Delimiters, cutter: Pretokenizer | None) -> None:
         super().__init__(window, sys.maxsize, delimiters, cutter)
         self._window = window
 
-    def _see(self, end: int) -> None:
-        if (seen := self._window.see(end + 1)) <= end:
-            self._size = seen
+    def _prepare(self, end: int) -> None:
+        if (available := self._window.fill(end + 1)) <= end:
+            self._size = available
