@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MAX_OPEN_SHARDS, MemoryBudget
-from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.kway import Order, kway_sum
 from bpeflow.counting.shards import Scratch, Shard, Spilled
+
+if TYPE_CHECKING:
+    from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
 
 #: Get the index of the merger that owns a shard. The flow framework routes shards by it.
 partition_of = attrgetter("partition")
