@@ -133,7 +133,7 @@ def show_progress(number: int, contender: Contender, measurement: Measurement) -
 
 
 def show(report: dict[str, Any]) -> None:
-    from rich.console import Console  # late: this process's memory is a lower bound of what `measure` reports
+    from rich.console import Console  # late, since this process must stay small while it measures
 
     console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
     print_report(console, report)

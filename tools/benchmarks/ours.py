@@ -1,4 +1,4 @@
-"""bpeflow's command lines, as a user types them, and reading the results of its runs."""
+"""The command lines that run bpeflow, as users type them, and the results of those runs."""
 
 from __future__ import annotations
 

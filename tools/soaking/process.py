@@ -20,7 +20,7 @@ from secrets import token_hex
 
 import psutil
 
-#: Seconds after which a run counts as hanging. Longer than any run on a busy machine takes.
+#: Seconds after which a run counts as hanging. Less could fail slow runs on a busy machine, more delays the report.
 HANG = 120.0
 #: Seconds that child processes may take to exit after the main process.
 LINGER = 5.0
@@ -132,7 +132,7 @@ class Process:
             time.sleep(0.004)
 
     def wait(self) -> Ended:
-        """Wait until all processes have ended, and kill those that hang or linger."""
+        """Wait until all processes have ended. Processes that hang or linger are killed."""
         self.watch(lambda: False, HANG)
         hung = self.lives
         if hung:  # SIGABRT prints the stacks of all threads

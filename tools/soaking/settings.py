@@ -1,4 +1,4 @@
-"""Random settings: those that determine the result, and those that may differ from run to run."""
+"""Random settings: some determine the result, the others may differ from run to run."""
 
 from __future__ import annotations
 
