@@ -94,7 +94,7 @@ FULL = {
         Place("bpeflow.counting.merger:CountMerger._sum_partition", segment_size="300kb"),
         r"stage 'merger', worker \d: cannot write counts to .*: {}. Set scratch_dir to a folder with more room",
     ),
-    "segment": (MAIN["segment"], r"cannot write .*/segments/000001.run: {}. Make room on its disk.*--resume"),
+    "segment": (MAIN["segment"], r"cannot write .*/segments/000001.shard: {}. Make room on its disk.*--resume"),
     "manifest": (
         Place("bpeflow.counting.manifest:Manifest.save", 2, segment_size="300kb"),
         r"cannot write .*/segments/manifest.json: {}. Make room on its disk.*--resume",

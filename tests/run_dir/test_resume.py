@@ -271,7 +271,7 @@ def test_a_finished_run_says_so_and_does_nothing(
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
     with caplog.at_level(logging.INFO):
         again = bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
-    assert "is finished: nothing is left to be done" in caplog.text
+    assert "is finished: nothing left to do" in caplog.text
     assert (again.vocab, again.merges, again.counts) == (first.vocab, first.merges, first.counts)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
 
@@ -323,7 +323,7 @@ def test_a_finished_run_of_other_settings_is_refused(
 def test_counts_of_another_corpus_are_refused(corpus: Path, tmp_path: Path) -> None:
     bpeflow.train(settings_of(corpus, tmp_path / "run", skip_merge=True))
     (corpus / "d").write_text("more")
-    with pytest.raises(ResumeError, match=r"the input was 3 file\(s\) of \d+ bytes, is 4 of .*--restart"):
+    with pytest.raises(ResumeError, match=r"the input was 3 file\(s\) of \d+ bytes and is 4 of .*--restart"):
         bpeflow.train(settings_of(corpus, tmp_path / "run", resume=True))
 
 
