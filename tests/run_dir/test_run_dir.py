@@ -40,7 +40,7 @@ def test_the_remains_of_a_killed_run_are_cleaned_up_first(tmp_path: Path) -> Non
     unfinished = tmp_path / UNFINISHED
     segments = unfinished / SEGMENTS
     segments.mkdir(parents=True)
-    parts = [unfinished / ".counts.npz.1.part", segments / ".manifest.json.1.part", segments / ".000001.run.1.part"]
+    parts = [unfinished / ".counts.npz.1.part", segments / ".manifest.json.1.part", segments / ".000001.shard.1.part"]
     for path in (*parts, segments / "000000.shard", segments / MANIFEST_FILE, unfinished / "vocab.json"):
         path.write_bytes(b"of a killed run")
 
