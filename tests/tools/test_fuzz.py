@@ -54,7 +54,7 @@ def test_native_code_and_specification_agree(target: str) -> None:
 WRONG: dict[str, tuple[type, str, Callable[[Any], Any]]] = {
     "scanner": (NativeTable, "shard", lambda shard: Shard.pack(0, list(shard.items())[1:])),
     "table": (NativeTable, "__len__", lambda length: length + 1),
-    "runs": (NativeKWaySum, "write", lambda shard: Shard.pack(0, [(token, 1) for token, _ in shard.items()])),
+    "shards": (NativeKWaySum, "write", lambda shard: Shard.pack(0, [(token, 1) for token, _ in shard.items()])),
     "merge": (NativeSession, "step", lambda merges: merges[:-1]),
     "encoder": (NativeEncoder, "encode_to_array", lambda ids: np.flip(ids)),
 }

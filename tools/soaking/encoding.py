@@ -14,7 +14,7 @@ from bpeflow.dataset.encode import encode_file
 from soaking import troubles
 from soaking.corpora import Corpus, Part
 from soaking.process import Ended, Process
-from soaking.right import rows_of, texts_of
+from soaking.expected import rows_of, texts_of
 from soaking.settings import NAMED
 from soaking.troubles import Trouble
 from soaking.verdict import VerdictError, how_it_ended, problems_of_end
