@@ -1,4 +1,4 @@
-"""The encoder stage: chunks of a corpus in, their ids out."""
+"""`ChunkEncoder`: the stage of the pipeline that turns chunks of a corpus into ids."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.validate import smallest_dtype
 
-CHUNKS_AHEAD = 2
-
-
-"""Chunks under way for each thread: one that it encodes, and one whose ids wait for those before them. More smooth out
-chunks that take unequally long; fewer save memory."""
+#: Chunks in flight per thread: one that is being encoded, and one whose ids wait for earlier chunks. More: threads wait
+#: less if chunks take unequally long. Fewer: less memory.
+CHUNKS_PER_THREAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedChunk:
-    """A chunk and its place among the chunks of the corpus, counted from 0."""
+    """A chunk and its index among the chunks of the corpus."""
 
     number: int
     chunk: Chunk
 
     @property
     def length(self) -> int:
-        """Its bytes."""
+        """The length of the chunk in bytes."""
         return self.chunk.length
 
 
@@ -54,12 +53,12 @@ class EncodedChunk:
     """The ids of a chunk.
 
     Attributes:
-        number: the place of the chunk among the chunks of the corpus.
-        ids: 1-dimensional.
-        ends: how many of the ids stand before the end of each document that ends in the chunk, ascending; its end token
-            is among them. Skipped documents are not.
-        statistics: what the chunk consisted of.
-        weight: how much of the corpus the chunk was, by the sizes of files.
+        number: the index of the chunk among the chunks of the corpus.
+        ids: the ids, one-dimensional.
+        ends: for each document that ends in the chunk, the position in `ids` after its last id (its end token, if there
+            is one), ascending. Skipped documents have no entry.
+        statistics: statistics of the chunk's documents.
+        weight: the chunk's share of the corpus, in bytes of its files.
     """
 
     number: int
@@ -71,20 +70,20 @@ class EncodedChunk:
 
 @dataclass(frozen=True)
 class ChunkEncoder:
-    """What each encoder worker runs: a stage function, picklable, which yields in the order of its inputs.
+    """The picklable stage function of the encoder workers. It yields results in the order of its inputs.
 
-    What it yields for the chunks of a document together: the ids that `Tokenizer.encode` gives of the document, where
-    the special tokens among the delimiters are allowed and others are ordinary text; and the end token, if there is
-    one.
+    The ids of all chunks of a document, joined, are those that `Tokenizer.encode` returns for the document, followed by
+    the end token, if there is one. The special tokens among the delimiters are encoded as their ids. Other special
+    tokens are ordinary text.
 
     Attributes:
-        tokenizer: what encodes.
-        delimiters: the separator, and those special tokens that are not text; no chunk divides one.
-        end_id: the id that ends a document; None for none.
+        tokenizer: the tokenizer.
+        delimiters: the separator, and the special tokens that are not ordinary text. No chunk boundary is inside one.
+        end_id: the id that ends a document, or None.
         invalid_utf8: what to do with input that is not UTF-8.
-        source: for records, where their text is.
-        threads: how many of them encode; for encoders that leave the interpreter to others while they are at work.
-        cancelled: is set when one of the threads has failed, for those who wait for input.
+        source: for records, the fields that hold their text.
+        threads: number of encoding threads. Useful only for encoders that release the interpreter lock.
+        cancelled: an event to set when a thread has failed, so that the reader stops waiting for input.
     """
 
     tokenizer: BaseTokenizer
@@ -96,12 +95,13 @@ class ChunkEncoder:
     cancelled: Event | None = None
 
     def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
+        """Encode chunks in `threads` threads."""
         if self.threads == 1:
             buffer = ChunkBuffer()
             for chunk in chunks:
                 yield self.encode(chunk, buffer)
             return
-        buffers = deque(ChunkBuffer() for _ in range(self.threads))  # whose ends are safe to use from any thread
+        buffers = deque(ChunkBuffer() for _ in range(self.threads))  # pop and append are thread-safe
 
         def encode(chunk: NumberedChunk) -> EncodedChunk:
             buffer = buffers.pop()
@@ -114,33 +114,36 @@ class ChunkEncoder:
             finally:
                 buffers.append(buffer)
 
-        _ = self._marking  # made once, not by each thread
-        under_way: deque[Future[EncodedChunk]] = deque()
+        _ = self._marking  # computed here once, not by each thread
+        in_flight: deque[Future[EncodedChunk]] = deque()
         with ThreadPoolExecutor(self.threads, "encoder") as pool:
             try:
                 with suppress(CancelledError):
                     for chunk in chunks:
-                        under_way.append(pool.submit(encode, chunk))
-                        if len(under_way) == self.threads * CHUNKS_AHEAD:
-                            yield under_way.popleft().result()
-                while under_way:
-                    yield under_way.popleft().result()
-            finally:  # after a failure, or Ctrl-C, the threads end with the chunk that they have
+                        in_flight.append(pool.submit(encode, chunk))
+                        if len(in_flight) == self.threads * CHUNKS_PER_THREAD:
+                            yield in_flight.popleft().result()
+                while in_flight:
+                    yield in_flight.popleft().result()
+            finally:  # after a failure or Ctrl-C, threads finish the chunk they are working on and stop
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def encode(self, numbered: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
-        """Read and encode a chunk. Raises `CorpusError`, which names the file."""
+        """Read and encode a chunk.
+
+        Raises `CorpusError`, with the file, if it is unreadable, has changed, or is not UTF-8.
+        """
         encoded = self.encode_text(buffer.read(numbered.chunk), numbered)
         return replace(encoded, weight=numbered.chunk.weight)
 
     def encode_text(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
-        """Encode the text of a chunk: all at once where that can be done, else document by document.
+        """Encode the text of a chunk: in one call if possible, else document by document.
 
-        Raises `InvalidUtf8Error`, which names the file and the place.
+        Raises `InvalidUtf8Error`, with the file and position.
         """
         if isinstance(numbered.chunk, StreamChunk) and numbered.chunk.holds != "text":
             return self._encode_records(numbered.chunk, numbered.number)
-        if self._at_once:
+        if self._can_encode_at_once:
             try:
                 return self._encode_at_once(data, numbered)
             except InvalidTextError:
@@ -148,7 +151,7 @@ class ChunkEncoder:
         return self._encode_documents(bytes(data), numbered, self.delimiters, self._marking)
 
     def _encode_records(self, chunk: StreamChunk, number: int) -> EncodedChunk:
-        """Encode the records of a chunk. A separator that is no special token is ordinary text in them."""
+        """Encode the records of a chunk. In records, a separator that is not a special token is ordinary text."""
         records = Records(chunk.data, chunk.skipped)
         if chunk.holds == "jsonl":
             records = parse_lines(chunk, self.source.text_field, self.invalid_utf8)
@@ -161,9 +164,9 @@ class ChunkEncoder:
         return replace(encoded, statistics=statistics)
 
     def _encode_at_once(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
-        """Encode as one text, in which the separator is a special token with an id of its own, the mark.
+        """Encode the chunk as one text in which the separator is a special token with a separate id, the mark.
 
-        With the named patterns no text is without tokens, so a document is open if any id stands behind the last mark.
+        With the named patterns, all text yields ids. So a document is open at the end if an id follows the last mark.
         """
         ids = self._encoder.encode_to_array(data, self._marking, self._dtype)
         marks = np.flatnonzero(ids == self._mark)
@@ -183,7 +186,7 @@ class ChunkEncoder:
     def _encode_documents(
         self, data: bytes, numbered: NumberedChunk, delimiters: Delimiters, marking: SpecialTokens
     ) -> EncodedChunk:
-        """The definition, which also does what is not UTF-8."""
+        """Encode document by document. This is the definition, and it also handles input that is not UTF-8."""
         chunk = numbered.chunk
         parts: list[NDArray[Any]] = []
         ends = []
@@ -209,34 +212,36 @@ class ChunkEncoder:
     def _encode_document(
         self, data: bytes, document: Document, texts: list[bytes], marking: SpecialTokens
     ) -> Iterator[NDArray[Any]]:
-        """The ids of a document's texts, and of the special tokens that stand between them."""
-        before = None
+        """Yield the ids of a document's texts, and of the special tokens between them."""
+        previous_end = None
         for (start, end), text in zip(document.pieces, texts, strict=True):
-            if before is not None:
-                yield np.array([marking.ids[data[before:start]]], self._dtype)
+            if previous_end is not None:
+                yield np.array([marking.ids[data[previous_end:start]]], self._dtype)
             if text:
                 yield self._encoder.encode_to_array(text, NO_SPECIAL_TOKENS, self._dtype)
-            before = end
+            previous_end = end
 
     @property
     def _encoder(self) -> Encoder:
         return self.tokenizer._encoder
 
     @cached_property
-    def _at_once(self) -> bool:
+    def _can_encode_at_once(self) -> bool:
+        """Whether chunks can be encoded in one call, which needs a pattern that matches all text."""
         return not load_pretokenizer(self.tokenizer.pattern).custom
 
     @property
     def _mark(self) -> int:
+        """An id outside the vocabulary, for separators."""
         return self.tokenizer.vocab_size
 
     @cached_property
     def _dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.uint16 if self._mark < 1 << 16 else np.uint32)
+        return smallest_dtype(self._mark + 1)
 
     @cached_property
     def _marking(self) -> SpecialTokens:
-        """The special tokens that are not text, and the separator as the mark."""
+        """The special tokens that are not ordinary text, and the separator with the id of the mark."""
         specials = self.tokenizer.special_tokens
         ids = {token: specials[token] for token in self.delimiters.special_tokens}
         if self.delimiters.separator is not None:

@@ -1,4 +1,4 @@
-"""`decode_file`: a token file to text."""
+"""`decode_file`: decodes a token file to text."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from time import perf_counter
 from bpeflow._util.atomic import atomic_path, hold_part, remove_dead_parts
 from bpeflow.dataset.encode import check_not_input
 from bpeflow.dataset.identity import tokenizer_hash
-from bpeflow.dataset.token_file import (
-    Ids,
-    TokenFile,
-    index_path,
-    open_token_file,
-    read_ids,
-    sidecar_path,
-)
+from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_file, read_ids, sidecar_path
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
-#: Ids that are decoded at once: a few MB of text.
-DECODED_AT_ONCE = 1 << 20
+#: Ids that are decoded at a time. More: fewer calls. Fewer: less memory, a few MB of text for this many.
+IDS_AT_A_TIME = 1 << 20
 
 
 @dataclass(frozen=True)
 class DecodedFile:
-    """What decoding a token file gave: how many tokens became how many bytes, in which wall time."""
+    """The result of decoding a token file.
+
+    Attributes:
+        tokens: number of ids.
+        bytes: size of the text.
+        seconds: wall time.
+    """
 
     tokens: int
     bytes: int
@@ -42,28 +41,32 @@ def decode_file(
     any_tokenizer: bool = False,
     observer: Observer | None = None,
 ) -> DecodedFile:
-    """Decode a token file to the bytes that its tokens stand for, in bounded memory; the whole text, or no file.
+    """Decode a token file to a text file, in bounded memory. If decoding fails, no file is left.
 
-    End tokens become their text: a corpus that was encoded with its separator as end token, and whose files all end
-    with the separator, comes back as it was, its files one after the other.
+    End tokens are decoded to their text. So if a corpus was encoded with its separator as the end token, and all its
+    files end with the separator, the text equals the concatenated files.
 
     Args:
-        tokenizer: the one that encoded; its hash is compared with that in the sidecar.
+        tokenizer: the tokenizer that encoded the corpus. Its hash is compared with the one in the sidecar.
         src: the token file.
-        dst: the text to write.
+        dst: the text file to write.
         any_tokenizer: decode even if the hashes differ.
         observer: progress callbacks.
 
+    Returns:
+        Statistics of the text.
+
     Raises:
-        FormatError: a token file that is damaged, or that another tokenizer made, or `dst` is no regular file.
-        OSError: `src` cannot be read or `dst` cannot be written, with its name.
+        ConfigError: `dst` is the token file or belongs to it.
+        FormatError: the token file is damaged or was made by another tokenizer, or `dst` is not a regular file.
+        OSError: `src` cannot be read, or `dst` cannot be written. The error names the file.
     """
     observer = observer or Observer()
     file = open_token_file(src)
     if not any_tokenizer and file.tokenizer_hash != tokenizer_hash(tokenizer.to_spec()):
         raise FormatError(
-            f"{src}: was made by another tokenizer, with the hash {file.tokenizer_hash}; decode it with that one, or "
-            "with --any_tokenizer (any_tokenizer=True) all the same"
+            f"{src}: was made by another tokenizer, with the hash {file.tokenizer_hash}; decode it with that "
+            "tokenizer, or pass --any_tokenizer (any_tokenizer=True) to decode it anyway"
         )
     path = Path(dst)
     sources = [file.path, sidecar_path(file.path), index_path(file.path)]
@@ -74,7 +77,7 @@ def decode_file(
     with atomic_path(path) as temporary, temporary.open("wb") as text, file.path.open("rb") as stream:
         hold_part(text)
         while done < file.tokens:
-            ids = read_ids(file, stream, min(file.tokens - done, DECODED_AT_ONCE))
+            ids = read_ids(file, stream, min(file.tokens - done, IDS_AT_A_TIME))
             written += text.write(_decode(tokenizer, ids, file, done))
             done += len(ids)
             observer.decoding(done * ids.itemsize, file.tokens * ids.itemsize)
@@ -86,5 +89,5 @@ def _decode(tokenizer: BaseTokenizer, ids: Ids, file: TokenFile, before: int) ->
         return tokenizer.decode_bytes(ids)
     except UnknownTokenError as error:
         raise FormatError(
-            f"{file.path}: behind its first {before:,} tokens: {error}; it is damaged, or of another tokenizer"
+            f"{file.path}: after its first {before:,} tokens: {error}; the file is damaged, or from another tokenizer"
         ) from None

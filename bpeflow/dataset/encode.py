@@ -1,4 +1,4 @@
-"""Corpora to token files, and back."""
+"""`encode_file`: encodes a corpus to a token file."""
 
 from __future__ import annotations
 
@@ -27,13 +27,7 @@ from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check
 from bpeflow.corpus.sources import Source
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk
 from bpeflow.dataset.identity import tokenizer_hash
-from bpeflow.dataset.token_file import (
-    DtypeName,
-    choose_dtype,
-    index_path,
-    new_token_file,
-    sidecar_path,
-)
+from bpeflow.dataset.token_file import DtypeName, choose_dtype, index_path, new_token_file, sidecar_path
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -41,10 +35,22 @@ from bpeflow.progress import Observer
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
-#: So many special tokens are named in an error.
-_SHOWN = 5
+#: Approximate size of chunks, in bytes of text. Larger: fewer hand-overs between workers. Smaller: less memory, and
+#: more parallelism for small corpora.
+CHUNK_SIZE = {"threads": 4_000_000, "processes": 1_000_000}
 
-#: What to do about a lack of memory.
+#: Corpora of up to this many bytes are encoded without worker processes. Larger: more corpora are encoded on one core.
+#: Smaller: more runs pay for starting processes, which takes longer than encoding.
+SMALL_INPUT = 4_000_000
+
+#: Capacity in chunks of the queue to the encoder processes. More: more encoded chunks accumulate in memory while one
+#: that takes long is being encoded. Fewer: processes wait for the reader.
+_MAX_QUEUED_CHUNKS = 2
+
+#: Number of special tokens that an error message lists.
+_SPECIAL_TOKENS_IN_ERROR = 5
+
+#: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
 
 log = logging.getLogger(__name__)
@@ -52,16 +58,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """What encoding a corpus gave.
+    """The result of encoding a corpus.
 
     Attributes:
-        written: the files: the ids, the sidecar, and the index if there is one.
+        written: the files: the ids, the sidecar and, if requested, the index.
         dtype: ``uint16`` or ``uint32``.
-        tokens: how many, end tokens included.
-        documents: how many documents it holds.
-        skipped_documents: how many were left out for not being UTF-8.
-        files: how many files the corpus has.
-        bytes: how many bytes, separators included.
+        tokens: number of ids, including end tokens.
+        documents: number of documents in the token file.
+        skipped_documents: number of documents left out because they are not UTF-8.
+        files: number of files in the corpus.
+        bytes: size of the corpus, including separators.
         seconds: wall time.
     """
 
@@ -93,44 +99,58 @@ def encode_file(
     text_column: str = "text",
     observer: Observer | None = None,
 ) -> EncodedCorpus:
-    """Encode a corpus to a token file, with a sidecar beside it (see `token_file`).
+    """Encode a corpus to a token file, with a sidecar next to it (see `bpeflow.dataset.token_file`).
 
-    The documents come in the order of ``src``, and each is what `Tokenizer.encode` makes of it, whatever the number of
-    threads and the size of chunks. All files are there when all is done, or none.
+    The documents are in the order of `src`. The ids of each are those of `Tokenizer.encode`, regardless of `threads`
+    and `chunk_size`. If encoding fails, no files are left.
 
     Args:
-        tokenizer: what encodes.
-        src: files, folders, globs, ``@lists`` of these, ``-`` for standard input, URLs that fsspec knows; compressed or
-            not. The files of a folder or a glob come in the order of their paths, each file once.
+        tokenizer: the tokenizer.
+        src: files, folders, globs, ``@lists`` of these, ``-`` for standard input, and URLs that fsspec supports;
+            compressed or not. The files of a folder or glob are in the order of their paths. Each file is encoded once.
         dst: the token file to write.
         dtype: ``auto``, ``uint16`` or ``uint32``.
-        separator: what stands between documents, and is no part of them; by default the tokenizer's first special
-            token; ``""`` for nothing but the ends of files.
+        separator: the text between documents, which is not part of them; by default the tokenizer's first special
+            token. With ``""`` only the ends of files separate documents.
         end_token: the special token that ends each document in the token file; by default the separator if it is a
-            special token, else none; ``""`` for none.
-        special_tokens_as_text: take special tokens inside documents for ordinary text: for corpora that are not to be
-            trusted with them. (The separator still ends documents, unless it is ``""``.)
-        invalid_utf8: ``error``, ``replace`` (with U+FFFD) or ``skip`` (leave the document out).
-        index: write an index of the documents, too.
-        threads: how many encode at once; by default one for each core.
-        chunk_size: bytes of text that each takes at a time, by default a few MB; memory is a multiple of it.
-        input_format: what the files hold: ``text``, ``jsonl``, ``parquet``, or ``auto``, as their names end.
-        text_field: for JSON Lines, the field with the text; ``a.b`` is b in a.
-        text_column: for Parquet, likewise.
+            special token, else none. ``""`` means none.
+        special_tokens_as_text: encode special tokens in documents as ordinary text, for untrusted corpora. The
+            separator still ends documents, unless it is ``""``.
+        invalid_utf8: what to do with input that is not UTF-8: ``error``, ``replace`` (by U+FFFD) or ``skip`` (the
+            document).
+        index: also write an index of the documents.
+        threads: number of encoder threads or processes; by default one per core.
+        chunk_size: bytes of text per encoder and step; by default a few MB. Memory use is a multiple of it.
+        input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.
+        text_field: the field of JSON Lines that holds the text. ``a.b`` is field b of field a.
+        text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
         observer: progress callbacks.
 
+    Returns:
+        What was written, and statistics of it.
+
     Raises:
-        ConfigError: an option that does not fit the tokenizer; before any work.
-        CorpusError: input that is missing or unreadable; `InvalidUtf8Error` with the place of what is not UTF-8.
-        FormatError: `dst` is no regular file.
-        OSError: `dst` cannot be written, with its name.
+        ConfigError: an option is invalid or does not fit the tokenizer; raised before any work.
+        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`, which has the position).
+        FormatError: `dst` is not a regular file.
+        OSError: `dst` cannot be written. The error names the file.
         WorkerDiedError: an encoder process was killed.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from bpeflow import Tokenizer, load_tokens
+    >>> tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
+    >>> with TemporaryDirectory() as folder:
+    ...     corpus, out = Path(folder, "corpus.txt"), Path(folder, "train.bin")
+    ...     _ = corpus.write_text("ab<|endoftext|>c", encoding="utf-8")
+    ...     encoded = encode_file(tokenizer, corpus, out)
+    ...     print(encoded.documents, load_tokens(out).tolist())
+    2 [97, 98, 256, 99, 256]
     """
     observer = observer or Observer()
     delimiters = _delimiters(tokenizer, separator, special_tokens_as_text)
     end = _end_token(tokenizer, end_token, delimiters.separator)
-    chosen = choose_dtype(dtype, tokenizer.vocab_size)
-    policy = _policy(invalid_utf8)
+    ids_dtype = choose_dtype(dtype, tokenizer.vocab_size)
+    policy = _validate_policy(invalid_utf8)
     corpus = CorpusEncoder(
         files=find_in_order([src] if isinstance(src, str | Path) else src, InputRules(format=input_format)),
         encoder=ChunkEncoder(
@@ -141,14 +161,14 @@ def encode_file(
             Source(text_field=tuple(text_field.split(".")), text_column=tuple(text_column.split("."))),
         ),
         threads=validate_threads(threads),
-        chunk_size=_checked_size(chunk_size),
+        chunk_size=_validate_chunk_size(chunk_size),
     )
     path = Path(dst)
     check_not_input([path, sidecar_path(path), index_path(path)], [name for name, _ in named_files(corpus.files)])
     facts = _describe(corpus, end)
     total = None if any(size is None for _, size in named_files(corpus.files)) else corpus.bytes
     started = perf_counter()
-    with explain_memory_error("encoding", _LESS_MEMORY), new_token_file(path, chosen, facts, index) as writer:
+    with explain_memory_error("encoding", _LESS_MEMORY), new_token_file(path, ids_dtype, facts, index) as writer:
         statistics = DocumentStatistics()
         done = 0
         for chunk in corpus.encoded():
@@ -162,7 +182,7 @@ def encode_file(
         log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)
     return EncodedCorpus(
         written=(path, sidecar_path(path), *([index_path(path)] if index else [])),
-        dtype=chosen,
+        dtype=ids_dtype,
         tokens=writer.tokens,
         documents=writer.documents,
         skipped_documents=statistics.skipped_documents,
@@ -172,16 +192,16 @@ def encode_file(
     )
 
 
-# ---- what the options mean ----
+# ---- options ----
 
 
 def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None) -> list[CorpusFile | StreamTask]:
-    """The files that ``inputs`` name, in their order; those of a folder or a glob by their paths. Each of them once.
+    """Return the files of `inputs` in the given order, those of a folder or glob by path, and each file once.
 
     Raises `CorpusError` as `find_inputs` does.
     """
     if not inputs:
-        return find_inputs(inputs, InputRules())  # which says what is wrong
+        return find_inputs(inputs, InputRules())  # raises the error for missing input
     files: dict[str, CorpusFile | StreamTask] = {}
     for entry in inputs:
         for listed in listed_inputs(entry):
@@ -196,7 +216,7 @@ def _real_name(file: CorpusFile | StreamTask) -> str:
 
 
 def named_files(files: Iterable[CorpusFile | StreamTask]) -> list[tuple[str, int | None]]:
-    """The names and sizes of files."""
+    """Return the names and sizes of files. A size that is not known is None."""
     named: list[tuple[str, int | None]] = []
     for file in files:
         if isinstance(file, CorpusFile):
@@ -207,7 +227,7 @@ def named_files(files: Iterable[CorpusFile | StreamTask]) -> list[tuple[str, int
 
 
 def choose_separator(tokenizer: BaseTokenizer, separator: str | None) -> str | None:
-    """What ends documents: the separator that was given, by default the first special token; None for ``""``."""
+    """Return the text that ends documents: by default the first special token. None, for ``""``, means no separator."""
     if separator is None:
         return next(iter(tokenizer.special_tokens), None)
     return separator or None
@@ -222,33 +242,33 @@ def _end_token(tokenizer: BaseTokenizer, end_token: str | None, separator: str |
     if end_token is None:
         return separator if separator in tokenizer.special_tokens else None
     if end_token and end_token not in tokenizer.special_tokens:
-        known = ", ".join(map(repr, list(tokenizer.special_tokens)[:_SHOWN])) or "none"
-        raise ConfigError(f"end_token: {end_token!r} is no special token of the tokenizer, which has {known}")
+        known = ", ".join(map(repr, list(tokenizer.special_tokens)[:_SPECIAL_TOKENS_IN_ERROR])) or "none"
+        raise ConfigError(f"end_token: {end_token!r} is not a special token of the tokenizer, which has {known}")
     return end_token or None
 
 
-def _policy(invalid_utf8: InvalidUtf8Policy) -> InvalidUtf8Policy:
+def _validate_policy(invalid_utf8: InvalidUtf8Policy) -> InvalidUtf8Policy:
     if invalid_utf8 not in (policies := get_args(InvalidUtf8Policy)):
-        raise ConfigError(f"invalid_utf8: {invalid_utf8!r} is none of {', '.join(policies)}")
+        raise ConfigError(f"invalid_utf8: {invalid_utf8!r} is not one of {', '.join(policies)}")
     return invalid_utf8
 
 
-def _checked_size(chunk_size: int | None) -> int | None:
+def _validate_chunk_size(chunk_size: int | None) -> int | None:
     if chunk_size is not None and chunk_size < 1:
         raise ConfigError(f"chunk_size: must be at least 1 byte, not {chunk_size}")
     return chunk_size
 
 
 def check_not_input(outputs: Iterable[Path], files: Iterable[str]) -> None:
-    """Raise `ConfigError` where an output would take the place of an input."""
-    real = {os.path.realpath(file) for file in files}
+    """Raise `ConfigError` if an output would replace an input."""
+    inputs = {os.path.realpath(file) for file in files}
     for path in outputs:
-        if os.path.realpath(path) in real:
-            raise ConfigError(f"{path}: is one of the input files, which would be lost; write to another one")
+        if os.path.realpath(path) in inputs:
+            raise ConfigError(f"{path}: is one of the input files and would be overwritten; choose another output file")
 
 
 def _describe(corpus: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
-    """What the sidecar shall tell besides what it must."""
+    """Return the content of the sidecar besides its required fields."""
     from importlib.metadata import version  # slow to import
 
     encoder = corpus.encoder
@@ -270,25 +290,18 @@ def _describe(corpus: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
     }
 
 
-#: Bytes of text in a chunk, about. Larger: fewer hand-overs; smaller: less memory, and small corpora for many cores.
-CHUNK_SIZE = {"threads": 4_000_000, "processes": 1_000_000}
-
-#: Up to this size a corpus is encoded in this process, on one core if need be: starting processes would take longer.
-SMALL_INPUT = 4_000_000
-
-#: Chunks that may wait for the encoder processes. More would let more encoded chunks wait for one that takes long.
-_QUEUED = 2
+# ---- the pipeline ----
 
 
 @dataclass(frozen=True)
 class CorpusEncoder:
-    """A corpus, and how it is going to be encoded.
+    """A corpus and the way to encode it.
 
     Attributes:
         files: the corpus, in the order of its documents.
-        encoder: what to do with a chunk of it.
-        threads: how many chunks to encode at once.
-        chunk_size: bytes of text in a chunk, about; None for what suits the way that it is encoded in.
+        encoder: encodes a chunk.
+        threads: number of chunks to encode at once.
+        chunk_size: approximate bytes of text in a chunk; None for the default (`CHUNK_SIZE`).
     """
 
     files: Sequence[CorpusFile | StreamTask]
@@ -302,19 +315,22 @@ class CorpusEncoder:
         return sum(file.weight for file in self.files)
 
     def encoded(self) -> Iterator[EncodedChunk]:
-        """Encode the corpus: its chunks, in order. Raises as `ChunkEncoder.encode` does, and `WorkerDiedError`."""
-        in_threads = _leaves_interpreter(self.encoder.tokenizer)
+        """Encode the corpus and yield its chunks in order.
+
+        Raises as `ChunkEncoder.encode` does, and `WorkerDiedError` if an encoder process is killed.
+        """
+        in_threads = _releases_interpreter_lock(self.encoder.tokenizer)
         main_process_only = any(isinstance(file, StreamTask) and file.main_process_only for file in self.files)
         in_process = in_threads or self.threads == 1 or main_process_only or self.bytes <= SMALL_INPUT
         chunk_size = self.chunk_size or CHUNK_SIZE["threads" if in_threads else "processes"]
-        cancelled = Event() if main_process_only else None  # which implies in_process
+        cancelled = Event() if main_process_only else None  # never pickled: main_process_only implies in_process
         pipeline = Pipeline(
             flow.Source("chunk reader", _NumberedReader(self._reader(chunk_size, cancelled))),
             [
                 Stage(
                     "encoder",
                     replace(self.encoder, threads=self.threads if in_threads else 1, cancelled=cancelled),
-                    reads=QueueSpec("chunk_queue", max_items=_QUEUED, route=attrgetter("number")),
+                    reads=QueueSpec("chunk_queue", max_items=_MAX_QUEUED_CHUNKS, route=attrgetter("number")),
                     workers=1 if in_process else self.threads,
                 )
             ],
@@ -336,7 +352,7 @@ class CorpusEncoder:
 
 @dataclass(frozen=True)
 class _NumberedReader:
-    """The chunk reader's source function, picklable: it counts the chunks, so that they can be put in order again."""
+    """The picklable source function of the pipeline. It numbers the chunks, so that their order can be restored."""
 
     reader: ChunkReader
 
@@ -346,14 +362,14 @@ class _NumberedReader:
 
 def _in_order(chunks: Iterable[EncodedChunk]) -> Iterator[EncodedChunk]:
     waiting: dict[int, EncodedChunk] = {}
-    following = 0
+    next_number = 0
     for chunk in chunks:
         waiting[chunk.number] = chunk
-        while following in waiting:
-            yield waiting.pop(following)
-            following += 1
+        while next_number in waiting:
+            yield waiting.pop(next_number)
+            next_number += 1
 
 
-def _leaves_interpreter(tokenizer: BaseTokenizer) -> bool:
-    """Whether other threads may use the interpreter meanwhile; the `regex` module of custom patterns keeps it."""
+def _releases_interpreter_lock(tokenizer: BaseTokenizer) -> bool:
+    """Return whether other threads can run during encoding. The `regex` module, for custom patterns, holds the lock."""
     return tokenizer.encoder == "native" and not load_pretokenizer(tokenizer.pattern).custom

@@ -1,6 +1,6 @@
-"""Tokenizers measured on corpora, every one on every one: how few tokens they make of a text, and how fast.
+"""Evaluation of tokenizers on corpora: compression, speed, and use of the vocabulary.
 
-The figures are those that Stanford CS336 asks for in its experiments with tokenizers.
+The metrics are those that Stanford CS336 asks for in its tokenizer experiments.
 """
 
 from __future__ import annotations
@@ -24,19 +24,25 @@ from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
-#: The size of the corpus whose encoding time is estimated, in bytes.
+#: Size of the corpus whose encoding time is estimated, in bytes.
 ESTIMATE_BYTES = 82_000_000_000
 
-#: Text that is encoded at a time, in bytes.
+#: Size of the chunks that are encoded, in bytes of text.
 _CHUNK_SIZE = 4_000_000
 
-#: How many of a vocabulary's longest tokens are described.
-_LONGEST = 10
+#: Number of a vocabulary's longest tokens in the description.
+_LONGEST_TOKENS = 10
 
 
 @dataclass(frozen=True)
 class CorpusText:
-    """What a corpus consists of, separators left out: bytes, and words, which stand between white space (Unicode's)."""
+    """The content of a corpus without separators.
+
+    Attributes:
+        bytes: size of the documents.
+        words: number of words, which are separated by Unicode white space.
+        documents: number of documents.
+    """
 
     bytes: int
     words: int
@@ -45,16 +51,16 @@ class CorpusText:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A tokenizer on a corpus.
+    """The results of a tokenizer on a corpus.
 
     Attributes:
-        tokenizer: its name.
-        corpus: its name: the input as it was given.
-        text: what was encoded.
-        tokens: how many ids the text became.
-        single_byte_tokens: how many of them stand for one byte: what no merge helped with.
-        used_tokens: how many entries of the vocabulary occur.
-        seconds: what encoding took on one thread, reading left out.
+        tokenizer: name of the tokenizer.
+        corpus: name of the corpus, which is its input as given.
+        text: the text that was encoded.
+        tokens: number of ids of the text.
+        single_byte_tokens: number of ids whose token is a single byte, which no merge has made longer.
+        used_tokens: number of entries of the vocabulary that occur.
+        seconds: time for encoding on one thread, without reading.
     """
 
     tokenizer: str
@@ -66,7 +72,7 @@ class Evaluation:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures, the derived ones too; None where there is nothing to divide by."""
+        """Return all metrics, including derived ones. A ratio whose denominator is zero is None."""
         rate = _ratio(self.text.bytes, self.seconds)
         return {
             **asdict(self),
@@ -84,21 +90,24 @@ def evaluate_all(
     separator: str | None = None,
     observer: Observer | None = None,
 ) -> list[Evaluation]:
-    """Encode every corpus with every tokenizer, in one thread; by corpora, in the given orders.
+    """Encode every corpus with every tokenizer in one thread.
 
     Args:
-        tokenizers: by name.
-        inputs: a file, a folder or a glob each: a corpus each. What is not UTF-8 in them is replaced by U+FFFD.
-        separator: what ends documents, and is neither counted nor encoded; by default each tokenizer's first special
-            token; ``""`` for none.
+        tokenizers: the tokenizers by name.
+        inputs: the corpora, each a file, a folder or a glob. Bytes that are not UTF-8 are replaced by U+FFFD.
+        separator: the text that ends documents, which is neither counted nor encoded; by default each tokenizer's first
+            special token. ``""`` means none.
         observer: progress callbacks.
 
+    Returns:
+        The results, corpus by corpus, with the tokenizers of each in the given order.
+
     Raises:
-        ConfigError: there is nothing to evaluate.
-        CorpusError: input that is missing or unreadable.
+        ConfigError: there are no tokenizers or no inputs, or an input is not plain text.
+        CorpusError: input is missing or unreadable.
     """
     if not tokenizers or not inputs:
-        raise ConfigError("there is nothing to evaluate: name tokenizers and input")
+        raise ConfigError("nothing to evaluate: at least one tokenizer and one input are needed")
     observer = observer or Observer()
     corpora = {str(entry): _plain_files(entry) for entry in inputs}
     done, total = 0, len(tokenizers) * sum(file.size for files in corpora.values() for file in files)
@@ -108,7 +117,7 @@ def evaluate_all(
         for name, tokenizer in tokenizers.items():
             delimiters = Delimiters(choose_separator(tokenizer, separator), tuple(tokenizer.special_tokens))
             if delimiters not in texts:
-                texts[delimiters] = read_text(files, delimiters)
+                texts[delimiters] = count_text(files, delimiters)
             measure = _Measure(tokenizer, delimiters)
             for size in measure.encode(files):
                 done += size
@@ -121,15 +130,15 @@ def _plain_files(entry: str) -> list[CorpusFile]:
     found = find_in_order([entry])
     files = [file for file in found if isinstance(file, CorpusFile)]
     if len(files) < len(found):
-        raise ConfigError(f"{entry}: evaluate reads plain text in files; decompress or convert it first")
+        raise ConfigError(f"{entry}: evaluate reads only plain text files; decompress or convert it first")
     return files
 
 
-def read_text(files: Sequence[CorpusFile], delimiters: Delimiters) -> CorpusText:
-    """Count what a corpus consists of."""
+def count_text(files: Sequence[CorpusFile], delimiters: Delimiters) -> CorpusText:
+    """Count the bytes, words and documents of a corpus."""
     size = words = documents = 0
     buffer = ChunkBuffer()
-    in_word = False  # whether the text so far ends in a word, which then may go on in the next chunk
+    in_word = False  # whether the text so far ends in a word, which may continue in the next chunk
     for chunk in ChunkReader(files, _CHUNK_SIZE, delimiters, load_pretokenizer("gpt2"), "replace").chunks():
         data = bytes(buffer.read(chunk))
         for document in delimiters.documents(data):
@@ -146,7 +155,7 @@ def read_text(files: Sequence[CorpusFile], delimiters: Delimiters) -> CorpusText
 
 
 class _Measure:
-    """Encodes with one tokenizer, and adds up."""
+    """Encodes a corpus with one tokenizer and collects the metrics."""
 
     def __init__(self, tokenizer: BaseTokenizer, delimiters: Delimiters) -> None:
         self._tokenizer = tokenizer
@@ -155,7 +164,7 @@ class _Measure:
         self._seconds = 0.0
 
     def encode(self, files: Sequence[CorpusFile]) -> Iterator[int]:
-        """Encode a corpus chunk by chunk; yields the bytes of each."""
+        """Encode a corpus chunk by chunk. Yield the size of each chunk."""
         buffer = ChunkBuffer()
         encoder = self._encoder
         pretokenizer = load_pretokenizer(self._tokenizer.pattern)
@@ -184,14 +193,14 @@ class _Measure:
 
 
 def longest_tokens(tokenizer: BaseTokenizer, count: int) -> list[tuple[int, bytes]]:
-    """The longest tokens of a vocabulary with their ids, special tokens left out; of one length by id."""
+    """Return the longest tokens of a vocabulary with their ids, without special tokens. Ties are in order of ids."""
     specials = set(tokenizer.special_tokens.values())
     tokens = [(i, token) for i, token in enumerate(tokenizer.vocab.tokens) if i not in specials]
     return sorted(tokens, key=lambda entry: -len(entry[1]))[:count]
 
 
 def describe(evaluations: Sequence[Evaluation], tokenizers: Mapping[str, BaseTokenizer]) -> dict[str, Any]:
-    """All figures, for JSON."""
+    """Return all metrics for JSON."""
     from importlib.metadata import version  # slow to import
 
     return {
@@ -205,7 +214,7 @@ def describe(evaluations: Sequence[Evaluation], tokenizers: Mapping[str, BaseTok
                 "encoder": tokenizer.encoder,
                 "longest_tokens": [
                     {"id": i, "bytes": len(token), "text": token.decode(errors="replace"), "hex": token.hex()}
-                    for i, token in longest_tokens(tokenizer, _LONGEST)
+                    for i, token in longest_tokens(tokenizer, _LONGEST_TOKENS)
                 ],
             }
             for name, tokenizer in tokenizers.items()

@@ -1,4 +1,4 @@
-"""`Tokenizer`: the public class; text to ids and back, plus training and token files."""
+"""`Tokenizer`, the public class: `BaseTokenizer` plus training and the encoding of corpora to token files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 
 class Tokenizer(BaseTokenizer):
-    """Encodes text with a vocabulary and its merges, and decodes ids. Immutable, thread-safe, picklable.
+    """Encodes text to ids with a vocabulary and its merges, and decodes ids. Immutable, thread-safe and picklable.
+
+    `train`, `load` and `from_files` make a tokenizer, as does the constructor from a vocabulary and merges.
+
+    Special tokens in a text are encoded as their ids, as Stanford CS336 asks. `allowed_special` and
+    `disallowed_special`, which have tiktoken's meanings, change that for a call (see `encode`). For untrusted text pass
+    ``allowed_special=()``.
 
     >>> from bpeflow import Tokenizer
     >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
@@ -23,6 +29,8 @@ class Tokenizer(BaseTokenizer):
     [108, 257, 256]
     >>> tokenizer.decode([108, 257, 256])
     'low<|endoftext|>'
+    >>> tokenizer.encode("<|endoftext|>", allowed_special=())[:3]
+    [60, 124, 101]
     """
 
     @classmethod
@@ -30,23 +38,48 @@ class Tokenizer(BaseTokenizer):
         """Train a tokenizer.
 
         Args:
-            corpus: a text file, a folder, a glob, several of these, or documents, as for `bpeflow.count`.
-            vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
-            settings: any other setting of `bpeflow.config.Settings`. With `out_dir` the run is written there, and
-                `load` reads it.
+            corpus: a text file, a folder, a glob, a list of these, or documents, as for `bpeflow.count`.
+            vocab_size: number of entries in the vocabulary: 256 bytes, special tokens and merges.
+            settings: any other settings of `bpeflow.config.Settings`. With `out_dir` the run is written to that folder,
+                from which `load` reads it.
+
+        Returns:
+            The tokenizer.
 
         Raises:
             Exception: as `bpeflow.train` does.
         """
-        from bpeflow.training.train import train  # pydantic, which encoding does not need
+        from bpeflow.training.train import train  # imports pydantic, which encoding does not need
 
         trained = train({**settings, "input": corpus, "vocab_size": vocab_size})
         if trained.vocab is None:
-            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer: leave it out, or call bpeflow.train")
+            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer: remove it, or call bpeflow.train")
         return cls.from_spec(TokenizerSpec(trained.vocab, trained.report.settings["pattern"]))
 
     def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:
-        """Encode a corpus of any size to a token file; see `bpeflow.dataset.encode.encode_file`."""
-        from bpeflow.dataset.encode import encode_file  # the flow framework, which texts in memory do not need
+        """Encode a corpus of any size to a token file.
+
+        Args:
+            src: the corpus: a file, a folder, a glob, or a list of these.
+            dst: the token file to write.
+            options: other parameters of `bpeflow.dataset.encode.encode_file`.
+
+        Returns:
+            What was written, and statistics of it.
+
+        Raises:
+            Exception: as `bpeflow.dataset.encode.encode_file` does.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from bpeflow import Tokenizer, load_tokens
+        >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+        >>> with TemporaryDirectory() as folder:
+        ...     corpus, out = Path(folder, "corpus.txt"), Path(folder, "train.bin")
+        ...     _ = corpus.write_text("low<|endoftext|>lower", encoding="utf-8")
+        ...     encoded = tokenizer.encode_file(corpus, out)
+        ...     print(encoded.documents, load_tokens(out).tolist())
+        2 [108, 257, 256, 108, 257, 101, 114, 256]
+        """
+        from bpeflow.dataset.encode import encode_file  # imports the flow framework, which text in memory does not need
 
         return encode_file(self, src, dst, **options)

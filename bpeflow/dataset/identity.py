@@ -1,4 +1,4 @@
-"""A tokenizer's hash: whether two tokenizers are the same."""
+"""`tokenizer_hash`: identifies the tokenizer that a token file was made with."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
-    """A hash of all that decides which ids a text becomes and which text ids become, as 64 hexadecimal digits.
+    """Return a hash of everything that determines encoding and decoding, as 64 hexadecimal digits.
 
-    SHA-256 over the bytes of each id, the special tokens with their ids, the merges in order, the pattern's regular
-    expression (not its name) and `whole_tokens`; of each list its length and the lengths of its entries first, so that
-    no two tokenizers hash the same bytes. The same on every machine and in every version of bpeflow.
+    It is the SHA-256 of the bytes of each id, the special tokens with their ids, the merges by rank, the pattern's
+    regular expression (not its name) and `whole_tokens`. Each list is preceded by its length and the lengths of its
+    entries, so different tokenizers never hash the same bytes. The hash is the same on every machine and in every
+    version of bpeflow.
     """
     vocab = tokenizer.vocab
     digest = sha256(b"bpeflow tokenizer 1\n")

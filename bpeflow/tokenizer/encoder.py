@@ -1,4 +1,4 @@
-"""What encodes and decodes behind `Tokenizer`: the contract, and which encoder a tokenizer gets."""
+"""`Encoder`: the interface that the native and the Python encoder implement for `Tokenizer`."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
+#: Size of the cache of merged pre-tokens, in bytes per thread. Larger: fewer pre-tokens of a large corpus are merged
+#: again. Smaller: more of the cache stays in the processor's caches, and less memory is used.
 DEFAULT_CACHE_BYTES = 128 * 1024 * 1024
 
-
-"""For the pre-tokens of each thread. More: fewer are merged again in a large corpus; less: more of it stays in the
-processor's caches, and in bounds."""
-
-
+#: The same for streams. Larger: a stream would exceed the 1 MB that it may use altogether. Smaller: more pre-tokens are
+#: merged again.
 STREAM_CACHE_BYTES = 256 * 1024
 
 
-"""The same for streams, whose memory is bounded by 1 MB altogether."""
-
-
 class Encoder(Protocol):
-    """Encodes UTF-8 text to ids, and decodes ids to bytes. Thread-safe; each call runs on the calling thread alone.
+    """Encodes UTF-8 text to ids and decodes ids to bytes.
 
-    The contract of every method: text that is not UTF-8 raises `InvalidTextError`. Special tokens are found as
-    `SpecialTokens.matches` finds them; what lies between two of them is split into pre-tokens on its own; text that a
-    custom pattern does not match yields nothing. A pre-token is merged as DESIGN's rule 10 says: lowest rank first,
-    leftmost first, until nothing applies; with ``whole_tokens`` one that is an ordinary token is taken whole before
-    that. ``dtype`` is uint16 or uint32, and holds every id of the vocabulary.
+    Encoders are thread-safe. Each call runs on the calling thread only. The rules of encoding:
+
+    * Text that is not UTF-8 raises `InvalidTextError`.
+    * Special tokens are found as `SpecialTokens.matches` finds them. The text between two of them is split into
+      pre-tokens separately.
+    * Text that a custom pattern does not match yields no ids.
+    * In a pre-token, the applicable merge of the lowest rank is applied first, at its leftmost place, until no merge
+      applies. With `whole_tokens`, a pre-token that is an ordinary token becomes that token without merging.
+
+    A `dtype` is uint16 or uint32, and must hold every id of the vocabulary.
     """
 
     @property
     def name(self) -> str:
-        """One of `ENCODERS`."""
+        """The encoder's name in `registry.ENCODERS`."""
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
-        """Encode one text; made for short ones."""
+        """Encode one text. Optimised for short texts."""
 
     def encode_to_array(
         self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
-        """Encode one text to an array that belongs to the caller."""
+        """Encode one text to an array that the caller owns."""
 
     def encode_batch(
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        """Encode texts: all their ids, one text after the other, and where in the array each text's end."""
+        """Encode texts. Return their ids, concatenated, and the end of each text's ids in that array."""
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
-        """How many ids `encode` would give."""
+        """Return the number of ids that `encode` would return."""
 
     def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
-        """The bytes of ids, joined. ``ids``: one dimension, contiguous, uint16 or uint32.
+        """Return the bytes of ids, joined. `ids` must be one-dimensional, contiguous, and uint16 or uint32.
 
-        Raises `UnknownTokenError` (see `unknown_token`) for an id that is too large or stands for nothing.
+        Raises `UnknownTokenError` (see `unknown_token_error`) for an id outside the vocabulary or in a gap of it.
         """
 
     def with_cache(self, cache_bytes: int) -> Encoder:
-        """An encoder of the same vocabulary with a cache of its own, of at most `cache_bytes` a thread."""
+        """Return an encoder of the same vocabulary with its own cache of up to `cache_bytes` per thread."""
 
 
-def unknown_token(token_id: int, index: int, tokens: int) -> UnknownTokenError:
-    """Say that id `token_id`, which stands at `index` of the ids to decode, is none of a vocabulary of `tokens` ids."""
+def unknown_token_error(token_id: int, index: int, tokens: int) -> UnknownTokenError:
+    """Return the error for `token_id` at `index` of the ids to decode, given a vocabulary of `tokens` ids."""
     if 0 <= token_id < tokens:
-        return UnknownTokenError(f"id {token_id} at index {index} stands for no token: it is a gap in the vocabulary")
+        return UnknownTokenError(f"id {token_id} at index {index} has no token: it is a gap in the vocabulary")
     return UnknownTokenError(f"unknown id {token_id} at index {index}: the vocabulary has the ids 0 to {tokens - 1}")

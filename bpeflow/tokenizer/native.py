@@ -1,4 +1,4 @@
-"""The native encoder: `libbpeflow_encode`, which ``ext/encode`` is the source of."""
+"""The native encoder, in the library `libbpeflow_encode` (source: ``ext/encode``)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
-from bpeflow.tokenizer.validate import not_utf8
+from bpeflow.tokenizer.validate import invalid_utf8_error
 
-#: BPEFLOW_NO_PATTERN of the header: what is encoded are pre-tokens.
+#: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
 _NO_PATTERN = 0xFFFF
 
-#: Two statuses of the header that are the caller's concern.
+#: BPEFLOW_NOT_UTF8 and BPEFLOW_UNKNOWN_ID of the header, which are errors in the caller's input.
 _NOT_UTF8 = 7
 _UNKNOWN_ID = 9
 
-#: Bytes of text up to which the ids go to a buffer that is there already. It takes 4 bytes for each.
-_SHORT = 4096
+#: Maximum length in bytes of a short text, whose ids go to a buffer that each session keeps. Larger: more texts avoid
+#: the allocation of an array. Smaller: less memory, 4 bytes per byte of text.
+_SHORT_TEXT = 4096
 
 
 class _Vocabulary(Structure):
@@ -63,7 +64,8 @@ class _Encoding(Structure):
     )
 
 
-# What returns a status and is None here is called where time counts, or where a status has a meaning of its own.
+# Functions that return a status but are not checked here (None) are called where speed matters, or return a status that
+# the caller handles.
 _SIGNATURES: dict[str, Signature] = {
     "bpeflow_model_new": (c_int, [POINTER(_Vocabulary), POINTER(c_void_p)], check_status),
     "bpeflow_model_free": (None, [c_void_p], None),
@@ -87,18 +89,18 @@ def _library() -> ctypes.CDLL:
     return load_library("encode", _SIGNATURES)
 
 
-# What C code calls to make a `bytes` object and fill it: with NULL the bytes are whatever the memory holds.
+# Creates a `bytes` object. If the first argument is NULL, the content is uninitialized and is to be filled in.
 _new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype = ctypes.py_object
 _new_bytes.argtypes = [c_void_p, ctypes.c_ssize_t]
 
 
 class NativeEncoder:
-    """Fulfils `Encoder`, whose docstrings say what is meant.
+    """Implements `Encoder`.
 
-    A *session* is what one call encodes with: a native encoder with its cache, and buffers. Those that are free wait
-    in a list, so that there are as many as there were calls at once; they keep their caches. Nothing here has a thread
-    or a lock of its own, so that a forked child can go on with what it has inherited.
+    A call encodes with a *session*: a native encoder with its cache, and buffers. Idle sessions wait in a list and keep
+    their caches, so there are as many sessions as there have been concurrent calls. The class has no threads and no
+    locks, so a forked child can use the encoder that it inherits.
     """
 
     name = "native"
@@ -106,9 +108,16 @@ class NativeEncoder:
     def __init__(
         self, spec: TokenizerSpec, cache_bytes: int = DEFAULT_CACHE_BYTES, instructions: str | None = None
     ) -> None:
-        """`instructions`: see `bpeflow.counting.table.NativeTable`.
+        """Prepare a vocabulary.
 
-        Raises `NativeUnavailableError`, and `FormatError` where a byte, or a part or the result of a merge, has no id.
+        Args:
+            spec: the vocabulary, the pattern and `whole_tokens`.
+            cache_bytes: size of the cache of merged pre-tokens, in bytes per session.
+            instructions: one of `native_instructions`; by default `chosen_instructions`.
+
+        Raises:
+            NativeUnavailableError: the native library is not available.
+            FormatError: a byte, or a part or the result of a merge, has no id.
         """
         self._library = _library()
         self._pretokenizer = load_pretokenizer(spec.pattern)
@@ -116,27 +125,27 @@ class NativeEncoder:
         self._instructions = (instructions or chosen_instructions()).encode()
         self._model = _Model(spec)
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, _Specials] = weakref.WeakKeyDictionary()
-        self._begin(cache_bytes)
+        self._discard_sessions(cache_bytes)
 
-    def _begin(self, cache_bytes: int) -> None:
+    def _discard_sessions(self, cache_bytes: int) -> None:
         self._cache_bytes = cache_bytes
-        self._free: deque[_Session] = deque()
+        self._idle: deque[_Session] = deque()
 
     def with_cache(self, cache_bytes: int) -> NativeEncoder:
         other = NativeEncoder.__new__(NativeEncoder)
         other.__dict__ |= self.__dict__
-        other._begin(cache_bytes)
+        other._discard_sessions(cache_bytes)
         return other
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
-        if len(text) > _SHORT or self._pattern == _NO_PATTERN:
+        if len(text) > _SHORT_TEXT or self._pattern == _NO_PATTERN:
             ids: list[int] = self.encode_to_array(text, specials, np.dtype(np.uint32)).tolist()
             return ids
-        session = self._take()
+        session = self._take_session()
         try:
-            return session.encode_short(text, self._native(specials))
+            return session.encode_short(text, self._native_specials(specials))
         finally:
-            self._free.append(session)
+            self._idle.append(session)
 
     def encode_to_array(
         self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
@@ -156,8 +165,8 @@ class NativeEncoder:
             return ids, self._encode_pieces(texts, specials, ids)
         pretokens = [self._pretokens(text, specials) for text in texts]
         ends = self._encode_pieces([piece for pieces in pretokens for piece in pieces], specials, ids)
-        of_texts = np.fromiter(accumulate(map(len, pretokens)), np.int64, len(texts))
-        return ids, np.concatenate([[0], ends])[of_texts]
+        pretokens_before_end = np.fromiter(accumulate(map(len, pretokens)), np.int64, len(texts))
+        return ids, np.concatenate([[0], ends])[pretokens_before_end]
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         if self._pattern == _NO_PATTERN:
@@ -165,48 +174,48 @@ class NativeEncoder:
         return self._encode(text, specials, None)
 
     def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
-        given = (self._model.handle, ids.ctypes.data, ids.itemsize, len(ids))
+        arguments = (self._model.handle, ids.ctypes.data, ids.itemsize, len(ids))
         size, bad = c_uint64(), c_uint64()
         function = self._library.bpeflow_model_decoded_size
-        status = function(*given, byref(size), byref(bad))
+        status = function(*arguments, byref(size), byref(bad))
         if status == _UNKNOWN_ID:
-            raise unknown_token(int(ids[bad.value]), bad.value, self._model.tokens)
+            raise unknown_token_error(int(ids[bad.value]), bad.value, self._model.tokens)
         check_status(status, function, ())
         text: bytes = _new_bytes(None, size.value)
-        if text:  # which nobody else has seen yet, except the empty one, which is everybody's
-            self._library.bpeflow_model_decode(*given, text, len(text))
+        if text:  # safe to write to: no other reference exists yet (but the empty object is shared by all)
+            self._library.bpeflow_model_decode(*arguments, text, len(text))
         return text
 
     def _encode(self, text: Utf8, specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]] | None) -> int:
-        """Encode one text into `ids`, which is cut to size, or count its ids. Returns how many there are."""
-        session, native = self._take(), self._native(specials)
+        """Encode one text into `ids`, which is shrunk to fit; or only count its ids. Return their number."""
+        session, native_specials = self._take_session(), self._native_specials(specials)
         try:
-            encoding = session.encoding(self._pattern, native, ids)
+            encoding = session.encoding(self._pattern, native_specials, ids)
             function = self._library.bpeflow_encoder_encode
             status = function(session.handle, byref(encoding), _address(text), len(text))
         finally:
-            self._free.append(session)
+            self._idle.append(session)
         return _finish(status, function, encoding, text, ids)
 
     def _encode_pieces(
         self, pieces: Sequence[bytes], specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]]
     ) -> NDArray[np.int64]:
-        """Encode texts into `ids`, which is cut to size. Returns where the ids of each end."""
+        """Encode texts into `ids`, which is shrunk to fit. Return the end of each text's ids."""
         text = b"".join(pieces)
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         id_ends = np.empty(len(pieces), np.int64)
-        session, native = self._take(), self._native(specials)
+        session, native_specials = self._take_session(), self._native_specials(specials)
         try:
-            encoding = session.encoding(self._pattern, native, ids)
+            encoding = session.encoding(self._pattern, native_specials, ids)
             function = self._library.bpeflow_encoder_encode_pieces
             status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
         finally:
-            self._free.append(session)
+            self._idle.append(session)
         _finish(status, function, encoding, text, ids)
         return id_ends
 
     def _pretokens(self, text: bytes, specials: SpecialTokens) -> list[bytes]:
-        """The pre-tokens of a custom pattern, and special tokens, which the native code knows again."""
+        """Return the pre-tokens of a custom pattern, and the special tokens, which the native code finds again."""
         pieces: list[bytes] = []
         end = 0
         try:
@@ -216,17 +225,17 @@ class NativeEncoder:
                 end = match.end()
             pieces += map(str.encode, self._pretokenizer.pretokens(text[end:].decode()))
         except UnicodeDecodeError:
-            raise not_utf8(text) from None
+            raise invalid_utf8_error(text) from None
         return pieces
 
-    def _take(self) -> _Session:
-        """A session for this call, which gives it back to `_free`."""
+    def _take_session(self) -> _Session:
+        """Return a session for one call, which must return it to `_idle`."""
         try:
-            return self._free.pop()
+            return self._idle.pop()
         except IndexError:
             return _Session(self._model, self._pattern, self._instructions, self._cache_bytes)
 
-    def _native(self, specials: SpecialTokens) -> _Specials | None:
+    def _native_specials(self, specials: SpecialTokens) -> _Specials | None:
         if not specials.ids:
             return None
         native = self._specials.get(specials)
@@ -236,13 +245,13 @@ class NativeEncoder:
 
 
 class _Model:
-    """A vocabulary of so many ``tokens`` in native memory. ``handle`` is freed when the model is forgotten."""
+    """A vocabulary of `tokens` ids in native memory. `handle` is freed together with the object."""
 
     def __init__(self, spec: TokenizerSpec) -> None:
         library, vocab = _library(), spec.vocab
         self.tokens = len(vocab)
-        token_data, token_offsets = _joined(vocab.decoded_tokens)
-        ordinary_data, ordinary_offsets = _joined(vocab.ordinary_tokens)
+        token_data, token_offsets = _concatenate(vocab.decoded_tokens)
+        ordinary_data, ordinary_offsets = _concatenate(vocab.ordinary_tokens)
         byte_ids = np.array(vocab.byte_ids, np.uint32)
         merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
         native = _Vocabulary(
@@ -262,7 +271,7 @@ class _Model:
 
 
 class _Specials:
-    """Special tokens in native memory. ``handle`` is freed when they are forgotten."""
+    """Special tokens in native memory. `handle` is freed together with the object."""
 
     def __init__(self, specials: SpecialTokens) -> None:
         library = _library()
@@ -280,19 +289,19 @@ class _Session:
 
     def __init__(self, model: _Model, pattern: int, instructions: bytes, cache_bytes: int) -> None:
         library = _library()
-        self._model = model  # which must live as long
+        self._model = model  # keeps the model alive, which the native encoder borrows
         self.handle = c_void_p()
         library.bpeflow_encoder_new(model.handle, instructions, cache_bytes, byref(self.handle))
         weakref.finalize(self, library.bpeflow_encoder_free, c_void_p(self.handle.value))
-        # A short text takes about a microsecond, so what can be made beforehand is.
-        self._ids = np.empty(_SHORT, np.uint32)
+        # Encoding a short text takes about a microsecond, so everything that can be prepared is.
+        self._ids = np.empty(_SHORT_TEXT, np.uint32)
         self._short = self.encoding(pattern, None, self._ids)
         self._short_reference = byref(self._short)
         self._specials: _Specials | None = None
         self._function = library.bpeflow_encoder_encode
 
     def encode_short(self, text: bytes, specials: _Specials | None) -> list[int]:
-        """Encode a text of up to `_SHORT` bytes."""
+        """Encode a text of up to `_SHORT_TEXT` bytes."""
         short = self._short
         if specials is not self._specials:
             self._specials = specials
@@ -306,7 +315,7 @@ class _Session:
     def encoding(
         self, pattern: int, specials: _Specials | None, ids: NDArray[np.unsignedinteger[Any]] | None
     ) -> _Encoding:
-        """Say how to encode, and where to; None: only count."""
+        """Return the parameters of an encoding call. If `ids` is None, the call only counts."""
         handle = None if specials is None else specials.handle
         if ids is None:
             return _Encoding(pattern, 4, handle, None, 0, 0)
@@ -320,7 +329,10 @@ def _finish(
     text: Utf8,
     ids: NDArray[np.unsignedinteger[Any]] | None,
 ) -> int:
-    """Cut `ids`, which had room for as many as there are bytes, to size; the rest was never touched."""
+    """Check the status, and shrink `ids` to fit. Return the number of ids.
+
+    `ids` was allocated for one id per byte of text. The rest was never written to, so it has not used any memory.
+    """
     if status:
         _raise(status, function, bytes(text))
     written: int = encoding.written
@@ -331,17 +343,17 @@ def _finish(
 
 def _raise(status: int, function: Any, text: bytes) -> None:
     if status == _NOT_UTF8:
-        raise not_utf8(text)
+        raise invalid_utf8_error(text)
     check_status(status, function, ())
 
 
 def _address(text: Utf8) -> bytes | int:
-    """What ctypes takes for the address of a text."""
+    """Return a text in a form that ctypes passes as its address."""
     if isinstance(text, bytes):
         return text
     return int(np.frombuffer(text, np.uint8).ctypes.data)
 
 
-def _joined(tokens: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Tokens one after another, and where each begins and the last one ends."""
+def _concatenate(tokens: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
+    """Return the tokens, concatenated, and the offsets at which each starts and the last ends."""
     return b"".join(tokens), np.fromiter(accumulate(map(len, tokens), initial=0), np.int64, len(tokens) + 1)

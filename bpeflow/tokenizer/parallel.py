@@ -1,4 +1,7 @@
-"""Large texts, and many of them, encoded in several threads: native encoders leave the interpreter to others."""
+"""Encoding of large texts, and of many texts, in several threads.
+
+Threads pay off with the native encoder, which releases the interpreter lock.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bpeflow._util.cpu import available_cores
 from bpeflow.errors import ConfigError
@@ -14,67 +20,69 @@ from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 
+#: Size of the parts that threads encode, in bytes, and the minimum for using threads at all. Smaller: the cost of
+#: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
-
-"""The least that is given to a thread, and about what each takes at a time. Smaller: more is lost on starting threads;
-larger: fewer texts gain, and threads wait longer for the last one."""
-
-
-_AHEAD = 4
-
-
-"""Parts under way for each thread. Fewer: threads wait for the caller; more: more results wait for it, in memory."""
-
+#: Parts in flight per thread. Fewer: threads idle until the caller takes a result. More: more results wait in memory.
+_PARTS_PER_THREAD = 4
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
 def in_threads(parts: Iterable[Part], work: Callable[[Part], Result], threads: int | None) -> Iterator[Result]:
-    """Do `work` for each part, in up to `threads` threads (None: as many as there are cores); results in order."""
+    """Yield the result of `work` for each part, in order, from up to `threads` threads (None: one per core)."""
     workers, remaining = validate_threads(threads), iter(parts)
     first = list(itertools.islice(remaining, 2)) if workers > 1 else []
     if len(first) < 2:
         yield from map(work, first)
         yield from map(work, remaining)
         return
-    under_way: deque[Future[Result]] = deque()
+    in_flight: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
             for part in itertools.chain(first, remaining):
-                under_way.append(pool.submit(work, part))
-                if len(under_way) == workers * _AHEAD:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
-        finally:  # after a failure threads end with the part that they have
+                in_flight.append(pool.submit(work, part))
+                if len(in_flight) == workers * _PARTS_PER_THREAD:
+                    yield in_flight.popleft().result()
+            while in_flight:
+                yield in_flight.popleft().result()
+        finally:  # after a failure, threads finish the part they are working on and stop
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def validate_threads(threads: int | None) -> int:
-    """How many threads are meant. Raises `ConfigError` for less than one."""
+    """Return the number of threads to use; None means one per core. Raises `ConfigError` unless it is at least 1."""
     if threads is None:
         return available_cores()
     if not isinstance(threads, int) or threads < 1:
-        raise ConfigError(f"threads is {threads!r}; give a number from 1 on, or None for as many as there are cores")
+        raise ConfigError(f"threads is {threads!r}; it must be an integer of at least 1, or None for one per core")
     return threads
 
 
 def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) -> Iterator[memoryview]:
-    """Cut a text where its parts, each encoded on its own, give what the whole gives: at the pattern's safe cuts.
+    """Cut a text into parts of at least `PART_BYTES` whose ids, concatenated, are the ids of the whole.
 
-    A cut lies across no special token, found or only possible (one that overlaps with a found one), so both sides have
-    the special tokens that the whole has. A text with a custom pattern stays whole.
+    Cuts are safe cuts of the pattern. No occurrence of a special token spans a cut, not even one that encoding does not
+    find because it overlaps with another. So the two sides of a cut have the special tokens that the whole has. A text
+    with a custom pattern is not cut.
     """
     view, start = memoryview(text), 0
     while len(text) - start > PART_BYTES:
-        cut = _free_cut(text, start + PART_BYTES, pretokenizer, specials)
+        cut = _find_cut(text, start + PART_BYTES, pretokenizer, specials)
         if cut is None:
             break
         yield view[start:cut]
         start = cut
     yield view[start:]
+
+
+def _find_cut(text: Utf8, start: int, pretokenizer: Pretokenizer, specials: SpecialTokens) -> int | None:
+    cut = pretokenizer.find_cut(text, start)
+    while cut is not None and specials.spans(text, cut):
+        cut = pretokenizer.find_cut(text, cut + 1)
+    return cut
 
 
 def group_texts(texts: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -91,8 +99,20 @@ def group_texts(texts: Sequence[bytes]) -> Iterator[list[bytes]]:
         yield group
 
 
-def _free_cut(text: Utf8, start: int, pretokenizer: Pretokenizer, specials: SpecialTokens) -> int | None:
-    cut = pretokenizer.find_cut(text, start)
-    while cut is not None and specials.lie_across(text, cut):
-        cut = pretokenizer.find_cut(text, cut + 1)
-    return cut
+def concatenate(parts: Iterable[NDArray[Any]], max_length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Concatenate one or more arrays as they arrive, given an upper bound of their total length.
+
+    The array is allocated for `max_length` ids from the start. That costs nothing, because the system provides memory
+    only for pages that are written.
+    """
+    remaining = iter(parts)
+    first = next(remaining)
+    second = next(remaining, None)
+    if second is None:
+        return first
+    ids, end = np.empty(max_length, dtype), 0
+    for part in itertools.chain((first, second), remaining):
+        ids[end : end + len(part)] = part
+        end += len(part)
+    ids.resize(end, refcheck=False)
+    return ids

@@ -1,4 +1,4 @@
-"""The encoder in plain Python: the specification of the native one, and what runs where that cannot be had."""
+"""The encoder in plain Python: the specification of the native one, and the fallback if that is not available."""
 
 from __future__ import annotations
 
@@ -12,36 +12,31 @@ from numpy.typing import NDArray
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
-from bpeflow.tokenizer.validate import not_utf8
+from bpeflow.tokenizer.validate import invalid_utf8_error
 
-_CACHED_LENGTH = 32
+#: Longest pre-token that is cached, in characters. Longer ones hardly ever occur twice.
+_MAX_CACHED_LENGTH = 32
 
-
-"""Longer pre-tokens are not cached: hardly any comes twice."""
-
-
+#: Estimated upper bound in bytes of a cache entry: a string, a list of ids, and their slot in the dictionary.
 _ENTRY_BYTES = 400
 
 
-"""What a cached pre-token takes at most, roughly: a string, a list of ids, and their place in the dictionary."""
-
-
 class PythonEncoder:
-    """Fulfils `Encoder`, whose docstrings say what is meant."""
+    """Implements `Encoder`."""
 
     name = "python"
 
     def __init__(self, spec: TokenizerSpec, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
-        """Raises `FormatError` where a byte, or a part or the result of a merge, has no id."""
+        """Prepare a vocabulary. Raises `FormatError` if a byte, or a part or the result of a merge, has no id."""
         vocab = spec.vocab
         self._spec = spec
         self._pretokenizer = load_pretokenizer(spec.pattern)
         self._byte_ids = vocab.byte_ids
         self._merges: dict[tuple[int, int], tuple[int, int]] = {}
-        for rank, (left, right, made) in enumerate(vocab.merge_ids.tolist()):
-            self._merges.setdefault((left, right), (rank, made))
+        for rank, (left, right, result) in enumerate(vocab.merge_ids.tolist()):
+            self._merges.setdefault((left, right), (rank, result))
         self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if spec.whole_tokens else {}
         self._tokens = {token_id: token for token_id, token in enumerate(vocab.decoded_tokens) if token}
         self._cache: dict[str, list[int]] = {}
@@ -62,7 +57,7 @@ class PythonEncoder:
                 end = match.end()
             self._encode_ordinary(text[end:], ids)
         except UnicodeDecodeError:
-            raise not_utf8(text) from None
+            raise invalid_utf8_error(text) from None
         return ids
 
     def encode_to_array(
@@ -86,59 +81,59 @@ class PythonEncoder:
             return b"".join([self._tokens[token_id] for token_id in numbers])
         except KeyError as error:
             token_id = error.args[0]
-            raise unknown_token(token_id, numbers.index(token_id), len(self._spec.vocab)) from None
+            raise unknown_token_error(token_id, numbers.index(token_id), len(self._spec.vocab)) from None
 
     def _encode_ordinary(self, text: bytes, ids: list[int]) -> None:
         for pretoken in self._pretokenizer.pretokens(text.decode()):
-            known = self._cache.get(pretoken)
-            if known is None:
-                known = self._encode_pretoken(pretoken.encode())
-                if len(pretoken) <= _CACHED_LENGTH and self._cache_size:
+            cached_ids = self._cache.get(pretoken)
+            if cached_ids is None:
+                cached_ids = self._encode_pretoken(pretoken.encode())
+                if len(pretoken) <= _MAX_CACHED_LENGTH and self._cache_size:
                     if len(self._cache) >= self._cache_size:
                         self._cache.clear()
-                    self._cache[pretoken] = known
-            ids += known
+                    self._cache[pretoken] = cached_ids
+            ids += cached_ids
 
     def _encode_pretoken(self, pretoken: bytes) -> list[int]:
         whole = self._whole.get(pretoken)
         return self._merge(pretoken) if whole is None else [whole]
 
     def _merge(self, pretoken: bytes) -> list[int]:
-        """Apply the merge of the lowest rank, the leftmost of several, until none applies.
+        """Apply the merge of the lowest rank, at its leftmost position, until none applies.
 
-        Applicable merges wait in a heap as (rank, place). A token stands at the place of its first byte; `following`
-        and `previous` lead to its neighbours' places. An entry is stale, and dropped, when the token at its place or
-        the one behind it is no longer there to make that merge.
+        A token's position is that of its first byte. `following` and `previous` link the positions of neighbours.
+        Applicable merges wait in a heap as (rank, position). An entry is stale, and is dropped, if the token at its
+        position and the next token no longer make a merge of that rank.
         """
         ids: list[int | None] = [self._byte_ids[byte] for byte in pretoken]
         following = list(range(1, len(ids) + 1))
         previous = list(range(-1, len(ids) - 1))
         heap: list[tuple[int, int]] = []
 
-        def find(place: int) -> tuple[int, int] | None:
-            """Rank and result of the merge of the token at `place` and the next one."""
-            if place < 0 or following[place] == len(ids):
+        def find(position: int) -> tuple[int, int] | None:
+            """Return rank and result of the merge of the token at `position` with the next one."""
+            if position < 0 or following[position] == len(ids):
                 return None
-            left, right = ids[place], ids[following[place]]
+            left, right = ids[position], ids[following[position]]
             return None if left is None or right is None else self._merges.get((left, right))
 
-        def offer(place: int) -> None:
-            merge = find(place)
+        def offer(position: int) -> None:
+            merge = find(position)
             if merge is not None:
-                heapq.heappush(heap, (merge[0], place))
+                heapq.heappush(heap, (merge[0], position))
 
-        for place in range(len(ids)):
-            offer(place)
+        for position in range(len(ids)):
+            offer(position)
         while heap:
-            rank, place = heapq.heappop(heap)
-            merge = find(place)
+            rank, position = heapq.heappop(heap)
+            merge = find(position)
             if merge is None or merge[0] != rank:
                 continue
-            gone = following[place]
-            ids[place], ids[gone] = merge[1], None
-            following[place] = following[gone]
-            if following[place] < len(ids):
-                previous[following[place]] = place
-            offer(previous[place])
-            offer(place)
+            absorbed = following[position]
+            ids[position], ids[absorbed] = merge[1], None
+            following[position] = following[absorbed]
+            if following[position] < len(ids):
+                previous[following[position]] = position
+            offer(previous[position])
+            offer(position)
         return [token_id for token_id in ids if token_id is not None]

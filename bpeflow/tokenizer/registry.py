@@ -1,4 +1,4 @@
-"""Which encoders there are, and which one a tokenizer gets."""
+"""The list of encoders, and the choice of one by name."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, Encoder
 from bpeflow.tokenizer.native import NativeEncoder
 from bpeflow.tokenizer.python import PythonEncoder
 
-#: Encoders, best first. `auto` takes the first that is available.
+#: Names of the encoders, best first. ``auto`` takes the first that is available.
 ENCODERS = ("native", "python")
 
 
 def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
-    """Return the encoder of that name; for ``"auto"`` the native one if it is available, else the Python one.
+    """Return the encoder of that name. ``auto`` is the native one if it is available, else the Python one.
 
     Raises:
-        ConfigError: an unknown name, or an invalid size.
-        NativeUnavailableError: ``"native"`` was named and is not available.
-        FormatError: vocabulary and merges do not fit each other.
+        ConfigError: the name is unknown, or the cache size is invalid.
+        NativeUnavailableError: ``native`` was requested but is not available.
+        FormatError: the vocabulary and the merges do not fit each other.
     """
     if name not in ("auto", *ENCODERS):
         nearest = difflib.get_close_matches(str(name), ENCODERS, n=1)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-        raise ConfigError(f"unknown encoder {name!r}; {hint}there are auto, {', '.join(ENCODERS)}")
+        raise ConfigError(f"unknown encoder {name!r}; {hint}there are: auto, {', '.join(ENCODERS)}")
     if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
-        raise ConfigError(f"cache_bytes is {cache_bytes!r}; give a whole number of bytes, 0 for no cache")
+        raise ConfigError(f"cache_bytes is {cache_bytes!r}; it must be an integer number of bytes, 0 for no cache")
     if name != "python":
         try:
             return NativeEncoder(spec, cache_bytes)

@@ -1,4 +1,4 @@
-"""Text and ids that come in pieces: what may be encoded or decoded now, and what must wait for more."""
+"""Text and ids that arrive in pieces: what can be encoded or decoded now, and what must wait for more."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from numpy.typing import NDArray
 
 from bpeflow.errors import InputTypeError
 from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.tokenizer.special_tokens import SpecialTokens, refuse
+from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
 from bpeflow.tokenizer.validate import to_utf8
 
+#: Characters that are gathered and encoded at a time. More: fewer calls. Fewer: less memory. A stream may use 1 MB for
+#: the text, its UTF-8 form, the ids and the cache.
 BLOCK_CHARACTERS = 8 * 1024
 
-
-"""Gathered, and encoded at a time. More: fewer calls; less: less memory, of which a stream has 1 MB for the text, its
-UTF-8 form, the ids, and the cache."""
-
-
-_YIELDED = 1024
-
-
-"""Ids that are Python numbers at a time: each takes 9 to 18 times as much as in an array."""
+#: Ids that are Python integers at a time. More: fewer conversions. Fewer: less memory, because an integer takes 9 to 18
+#: times as much as an array entry.
+_IDS_PER_LIST = 1024
 
 
 def encode_stream(
-    texts: Iterable[str], encode: Callable[[bytes], NDArray[Any]], cutter: TextCutter, refused: SpecialTokens
+    texts: Iterable[str], encode: Callable[[bytes], NDArray[Any]], cutter: TextCutter, disallowed: SpecialTokens
 ) -> Iterator[int]:
-    """The ids of texts that are pieces of one, however it was cut. Raises as `Tokenizer.encode`, when it gets there."""
-    pieces = _pieces(_checked(_blocks(texts), refused), cutter)
-    # `chain` hands out each id without a Python frame to resume, which takes a third of the time that generators do.
-    return chain.from_iterable(numbers for piece in pieces for numbers in _numbers(encode(piece)))
+    """Yield the ids of the text that `texts` are the pieces of, however it was cut.
+
+    Raises as `Tokenizer.encode` does, when the stream reaches the error.
+    """
+    pieces = _cut(_encode_utf8(_blocks(texts), disallowed), cutter)
+    # `chain` yields each id without resuming a Python frame, in a third of the time that nested generators take.
+    return chain.from_iterable(ids for piece in pieces for ids in _lists(encode(piece)))
 
 
 class TextCutter:
-    """Takes a text in pieces, and gives it back in pieces that can be encoded each on its own.
+    """Cuts a text that arrives in pieces into new pieces that can be encoded separately.
 
-    A text may be cut at the end of a special token, and at the pattern's safe cuts (`pretokenize.cuts`) in what lies
-    between two special tokens. What comes after the last such place waits for more; so does what may turn out to be a
-    special token, or to be a longer one. As no special token lies across a cut, both sides, each read from its start,
+    A text may be cut at the end of a special token, and at the pattern's safe cuts (see `pretokenize.cuts`) between two
+    special tokens. Text after the last possible cut waits for more. So does text that could turn out to be a special
+    token, or a longer one than it is so far. No special token spans a cut. So the two sides, each read from its start,
     have the special tokens that the whole has.
     """
 
@@ -54,68 +53,95 @@ class TextCutter:
         self._new_bytes = 0
 
     def feed(self, text: bytes) -> bytes:
-        """Take more of the text, whole characters, and return what may be encoded now."""
+        """Add text, which must consist of whole characters, and return the part that can be encoded now."""
         self._new.append(text)
         self._new_bytes += len(text)
-        if self._new_bytes < len(self._held):  # a long text without a cut is looked through when it has doubled
+        if self._new_bytes < len(self._held):  # search a long text without a cut again only when it has doubled
             return b""
-        data = self.rest()
+        data = self.flush()
         cut = self._last_cut(data)
         self._held = data[cut:]
         return data[:cut]
 
-    def rest(self) -> bytes:
-        """All that still waits, when there is no more to come."""
+    def flush(self) -> bytes:
+        """Return the text that is still held. To be called at the end of the text."""
         data = b"".join([self._held, *self._new])
         self._held, self._new, self._new_bytes = b"", [], 0
         return data
 
     def _last_cut(self, data: bytes) -> int:
-        start, open_from = 0, self._open_from(data, 0)
+        start, undecided = 0, self._undecided_from(data, 0)
         for match in self._specials.matches(data):
-            if match.start() >= open_from:
+            if match.start() >= undecided:
                 break
             start = match.end()
-            if start > open_from:
-                open_from = self._open_from(data, start)
-        return start + (self._pretokenizer.find_last_cut(data[start:open_from]) or 0)
+            if start > undecided:
+                undecided = self._undecided_from(data, start)
+        return start + (self._pretokenizer.find_last_cut(data[start:undecided]) or 0)
 
-    def _open_from(self, data: bytes, start: int) -> int:
-        """Where, from `start` on, a special token may begin that goes on behind the end; the end if nowhere."""
+    def _undecided_from(self, data: bytes, start: int) -> int:
+        """Return the first position from `start` on where a special token may begin that extends beyond `data`.
+
+        If there is none, return the length of `data`.
+        """
         for position in range(max(start, len(data) - self._specials.longest + 1), len(data)):
-            if data[position:] in self._specials.beginnings:
+            if data[position:] in self._specials.prefixes:
                 return position
         return len(data)
 
 
 class StreamDecoder:
-    """Decodes ids that come one by one or in pieces; what is not yet a whole character waits for the next ones.
+    """Decodes ids that arrive one by one or in pieces.
 
-    All it returns, joined, is what decoding all ids at once gives, however they were cut.
+    A character whose bytes are not complete yet is held back until the ids with the rest of it arrive. The returned
+    strings, joined, are the text that decoding all ids at once returns. `bpeflow.Tokenizer.stream_decoder` makes a
+    decoder for a tokenizer.
 
-    >>> decoder = StreamDecoder(lambda ids: bytes(ids))
-    >>> decoder.feed([0xe2, 0x82]), decoder.feed([0xac, 0x21]), decoder.flush()
-    ('', '€!', '')
+    >>> from bpeflow import Tokenizer
+    >>> tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    >>> decoder = tokenizer.stream_decoder()
+    >>> [decoder.feed(token_id) for token_id in tokenizer.encode("5 €")]
+    ['5', ' ', '', '', '€']
+    >>> decoder.flush()
+    ''
     """
 
     def __init__(self, decode_bytes: Callable[[Sequence[int] | NDArray[Any]], bytes], errors: str = "replace") -> None:
-        """`decode_bytes` gives the bytes of ids; `errors` is what `bytes.decode` takes."""
+        """Make a decoder.
+
+        Args:
+            decode_bytes: a function that returns the bytes of ids, such as `Tokenizer.decode_bytes`.
+            errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
+        """
         self._decode_bytes = decode_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 
     def feed(self, ids: int | Sequence[int] | NDArray[Any]) -> str:
-        """The text that is complete with these ids (or this one)."""
+        """Add one or more ids and return the text that is complete now.
+
+        Raises:
+            UnknownTokenError: an id is not in the vocabulary.
+            InputTypeError: an id is not an integer.
+        """
         one = hasattr(ids, "__index__") and not getattr(ids, "ndim", 0)
         return self._decoder.decode(self._decode_bytes([ids] if one else ids))  # type: ignore[arg-type,list-item]
 
     def flush(self) -> str:
-        """End the text: what is left of an incomplete character, as `errors` says. Ready for another text then."""
+        """End the text and return the remains of an incomplete character, treated as `errors` says.
+
+        The decoder is then ready for another text.
+        """
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest
 
     def decode(self, stream: Iterable[int]) -> Iterator[str]:
-        """The text of a stream of ids, as soon as it is complete, without empty strings."""
+        """Yield the text of a stream of ids as soon as it is complete, without empty strings.
+
+        >>> from bpeflow import StreamDecoder
+        >>> list(StreamDecoder(bytes).decode([0x35, 0xE2, 0x82, 0xAC]))
+        ['5', '€']
+        """
         for token_id in stream:
             text = self.feed(token_id)
             if text:
@@ -126,14 +152,14 @@ class StreamDecoder:
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[str]:
-    """The same text in pieces of about `BLOCK_CHARACTERS`: small ones gathered, large ones divided."""
+    """Gather small texts and divide large ones into blocks of about `BLOCK_CHARACTERS`."""
     if not isinstance(texts, Iterable):
-        raise InputTypeError(f"texts to encode are an iterable of str, not {type(texts).__name__}")
+        raise InputTypeError(f"texts to encode must be an iterable of str, not {type(texts).__name__}")
     block, length = io.StringIO(newline=""), 0
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputTypeError(
-                f"text to encode is a str, not {type(text).__name__}, at index {index} of the iterable"
+                f"text to encode must be a str, not {type(text).__name__}, at index {index} of the iterable"
             )
         for start in range(0, len(text), BLOCK_CHARACTERS):
             length += block.write(text[start : start + BLOCK_CHARACTERS])
@@ -144,25 +170,25 @@ def _blocks(texts: Iterable[str]) -> Iterator[str]:
         yield block.getvalue()
 
 
-def _pieces(blocks: Iterable[bytes], cutter: TextCutter) -> Iterator[bytes]:
-    for block in blocks:
-        yield cutter.feed(block)
-    yield cutter.rest()
-
-
-def _numbers(ids: NDArray[Any]) -> Iterator[list[int]]:
-    for start in range(0, len(ids), _YIELDED):
-        yield ids[start : start + _YIELDED].tolist()
-
-
-def _checked(blocks: Iterable[str], refused: SpecialTokens) -> Iterator[bytes]:
-    """UTF-8 of blocks of text, after a look for special tokens to refuse, also for those that lie across two blocks."""
-    position, before = 0, ""
+def _encode_utf8(blocks: Iterable[str], disallowed: SpecialTokens) -> Iterator[bytes]:
+    """Encode blocks of text as UTF-8. Check them for disallowed special tokens, including those across two blocks."""
+    position, tail = 0, ""
     for block in blocks:
         data = to_utf8(block, position)
-        if refused:
-            seen = before + block
-            refuse(seen.encode(), refused, position - len(before))
-            before = seen[max(len(seen) - refused.longest + 1, 0) :]
+        if disallowed:
+            searched = tail + block
+            check_disallowed(searched.encode(), disallowed, position - len(tail))
+            tail = searched[max(len(searched) - disallowed.longest + 1, 0) :]
         position += len(block)
         yield data
+
+
+def _cut(blocks: Iterable[bytes], cutter: TextCutter) -> Iterator[bytes]:
+    for block in blocks:
+        yield cutter.feed(block)
+    yield cutter.flush()
+
+
+def _lists(ids: NDArray[Any]) -> Iterator[list[int]]:
+    for start in range(0, len(ids), _IDS_PER_LIST):
+        yield ids[start : start + _IDS_PER_LIST].tolist()

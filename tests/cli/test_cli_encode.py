@@ -110,7 +110,7 @@ def test_quiet_prints_nothing(run: Path, corpus: Path, out: Path, capsys: pytest
         (["--input", "no-such-file.txt"], "no-such-file.txt"),
         (["--tokenizer", "no-such-run"], "no-such-run"),
         (["--dtype", "uint8"], "dtype: 'uint8'"),
-        (["--end_token", "<end>"], "end_token: '<end>' is no special token"),
+        (["--end_token", "<end>"], "end_token: '<end>' is not a special token"),
         (["--invalid_utf8", "ignore"], "invalid_utf8: 'ignore'"),
         (["--threads", "0"], "need a number from 1"),
         (["--chunk_size", "8 elephants"], "need a size such as 8mb"),

@@ -1,4 +1,4 @@
-"""Token files: what is written is what is read, whole or not at all, and damage is named."""
+"""Token files: they are written completely or not at all, and damage is an error that names the file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_ids_are_a_plain_array_and_all_else_stands_beside_it(path: Path) -> None:
+def test_the_ids_are_a_flat_array_with_everything_else_in_other_files(path: Path) -> None:
     assert path.read_bytes() == bytes([1, 0, 2, 0, 3, 0, 255, 255])
     assert index_path(path).read_bytes() == b"".join(number.to_bytes(8, "little") for number in (0, 3, 3, 4))
     facts = json.loads(sidecar_path(path).read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def test_tokens_are_mapped_read_only(path: Path) -> None:
         tokens[0] = 7  # type: ignore[index]
 
 
-def test_four_bytes_and_no_tokens_at_all(tmp_path: Path) -> None:
+def test_uint32_ids_and_empty_files(tmp_path: Path) -> None:
     write(tmp_path / "large.bin", [[70_000]], "uint32")
     assert (load_tokens(tmp_path / "large.bin").tolist(), (tmp_path / "large.bin").stat().st_size) == ([70_000], 4)
     write(tmp_path / "empty.bin", [])
@@ -71,7 +71,7 @@ def test_four_bytes_and_no_tokens_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\1\0\2\0\3\0", b"\1\0\2\0\3\0\4\0\5\0", b"\1\0\2\0\3\0\4"])
-def test_a_file_of_another_length_is_refused(path: Path, content: bytes) -> None:
+def test_a_file_of_the_wrong_size_is_rejected(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(
         FormatError, match=rf"train.bin: (cut short|too long): {len(content)} bytes.*4 numbers of 2 bytes"
@@ -104,7 +104,7 @@ def test_a_missing_sidecar_is_named(path: Path) -> None:
         (lambda facts: [], "not the sidecar of a token file"),
     ],
 )
-def test_a_damaged_sidecar_is_refused(path: Path, damage: Any, complaint: str) -> None:
+def test_a_damaged_sidecar_is_rejected(path: Path, damage: Any, complaint: str) -> None:
     sidecar = sidecar_path(path)
     facts = json.loads(sidecar.read_text(encoding="utf-8"))
     sidecar.write_text(json.dumps(damage(facts)), encoding="utf-8")
@@ -113,13 +113,13 @@ def test_a_damaged_sidecar_is_refused(path: Path, damage: Any, complaint: str) -
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
-def test_a_sidecar_that_is_not_json_is_refused(path: Path, content: bytes) -> None:
+def test_a_sidecar_that_is_not_json_is_rejected(path: Path, content: bytes) -> None:
     sidecar_path(path).write_bytes(content)
     with pytest.raises(FormatError, match=r"train.bin.json: not JSON"):
         load_tokens(path)
 
 
-def test_an_index_that_is_missing_short_or_of_something_else_is_refused(path: Path) -> None:
+def test_a_missing_truncated_or_foreign_index_is_rejected(path: Path) -> None:
     index = index_path(path)
     index.write_bytes(b"".join(number.to_bytes(8, "little") for number in (0, 3, 3, 9)))
     with pytest.raises(FormatError, match=r"train.bin.idx: goes from 0 to 9, but there are 4 tokens"):
@@ -132,20 +132,18 @@ def test_an_index_that_is_missing_short_or_of_something_else_is_refused(path: Pa
         load_document_offsets(path)
 
 
-def test_without_an_index_there_is_none_and_an_earlier_one_goes(path: Path) -> None:
+def test_writing_without_an_index_removes_an_earlier_index(path: Path) -> None:
     write(path, [[5]], index=False)
     assert sorted(file.name for file in path.parent.iterdir()) == ["train.bin", "train.bin.json"]
-    with pytest.raises(FormatError, match="has no index of its documents; encode with --index"):
+    with pytest.raises(FormatError, match="has no index of its documents; encode again with --index"):
         load_document_offsets(path)
-    index_path(path).write_text("somebody else's", encoding="utf-8")
+    index_path(path).write_text("a foreign file", encoding="utf-8")
     write(path, [[5]], index=False)
     assert index_path(path).exists()
 
 
-def test_an_earlier_index_goes_while_the_earlier_sidecar_tells_of_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else it would stay for ever when the process is killed in between: nobody would know whose it is."""
+def test_an_earlier_index_is_removed_before_the_earlier_sidecar(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, if the process were killed in between, nothing would show that the index may be removed."""
     rename = Path.replace
 
     def spy(self: Path, target: Path) -> Path:
@@ -157,8 +155,8 @@ def test_an_earlier_index_goes_while_the_earlier_sidecar_tells_of_it(
     assert not index_path(path).exists()
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a defect"), KeyboardInterrupt()])
-def test_a_failed_block_leaves_what_was_there(path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyboardInterrupt()])
+def test_a_failed_block_leaves_the_earlier_files(path: Path, error: BaseException) -> None:
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     with pytest.raises(type(error)), new_token_file(path, "uint16", FACTS, index=True) as writer:
         writer.write(np.array([9], np.uint16), np.array([1]))
@@ -166,8 +164,8 @@ def test_a_failed_block_leaves_what_was_there(path: Path, error: BaseException) 
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-def test_a_disk_that_is_full_at_the_end_leaves_no_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some file systems find room only when they must, which is when the file is flushed."""
+def test_a_disk_that_is_full_at_the_end_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems allocate space only when the file is flushed."""
 
     def no_room(descriptor: int) -> None:
         if os.fstat(descriptor).st_size == 2:  # the ids
@@ -179,21 +177,21 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_sidecar(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_sidecar_gets_its_name_first_and_the_ids_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named: list[str] = []
+def test_the_sidecar_is_renamed_first_and_the_ids_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    renamed_files: list[str] = []
     rename = Path.replace
 
     def spy(self: Path, target: Path) -> Path:
-        named.append(Path(target).name)
+        renamed_files.append(Path(target).name)
         return rename(self, target)
 
     monkeypatch.setattr(Path, "replace", spy)
     write(tmp_path / "train.bin", [[1]])
-    assert named == ["train.bin.json", "train.bin.idx", "train.bin"]
+    assert renamed_files == ["train.bin.json", "train.bin.idx", "train.bin"]
 
 
 @pytest.mark.parametrize("last", ["train.bin", "train.bin.json", "train.bin.idx"])
-def test_an_interrupt_while_files_get_their_names_leaves_none(
+def test_an_interrupt_during_the_renaming_leaves_no_new_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
     rename = Path.replace
@@ -211,7 +209,7 @@ def test_an_interrupt_while_files_get_their_names_leaves_none(
     assert (tmp_path / last).read_text(encoding="utf-8") == "from an earlier run"
 
 
-def test_an_interrupt_when_the_ids_have_their_name_leaves_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_after_the_renaming_leaves_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = Path.replace
 
     def interrupted(self: Path, target: Path) -> Path:
@@ -231,32 +229,32 @@ def test_the_dtype_fits_the_vocabulary() -> None:
     assert choose_dtype("uint32", 256) == "uint32"
     with pytest.raises(ConfigError, match="uint16 holds ids up to 65,535, and the vocabulary has 65,537; use uint32"):
         choose_dtype("uint16", 65_537)
-    with pytest.raises(ConfigError, match="'int32' is none of auto, uint16, uint32"):
+    with pytest.raises(ConfigError, match="'int32' is not one of auto, uint16, uint32"):
         choose_dtype("int32", 256)
 
 
-#: Changes only if old token files shall be those of another tokenizer.
+#: Must not change, because old token files would no longer match their tokenizer.
 HASH = "036d3d6322ffd12809e4d15a23c027d02ff54fd59f50cd81b2f09dfd9f7d48ca"
-SAVED = TokenizerSpec(Vocab.build([(b"a", b"b"), (b"c", b"d")], ["<s>", "<p>"]))
+SPEC = TokenizerSpec(Vocab.build([(b"a", b"b"), (b"c", b"d")], ["<s>", "<p>"]))
 
 
-def test_the_hash_is_the_same_for_ever() -> None:
-    assert tokenizer_hash(SAVED) == HASH
+def test_the_hash_never_changes() -> None:
+    assert tokenizer_hash(SPEC) == HASH
     source = load_pretokenizer("gpt2").regex
-    assert tokenizer_hash(replace(SAVED, pattern=source)) == HASH
+    assert tokenizer_hash(replace(SPEC, pattern=source)) == HASH
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        replace(SAVED, pattern="cl100k"),
-        replace(SAVED, whole_tokens=True),
-        replace(SAVED, vocab=replace(SAVED.vocab, merges=SAVED.vocab.merges[:1])),
-        replace(SAVED, vocab=replace(SAVED.vocab, merges=((b"a", b"b"), (b"", b"cd")))),
-        replace(SAVED, vocab=replace(SAVED.vocab, special_tokens={"<s>": 256})),
-        replace(SAVED, vocab=replace(SAVED.vocab, special_tokens={"<s>": 257, "<p>": 256})),
-        replace(SAVED, vocab=replace(SAVED.vocab, tokens=(*SAVED.vocab.tokens, b""))),
+        replace(SPEC, pattern="cl100k"),
+        replace(SPEC, whole_tokens=True),
+        replace(SPEC, vocab=replace(SPEC.vocab, merges=SPEC.vocab.merges[:1])),
+        replace(SPEC, vocab=replace(SPEC.vocab, merges=((b"a", b"b"), (b"", b"cd")))),
+        replace(SPEC, vocab=replace(SPEC.vocab, special_tokens={"<s>": 256})),
+        replace(SPEC, vocab=replace(SPEC.vocab, special_tokens={"<s>": 257, "<p>": 256})),
+        replace(SPEC, vocab=replace(SPEC.vocab, tokens=(*SPEC.vocab.tokens, b""))),
     ],
 )
-def test_whatever_decides_on_the_ids_is_in_the_hash(other: TokenizerSpec) -> None:
-    assert tokenizer_hash(other) != tokenizer_hash(SAVED)
+def test_everything_that_determines_the_ids_is_in_the_hash(other: TokenizerSpec) -> None:
+    assert tokenizer_hash(other) != tokenizer_hash(SPEC)

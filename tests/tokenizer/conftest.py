@@ -1,4 +1,4 @@
-"""What the tests of encoding share: every encoder in turn, GPT-2's tokenizer, and its peers."""
+"""Fixtures of the encoding tests: each encoder in turn, GPT-2's tokenizer, and the same from its peers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def _unavailable(encoder: str) -> str | None:
 
 @pytest.fixture(params=chosen(ENCODERS))
 def encoder(request: pytest.FixtureRequest) -> str:
-    """Every encoder in turn; one that was not built here is skipped with its reason."""
+    """Each encoder in turn. One that is not available is skipped with the reason."""
     skip_missing("encode", _unavailable(request.param))
     if request.param == "native" and native_unicode_version() != unicode_version():
-        pytest.skip("the native tables have another version of Unicode than the installed regex")
+        pytest.skip("the native tables follow a different Unicode version than the installed regex")
     return str(request.param)
 
 
 @pytest.fixture
 def gpt2(encoder: str) -> Tokenizer:
-    """GPT-2's tokenizer, from the files that OpenAI published."""
+    """GPT-2's tokenizer, from the files published by OpenAI."""
     return _gpt2(encoder)
 
 
@@ -52,7 +52,7 @@ def _gpt2(encoder: str) -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def tiktoken_gpt2() -> Any:
-    """The same from tiktoken, of its own file."""
+    """GPT-2's tokenizer in tiktoken, from tiktoken's own file."""
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     lines = real_data("vocabs/r50k_base.tiktoken").read_bytes().splitlines()
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, lines)}
@@ -64,7 +64,7 @@ def tiktoken_gpt2() -> Any:
 
 @pytest.fixture(scope="session")
 def huggingface_gpt2() -> Any:
-    """The same from HuggingFace tokenizers."""
+    """GPT-2's tokenizer in HuggingFace tokenizers."""
     tokenizers = pytest.importorskip("tokenizers", reason="HuggingFace tokenizers is not installed")
     paths = [str(real_data(f"vocabs/gpt2.{name}")) for name in ("encoder.json", "vocab.bpe")]
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(*paths))

@@ -1,4 +1,4 @@
-"""Small vocabularies, and text for them."""
+"""Small vocabularies, and strategies for text that exercises them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bpeflow.vocab import Merge, Vocab
 
 SPECIALS = ["<|endoftext|>", "<|endoftext|><|endoftext|>", "<|end", "text|><|", "<a>", "<a><b>", "<b><c>", "é<"]
 
-#: Runs, overlaps, results that come about in two ways, characters of several bytes.
+#: Repeated tokens, overlaps, results that can be made in two ways, characters of several bytes.
 MERGES: list[Merge] = [
     *[(b"a", b"a"), (b"aa", b"a"), (b"aa", b"aa"), (b"b", b"a"), (b"a", b"b"), (b"ab", b"ab"), (b" ", b" ")],
     *[(b"  ", b"  "), (b" ", b"a"), (b"l", b"l"), (b"'", b"ll"), (b"'", b"s"), (b"\xc3", b"\xa9"), (b"\n", b"\n")],
@@ -19,7 +19,7 @@ MERGES: list[Merge] = [
     *[(b"<|", b"e"), (b"\xe6", b"\x97"), (b"\xe6\x97", b"\xa5"), (b"a", b"aa"), (b"t", b"h"), (b"th", b"e")],
 ]
 
-#: What these merges meet, beside the pieces of special tokens.
+#: Text that these merges apply to. `SPECIAL_PARTS` are pieces of special tokens.
 PARTS = [
     *"ab",
     "aa",
@@ -46,21 +46,21 @@ special_text = st.lists(st.sampled_from(PARTS + SPECIAL_PARTS), max_size=20).map
 
 
 def small_vocab(*special_tokens: str) -> Vocab:
-    """A vocabulary of `MERGES`, with special tokens after the bytes."""
+    """Return a vocabulary of `MERGES`, with special tokens after the bytes."""
     return Vocab.build(MERGES, special_tokens, reuse_tokens=False)
 
 
-def small_saved(pattern: str = "gpt2", whole_tokens: bool = False) -> TokenizerSpec:
+def small_spec(pattern: str = "gpt2", whole_tokens: bool = False) -> TokenizerSpec:
     return TokenizerSpec(small_vocab(*SPECIALS), pattern, whole_tokens)
 
 
 def merge_naively(pretoken: bytes, merges: list[Merge]) -> list[bytes]:
-    """Merge by the rule itself: the lowest rank first, leftmost first, until none applies."""
+    """Merge by the definition: the lowest rank first, leftmost first, until none applies."""
     tokens = [bytes([byte]) for byte in pretoken]
     while True:
         pairs = list(pairwise(tokens))
         ranks = [merges.index(pair) for pair in pairs if pair in merges]
         if not ranks:
             return tokens
-        place = pairs.index(merges[min(ranks)])
-        tokens[place : place + 2] = [tokens[place] + tokens[place + 1]]
+        position = pairs.index(merges[min(ranks)])
+        tokens[position : position + 2] = [tokens[position] + tokens[position + 1]]

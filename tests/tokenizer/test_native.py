@@ -1,4 +1,4 @@
-"""The native encoder equals the one in plain Python, and merging as it is defined, whatever its cache is."""
+"""The native encoder equals the Python encoder and the definition of merging, with a cache of any size."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ from bpeflow.tokenizer.python import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Merge, Vocab
 
-#: None; one of a single slot; some that begin anew again and again; one that does not.
+#: Cache sizes: no cache, a single slot, caches that are cleared again and again, and one that never is.
 CACHES = (0, 128, 4096, 1 << 15, 1 << 24)
-#: All kinds that are here. (Asked for while tests are collected, so it must not fail where nothing native is built.)
-KINDS = ("scalar",)
+#: The available instruction sets. Looked up at collection, which must not fail if nothing native is built.
+INSTRUCTIONS = ("scalar",)
 with suppress(NativeUnavailableError):
-    KINDS = native_instructions()
+    INSTRUCTIONS = native_instructions()
 
 UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
 
-#: Text that has the letters of the vocabularies below, runs of them, and what the patterns look at.
+#: Text with the letters of the vocabularies below, repeated letters, and characters that the patterns distinguish.
 LETTERS = ["a", "b", "c", "aa", "ab", "abc", "é", "aaaaaaaaaaaaaaaaaaaaaaaa", "abababababababababab"]
 ATOMS = [*LETTERS, " ", "  ", "\n", "'s", "'", "1", "12345", ".", "<a>", "<a><a>", "<a", "日本", "\u0301", "\r\n"]
 texts = st.lists(st.sampled_from(ATOMS), max_size=40).map("".join)
-runs = st.builds(lambda unit, count: unit * count, st.sampled_from(["a", "ab", "aab", "é", "abc"]), st.integers(1, 200))
+repetitions = st.builds(
+    lambda unit, count: unit * count, st.sampled_from(["a", "ab", "aab", "é", "abc"]), st.integers(1, 200)
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def library() -> None:
-    """Skip where the native library is missing, or has another version of Unicode than the definition."""
+    """Skip if the native library is missing, or follows a different Unicode version than the definition."""
     reason = None
     try:
         native_encoder._library()
@@ -55,12 +57,12 @@ def library() -> None:
         reason = str(error)
     skip_missing("encode", reason)
     if native_unicode_version() != unicode_version():
-        pytest.skip("the native tables have another version of Unicode than the installed regex")
+        pytest.skip("the native tables follow a different Unicode version than the installed regex")
 
 
 @st.composite
 def vocabularies(draw: st.DrawFn) -> Vocab:
-    """Few letters and many merges of them, in any order: so some can never apply, and strings are made twice."""
+    """Few letters and many merges of them, in any order. So some can never apply, and some make the same string."""
     tokens = [bytes([byte]) for byte in range(256)]
     known = [b"a", b"b", b"c", b" ", "é".encode()[:1], "é".encode()[1:], b"<", b">"]
     merges: list[Merge] = []
@@ -78,28 +80,28 @@ def vocabularies(draw: st.DrawFn) -> Vocab:
         specials[special] = len(tokens)
         tokens.append(special.encode())
     if draw(st.booleans()):
-        tokens += [b""] * (1 << 16)  # ids that need 32 bits are seldom met in small vocabularies
+        tokens += [b""] * (1 << 16)  # small vocabularies hardly ever have ids that need 32 bits
         tokens.append(b"abc" * 5)
     return Vocab(tuple(tokens), specials, tuple(merges))
 
 
-def merge_as_defined(word: bytes, saved: TokenizerSpec) -> list[int]:
-    """The lowest rank first, the leftmost of several: the definition, word by word."""
-    vocab = saved.vocab
-    if saved.whole_tokens and word in vocab.ordinary_tokens:
+def merge_as_defined(word: bytes, spec: TokenizerSpec) -> list[int]:
+    """Merge by the definition: the lowest rank first, leftmost first."""
+    vocab = spec.vocab
+    if spec.whole_tokens and word in vocab.ordinary_tokens:
         return [vocab.ordinary_tokens.index(word)]
     ranks: dict[tuple[int, int], tuple[int, int]] = {}
-    for rank, (left, right, made) in enumerate(vocab.merge_ids.tolist()):
-        ranks.setdefault((left, right), (rank, made))
+    for rank, (left, right, result) in enumerate(vocab.merge_ids.tolist()):
+        ranks.setdefault((left, right), (rank, result))
     ids = [vocab.byte_ids[byte] for byte in word]
     while found := [(*ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks]:
-        _, made, place = min(found, key=lambda entry: (entry[0], entry[2]))
-        ids[place : place + 2] = [made]
+        _, result, position = min(found, key=lambda entry: (entry[0], entry[2]))
+        ids[position : position + 2] = [result]
     return ids
 
 
-def native(saved: TokenizerSpec, cache_bytes: int = 1 << 20, **options: Any) -> Encoder:
-    return NativeEncoder(saved, cache_bytes, **options)
+def native(spec: TokenizerSpec, cache_bytes: int = 1 << 20, **options: Any) -> Encoder:
+    return NativeEncoder(spec, cache_bytes, **options)
 
 
 def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
@@ -111,21 +113,21 @@ def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
 
 
 @settings(max_examples=300)
-@given(vocab=vocabularies(), word=st.one_of(runs, texts.filter(bool)), whole_tokens=st.booleans())
+@given(vocab=vocabularies(), word=st.one_of(repetitions, texts.filter(bool)), whole_tokens=st.booleans())
 def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: bool) -> None:
-    saved = TokenizerSpec(vocab, r"(?s).+", whole_tokens)
-    assert native(saved).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), saved)
+    spec = TokenizerSpec(vocab, r"(?s).+", whole_tokens)
+    assert native(spec).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), spec)
 
 
 @settings(max_examples=150)
 @given(
     vocab=vocabularies(),
-    batch=st.lists(st.one_of(texts, runs, st.text()), max_size=5),
+    batch=st.lists(st.one_of(texts, repetitions, st.text()), max_size=5),
     pattern=st.sampled_from([*NAMED_PATTERNS, r"[a-z]+| ", r"(a)|\w+?|\s"]),
     whole_tokens=st.booleans(),
     cache_bytes=st.sampled_from(CACHES),
     with_specials=st.booleans(),
-    instructions=st.sampled_from(KINDS),
+    instructions=st.sampled_from(INSTRUCTIONS),
 )
 def test_native_equals_python(
     vocab: Vocab,
@@ -136,12 +138,12 @@ def test_native_equals_python(
     with_specials: bool,
     instructions: str,
 ) -> None:
-    saved = TokenizerSpec(vocab, pattern, whole_tokens)
+    spec = TokenizerSpec(vocab, pattern, whole_tokens)
     specials = SpecialTokens.of(vocab.special_tokens) if with_specials else NO_SPECIAL_TOKENS
-    ours, python = native(saved, cache_bytes, instructions=instructions), PythonEncoder(saved)
+    ours, python = native(spec, cache_bytes, instructions=instructions), PythonEncoder(spec)
     encoded = [text.encode() for text in batch]
     dtypes = [UINT32] if len(vocab) > 1 << 16 else [UINT16, UINT32]
-    for _ in range(2):  # with what the cache has after the first time
+    for _ in range(2):  # the second time with a filled cache
         for text in encoded:
             expected = python.encode(text, specials)
             assert ours.encode(text, specials) == expected
@@ -162,40 +164,40 @@ def test_native_equals_python(
 
 @pytest.mark.parametrize("cache_bytes", CACHES)
 def test_a_cache_of_any_size_changes_nothing(cache_bytes: int) -> None:
-    saved = simple([(b"a", b"b"), (b"ab", b"ab"), (b" ", b"a"), (b"c", b"c")])
+    spec = simple([(b"a", b"b"), (b"ab", b"ab"), (b" ", b"a"), (b"c", b"c")])
     words = [f" a{'b' * (n % 7)}{'ab' * (n % 31)}{n * 7919 % 4001}" for n in range(3000)]
     text = "".join([*words, "c" * 5000, "c" * 700, *words, " " + "abc" * 300, *words[::-1]]).encode()
-    expected = PythonEncoder(saved).encode(text, NO_SPECIAL_TOKENS)
-    encoder = native(saved, cache_bytes)
+    expected = PythonEncoder(spec).encode(text, NO_SPECIAL_TOKENS)
+    encoder = native(spec, cache_bytes)
     for dtype in (UINT16, UINT32, UINT16):
         assert encoder.encode_to_array(text, NO_SPECIAL_TOKENS, dtype).tolist() == expected
 
 
-@pytest.mark.parametrize("instructions", KINDS)
-def test_all_kinds_of_instructions_in_one_process(instructions: str) -> None:
-    saved = simple([(b"h", b"e"), (b"l", b"l")], "o200k")
+@pytest.mark.parametrize("instructions", INSTRUCTIONS)
+def test_all_instruction_sets_work_in_one_process(instructions: str) -> None:
+    spec = simple([(b"h", b"e"), (b"l", b"l")], "o200k")
     text = "hell HELLo's  hello\n\n123456 日本hello" * 50
-    expected = PythonEncoder(saved).encode(text.encode(), NO_SPECIAL_TOKENS)
-    assert native(saved, instructions=instructions).encode(text.encode(), NO_SPECIAL_TOKENS) == expected
+    expected = PythonEncoder(spec).encode(text.encode(), NO_SPECIAL_TOKENS)
+    assert native(spec, instructions=instructions).encode(text.encode(), NO_SPECIAL_TOKENS) == expected
 
 
-def test_the_longest_special_token_counts_where_several_begin() -> None:
-    saved = simple([])
+def test_the_longest_of_several_special_tokens_wins() -> None:
+    spec = simple([])
     specials = SpecialTokens.of({"<a>": 1000, "<a><a>": 70000})
-    assert native(saved).encode(b"x<a><a><a>", specials) == [120, 70000, 1000]
-    custom = native(TokenizerSpec(saved.vocab, r"[a-z]"))
+    assert native(spec).encode(b"x<a><a><a>", specials) == [120, 70000, 1000]
+    custom = native(TokenizerSpec(spec.vocab, r"[a-z]"))
     assert custom.encode(b"x<a><a><a>y", specials) == [120, 70000, 1000, 121]
     ids, ends = custom.encode_batch([b"", b"x<a>", b"", b"-"], specials, UINT32)
     assert (ids.tolist(), ends.tolist()) == ([120, 1000], [0, 2, 2, 2])
 
 
-def test_a_pair_that_comes_twice_has_its_first_rank() -> None:
-    saved = simple([(b"a", b"b"), (b"b", b"c")])
-    twice = Vocab(saved.vocab.tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
+def test_a_repeated_merge_has_its_first_rank() -> None:
+    spec = simple([(b"a", b"b"), (b"b", b"c")])
+    twice = Vocab(spec.vocab.tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
     assert native(TokenizerSpec(twice)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
 
 
-def test_a_token_is_taken_whole_only_where_merging_yields_it_or_the_vocabulary_says_so() -> None:
+def test_a_pretoken_becomes_a_token_only_by_merging_or_with_whole_tokens() -> None:
     vocab = Vocab((*simple([(b"a", b"b")]).vocab.tokens, b"abc"), {}, ((b"a", b"b"),))
     assert native(TokenizerSpec(vocab)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
     assert native(TokenizerSpec(vocab, whole_tokens=True)).encode(b"abc", NO_SPECIAL_TOKENS) == [257]
@@ -214,7 +216,7 @@ def test_a_pretoken_of_a_megabyte_takes_no_quadratic_time(unit: str) -> None:
     ]
     text = (unit * (1_000_000 // len(unit))).encode()
     encoder = native(simple(merges))
-    ids = encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)  # hours, were it quadratic
+    ids = encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)  # quadratic time would be hours
     assert encoder.decode(ids) == text
     head = PythonEncoder(simple(merges)).encode(text[:2000], NO_SPECIAL_TOKENS)
     assert ids[: len(head) - 8].tolist() == head[:-8]
@@ -231,7 +233,7 @@ def test_ids_decode_to_their_tokens(vocab: Vocab, data: st.DataObject, dtype: np
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 100_000])
-def test_decoded_text_is_an_object_of_its_own(count: int) -> None:
+def test_decoded_text_is_a_separate_object(count: int) -> None:
     encoder = native(simple([]))
     ids = np.full(count, ord("x"), np.uint16)
     first, second = encoder.decode(ids), encoder.decode(ids)
@@ -240,24 +242,24 @@ def test_decoded_text_is_an_object_of_its_own(count: int) -> None:
     assert (first, b"x"[:1], b"") == (b"x" * count, b"x", b"")
 
 
-def test_an_unknown_id_is_told_with_its_place() -> None:
+def test_an_unknown_id_is_named_with_its_index() -> None:
     vocab = Vocab((*simple([]).vocab.tokens, b"", b"longer than sixteen bytes"), {}, ())
     encoder = native(TokenizerSpec(vocab))
     with pytest.raises(UnknownTokenError, match=r"unknown id 258 at index 2: .* 0 to 257"):
         encoder.decode(np.array([97, 257, 258], np.uint16))
-    with pytest.raises(UnknownTokenError, match="id 256 at index 1 stands for no token"):
+    with pytest.raises(UnknownTokenError, match="id 256 at index 1 has no token"):
         encoder.decode(np.array([97, 256, 258], np.uint32))
     with pytest.raises(UnknownTokenError, match="unknown id 4294967295 at index 0"):
         encoder.decode(np.array([2**32 - 1], np.uint32))
 
 
-# ---- what is broken ----
+# ---- invalid input ----
 
 
 @example(text=b"\x80" * 70)
 @example(text=b"\xf0\x9f")
 @given(text=st.binary().filter(lambda text: not _is_utf8(text)))
-def test_text_that_is_not_utf8_is_refused(text: bytes) -> None:
+def test_text_that_is_not_utf8_is_rejected(text: bytes) -> None:
     for pattern in NAMED_PATTERNS:
         with pytest.raises(InvalidTextError, match=r"not UTF-8: .* at byte"):
             native(simple([], pattern)).encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)
@@ -271,7 +273,7 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def test_a_type_too_small_for_the_vocabulary_is_refused() -> None:
+def test_a_dtype_too_small_for_the_vocabulary_is_rejected() -> None:
     vocab = Vocab((*simple([]).vocab.tokens, *[b""] * (1 << 16)), {}, ())
     with pytest.raises(NativeError, match="rules"):
         native(TokenizerSpec(vocab)).encode_to_array(b"a", NO_SPECIAL_TOKENS, UINT16)
@@ -279,10 +281,10 @@ def test_a_type_too_small_for_the_vocabulary_is_refused() -> None:
         native(simple([])).encode_to_array(b"a", SpecialTokens.of({"<a>": 1 << 16}), UINT16)
 
 
-def test_broken_arguments_give_a_status() -> None:
+def test_invalid_arguments_return_a_status() -> None:
     library = native_encoder._library()
     encoder = NativeEncoder(simple([]))
-    session = encoder._take()
+    session = encoder._take_session()
     ids = np.empty(4, np.uint32)
     encode, pieces = library.bpeflow_encoder_encode, library.bpeflow_encoder_encode_pieces
 
@@ -322,7 +324,7 @@ def test_broken_arguments_give_a_status() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "invalid",
     [
         {"tokens": 0},
         {"tokens": 2**32 - 1},
@@ -331,18 +333,18 @@ def test_broken_arguments_give_a_status() -> None:
         {"byte_ids": None},
         {"merges": None},
         {"merge_count": 2**32 - 1},
-        {"tokens": 257},  # fewer than merges speak of
+        {"tokens": 257},  # fewer than the merges refer to
     ],
     ids=str,
 )
-def test_a_broken_vocabulary_gives_a_status(broken: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(native_encoder._Vocabulary):
+def test_an_invalid_vocabulary_returns_a_status(invalid: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Invalid(native_encoder._Vocabulary):
         def __init__(self, *values: Any) -> None:
             super().__init__(*values)
-            for name, value in broken.items():
+            for name, value in invalid.items():
                 setattr(self, name, value)
 
-    monkeypatch.setattr(native_encoder, "_Vocabulary", Broken)
+    monkeypatch.setattr(native_encoder, "_Vocabulary", Invalid)
     with pytest.raises(NativeError, match="rules"):
         native(simple([(b"a", b"b"), (b"ab", b"c")]))
 
@@ -351,11 +353,11 @@ def test_a_broken_vocabulary_gives_a_status(broken: dict[str, Any], monkeypatch:
 
 
 @pytest.mark.threads
-def test_threads_have_sessions_of_their_own_and_leave_them_to_others() -> None:
-    saved = simple([(b"a", b"b"), (b" ", b"ab")])
+def test_threads_use_separate_sessions_and_return_them() -> None:
+    spec = simple([(b"a", b"b"), (b" ", b"ab")])
     text = " ab abc ab" * 2000
-    encoder = NativeEncoder(saved)
-    expected = PythonEncoder(saved).encode(text.encode(), NO_SPECIAL_TOKENS)
+    encoder = NativeEncoder(spec)
+    expected = PythonEncoder(spec).encode(text.encode(), NO_SPECIAL_TOKENS)
     results: list[bool] = []
 
     def work() -> None:
@@ -369,30 +371,30 @@ def test_threads_have_sessions_of_their_own_and_leave_them_to_others() -> None:
     for thread in threads:
         thread.join()
     assert results == [True] * 80
-    assert 1 <= len(encoder._free) <= 4
+    assert 1 <= len(encoder._idle) <= 4
 
 
-def test_one_with_another_cache_shares_the_vocabulary_only() -> None:
+def test_an_encoder_with_another_cache_shares_only_the_vocabulary() -> None:
     encoder = NativeEncoder(simple([(b"a", b"b")]))
     encoder.encode(b"ab", NO_SPECIAL_TOKENS)
     other = encoder.with_cache(0)
     assert other.encode(b"ab", NO_SPECIAL_TOKENS) == [256]
     assert other._model is encoder._model
-    assert other._free is not encoder._free
+    assert other._idle is not encoder._idle
 
 
-def test_an_encoder_that_failed_goes_on_working() -> None:
+def test_an_encoder_works_after_an_error() -> None:
     encoder = NativeEncoder(simple([(b"a", b"b")]))
     for _ in range(3):
         with pytest.raises(InvalidTextError):
             encoder.encode(b"ab\xff", NO_SPECIAL_TOKENS)
         assert encoder.encode(b"abab", NO_SPECIAL_TOKENS) == [256, 256]
-    assert len(encoder._free) == 1
+    assert len(encoder._idle) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_goes_on_with_what_it_has_inherited() -> None:
+def test_a_forked_child_can_use_the_inherited_encoder() -> None:
     encoder = NativeEncoder(simple([(b"a", b"b")]))
     encoder.encode(b"ab", NO_SPECIAL_TOKENS)
     child = os.fork()
@@ -404,7 +406,7 @@ def test_a_forked_child_goes_on_with_what_it_has_inherited() -> None:
 def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[str] = []
 
-    class Watched:
+    class SpyLibrary:
         def __getattr__(self, name: str) -> Any:
             function = getattr(library, name)
             if not name.endswith("_free"):
@@ -412,7 +414,7 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
             return lambda handle: (freed.append(name), function(handle))
 
     library = native_encoder._library()
-    monkeypatch.setattr(native_encoder, "_library", Watched)
+    monkeypatch.setattr(native_encoder, "_library", SpyLibrary)
     specials = SpecialTokens.of({"<a>": 0})
     encoder = NativeEncoder(simple([]))
     encoder.encode(b"<a>", specials)
@@ -421,7 +423,7 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
     assert sorted(freed) == ["bpeflow_encoder_free", "bpeflow_model_free", "bpeflow_specials_free"]
 
 
-def test_an_array_takes_no_more_memory_than_its_ids() -> None:
+def test_an_array_uses_no_more_memory_than_its_ids() -> None:
     ids = native(simple([(b"a", b"a"), (b"aa", b"aa")])).encode_to_array(b"a" * 40_000, NO_SPECIAL_TOKENS, UINT16)
     assert ids.base is None
     assert sys.getsizeof(ids) < 40_000

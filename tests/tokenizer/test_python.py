@@ -1,4 +1,4 @@
-"""Encoders: the rule of merging, and what the contract says of every method. Each encoder in turn."""
+"""The rules of the `Encoder` protocol, checked on each encoder in turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import MERGES, SPECIALS, merge_naively, small_saved, special_text, text
+from small import MERGES, SPECIALS, merge_naively, small_spec, special_text, text
 
 from bpeflow.errors import ConfigError, FormatError, NativeUnavailableError, UnknownTokenError
 from bpeflow.formats.spec import TokenizerSpec
@@ -24,8 +24,8 @@ UINT16 = np.dtype(np.uint16)
 
 
 def make(encoder: str, pattern: str = "gpt2", whole_tokens: bool = False) -> tuple[Encoder, SpecialTokens]:
-    saved = small_saved(pattern, whole_tokens)
-    return new_encoder(saved, encoder), SpecialTokens.of(saved.vocab.special_tokens)
+    spec = small_spec(pattern, whole_tokens)
+    return new_encoder(spec, encoder), SpecialTokens.of(spec.vocab.special_tokens)
 
 
 def expected(data: bytes, pattern: str) -> list[bytes]:
@@ -35,24 +35,24 @@ def expected(data: bytes, pattern: str) -> list[bytes]:
 
 @pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, r"\w+|\s", r"(a|b)+|[^ab]"])
 @given(text=text)
-def test_pre_tokens_are_merged_by_rank(encoder: str, pattern: str, text: str) -> None:
+def test_pretokens_are_merged_by_rank(encoder: str, pattern: str, text: str) -> None:
     model, _ = make(encoder, pattern)
     data = text.encode()
     ids = model.encode(data, NO_SPECIAL_TOKENS)
-    tokens = small_saved().vocab.tokens
+    tokens = small_spec().vocab.tokens
     assert [tokens[token_id] for token_id in ids] == expected(data, pattern)
 
 
 @given(pretoken=st.text("ab", max_size=60), merges=st.permutations(MERGES[:6] + MERGES[24:25]))
-def test_merges_may_come_in_any_order(encoder: str, pretoken: str, merges: list[tuple[bytes, bytes]]) -> None:
-    """A part that only a later merge makes, as in vocabularies that no training gave."""
+def test_merges_may_be_in_any_order(encoder: str, pretoken: str, merges: list[tuple[bytes, bytes]]) -> None:
+    """A part of a merge may be made by a later merge, which training never produces."""
     vocab = Vocab.build(merges, reuse_tokens=True)
     ids = new_encoder(TokenizerSpec(vocab), encoder).encode(pretoken.encode(), NO_SPECIAL_TOKENS)
     assert [vocab.tokens[token_id] for token_id in ids] == merge_naively(pretoken.encode(), merges)
 
 
 @given(texts=st.lists(special_text, max_size=6))
-def test_all_ways_to_encode_agree(encoder: str, texts: list[str]) -> None:
+def test_all_methods_agree(encoder: str, texts: list[str]) -> None:
     model, specials = make(encoder)
     batch = [text.encode() for text in texts]
     lists = [model.encode(data, specials) for data in batch]
@@ -70,7 +70,7 @@ def test_all_ways_to_encode_agree(encoder: str, texts: list[str]) -> None:
 
 
 @given(text=special_text)
-def test_special_tokens_part_the_text(encoder: str, text: str) -> None:
+def test_special_tokens_divide_the_text(encoder: str, text: str) -> None:
     model, specials = make(encoder)
     data, expected, end = text.encode(), [], 0
     for match in specials.matches(data):
@@ -90,17 +90,17 @@ def test_arrays_belong_to_the_caller(encoder: str) -> None:
     assert first.tolist() == before
 
 
-def test_whole_tokens_are_taken_whole_but_special_ones_are_not(encoder: str) -> None:
+def test_whole_tokens_covers_ordinary_tokens_but_not_special_ones(encoder: str) -> None:
     tokens = [bytes([byte]) for byte in range(256)]
     vocab = Vocab((*tokens, b"hello", b" world", b"special"), {"special": 258}, ())
-    taken = new_encoder(TokenizerSpec(vocab, whole_tokens=True), encoder)
-    assert taken.encode(b"hello world", NO_SPECIAL_TOKENS) == [256, 257]
-    assert taken.encode(b"special", NO_SPECIAL_TOKENS) == list(b"special")
+    whole = new_encoder(TokenizerSpec(vocab, whole_tokens=True), encoder)
+    assert whole.encode(b"hello world", NO_SPECIAL_TOKENS) == [256, 257]
+    assert whole.encode(b"special", NO_SPECIAL_TOKENS) == list(b"special")
     merged = new_encoder(TokenizerSpec(vocab), encoder)
     assert merged.encode(b"hello", NO_SPECIAL_TOKENS) == list(b"hello")
 
 
-def test_of_two_merges_of_the_same_pair_the_first_counts(encoder: str) -> None:
+def test_a_repeated_merge_has_its_first_rank(encoder: str) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"bc")
     vocab = Vocab(tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
     assert new_encoder(TokenizerSpec(vocab), encoder).encode(b"abc", NO_SPECIAL_TOKENS) == [256, ord("c")]
@@ -108,18 +108,18 @@ def test_of_two_merges_of_the_same_pair_the_first_counts(encoder: str) -> None:
 
 @pytest.mark.parametrize("size", [1_000_000])
 @pytest.mark.parametrize("kind", ["one letter", "two in turn", "random"])
-def test_no_pre_token_takes_quadratic_time(encoder: str, kind: str, size: int) -> None:
+def test_no_pretoken_takes_quadratic_time(encoder: str, kind: str, size: int) -> None:
     model, specials = make(encoder)
     letters = {"one letter": "a" * size, "two in turn": "ab" * (size // 2)}
     data = letters.get(kind, "".join(random.Random(1).choices("abwordthe", k=size))).encode()
     started = perf_counter()
     ids = model.encode_to_array(data, specials, UINT16)
-    assert perf_counter() - started < 60  # quadratic time is hours; how fast it is is for the benchmark
+    assert perf_counter() - started < 60  # quadratic time would be hours; the benchmarks measure the speed
     assert model.decode(ids) == data
 
 
-@pytest.mark.parametrize(("token_id", "reason"), [(60_000, "ids 0 to 256"), (255, "stands for no token")])
-def test_unknown_ids_are_named_with_their_place(encoder: str, token_id: int, reason: str) -> None:
+@pytest.mark.parametrize(("token_id", "reason"), [(60_000, "ids 0 to 256"), (255, "has no token")])
+def test_unknown_ids_are_named_with_their_index(encoder: str, token_id: int, reason: str) -> None:
     tokens = [bytes([byte]) for byte in range(256)]
     tokens[255:] = [b"", b"\xff"]
     model = new_encoder(TokenizerSpec(Vocab(tuple(tokens), {}, ())), encoder)
@@ -129,31 +129,31 @@ def test_unknown_ids_are_named_with_their_place(encoder: str, token_id: int, rea
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-def test_both_kinds_of_arrays_are_decoded(encoder: str, dtype: type) -> None:
+def test_arrays_of_both_dtypes_are_decoded(encoder: str, dtype: type) -> None:
     model, _ = make(encoder)
-    special = small_saved().vocab.special_tokens[SPECIALS[0]]
+    special = small_spec().vocab.special_tokens[SPECIALS[0]]
     assert model.decode(np.array([104, 105, special], dtype)) == b"hi<|endoftext|>"
 
 
-def test_a_vocabulary_that_does_not_fit_is_refused(encoder: str) -> None:
-    few = Vocab(tuple(bytes([byte]) for byte in range(255)), {}, ())
+def test_a_vocabulary_with_a_missing_byte_or_result_is_rejected(encoder: str) -> None:
+    missing_byte = Vocab(tuple(bytes([byte]) for byte in range(255)), {}, ())
     with pytest.raises(FormatError, match="0xff"):
-        new_encoder(TokenizerSpec(few), encoder)
-    unfit = Vocab(tuple(bytes([byte]) for byte in range(256)), {}, ((b"a", b"b"),))
+        new_encoder(TokenizerSpec(missing_byte), encoder)
+    missing_result = Vocab(tuple(bytes([byte]) for byte in range(256)), {}, ((b"a", b"b"),))
     with pytest.raises(FormatError, match="merge 0"):
-        new_encoder(TokenizerSpec(unfit), encoder)
+        new_encoder(TokenizerSpec(missing_result), encoder)
 
 
-def test_an_unknown_encoder_is_refused() -> None:
+def test_an_unknown_encoder_is_rejected() -> None:
     with pytest.raises(ConfigError, match="unknown encoder 'nativ'; did you mean 'native'"):
-        new_encoder(small_saved(), "nativ")
+        new_encoder(small_spec(), "nativ")
 
 
-def test_auto_falls_back_where_there_is_no_native_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_falls_back_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise NativeUnavailableError("not built")
 
     monkeypatch.setattr("bpeflow.tokenizer.registry.NativeEncoder", missing)
-    assert new_encoder(small_saved()).name == "python"
+    assert new_encoder(small_spec()).name == "python"
     with pytest.raises(NativeUnavailableError, match="not built"):
-        new_encoder(small_saved(), "native")
+        new_encoder(small_spec(), "native")

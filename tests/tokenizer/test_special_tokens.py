@@ -1,4 +1,4 @@
-"""Which special tokens a call takes for themselves, and which it refuses."""
+"""Special tokens: how they are found, and which a call allows or disallows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from small import SPECIALS, small_saved, special_text
+from small import SPECIALS, small_spec, special_text
 
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
@@ -18,41 +18,41 @@ IDS = {"<a>": 300, "<a><b>": 301, "<b>": 302}
 
 @pytest.fixture
 def tokenizer(encoder: str) -> Tokenizer:
-    return Tokenizer.from_spec(small_saved(), encoder=encoder)
+    return Tokenizer.from_spec(small_spec(), encoder=encoder)
 
 
 def ids(*tokens: str) -> list[int]:
-    return [small_saved().vocab.special_tokens[token] for token in tokens]
+    return [small_spec().vocab.special_tokens[token] for token in tokens]
 
 
-def test_the_longest_that_begins_first_counts() -> None:
+def test_overlaps_are_resolved_leftmost_longest() -> None:
     specials = SpecialTokens.of(IDS)
     assert list(specials.ids) == [b"<a><b>", b"<a>", b"<b>"]
     found = [match.group() for match in specials.matches(b"<a><a><b><b><a><")]
     assert found == [b"<a>", b"<a><b>", b"<b>", b"<a>"]
     assert specials.longest == 6
-    assert b"<a><b" in specials.beginnings
-    assert b"<a><b>" not in specials.beginnings
+    assert b"<a><b" in specials.prefixes
+    assert b"<a><b>" not in specials.prefixes
 
 
-def test_none_at_all_is_the_empty_set() -> None:
+def test_the_empty_set_matches_nothing() -> None:
     assert not NO_SPECIAL_TOKENS
     assert list(NO_SPECIAL_TOKENS.matches(b"<a>")) == []
-    assert NO_SPECIAL_TOKENS.first(b"<a>") is None
+    assert NO_SPECIAL_TOKENS.first_match(b"<a>") is None
     assert NO_SPECIAL_TOKENS.longest == 0
 
 
-def test_characters_of_regular_expressions_are_themselves() -> None:
+def test_regex_characters_are_escaped() -> None:
     specials = SpecialTokens.of({"a.c": 1, "[x]+": 2, "\\": 3})
     assert [match.group() for match in specials.matches(b"abc a.c xx [x]+ \\")] == [b"a.c", b"[x]+", b"\\"]
 
 
-def test_lying_across_a_position_counts_what_is_not_taken_too() -> None:
+def test_a_token_that_is_not_found_can_span_a_position() -> None:
     specials = SpecialTokens.of({"ab": 1, "bc": 2})
-    assert [position for position in range(6) if specials.lie_across(b"xabcx", position)] == [2, 3]
+    assert [position for position in range(6) if specials.spans(b"xabcx", position)] == [2, 3]
 
 
-def test_all_are_taken_by_default(tokenizer: Tokenizer) -> None:
+def test_all_are_allowed_by_default(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("<|endoftext|><a>") == ids("<|endoftext|>", "<a>")
 
 
@@ -66,8 +66,8 @@ def test_those_not_allowed_are_ordinary_text(tokenizer: Tokenizer) -> None:
 
 
 @given(text=special_text)
-def test_text_of_others_cannot_bring_special_tokens_in(encoder: str, text: str) -> None:
-    tokenizer = Tokenizer.from_spec(small_saved(), encoder=encoder)
+def test_untrusted_text_cannot_yield_special_tokens(encoder: str, text: str) -> None:
+    tokenizer = Tokenizer.from_spec(small_spec(), encoder=encoder)
     for found in (tokenizer.encode_ordinary(text), list(tokenizer.encode_iterable([text], allowed_special=()))):
         assert not set(found) & set(tokenizer.special_tokens.values())
         assert tokenizer.decode(found) == text
@@ -84,7 +84,7 @@ def every_method(tokenizer: Tokenizer, text: str, **choice: Any) -> list[Any]:
     ]
 
 
-def test_refused_ones_are_errors_that_name_token_and_place(tokenizer: Tokenizer) -> None:
+def test_a_disallowed_token_is_an_error_with_its_position(tokenizer: Tokenizer) -> None:
     text = "ü<a> ü<|endoftext|>"
     for call in every_method(tokenizer, text, allowed_special={"<a>"}, disallowed_special="all"):
         with pytest.raises(SpecialTokenError, match=r"'<\|endoftext\|>' at character 6, .* allowed_special"):
@@ -93,53 +93,53 @@ def test_refused_ones_are_errors_that_name_token_and_place(tokenizer: Tokenizer)
         with pytest.raises(SpecialTokenError, match="'<a>' at character 1"):
             call()
     for call in every_method(tokenizer, text, disallowed_special="all"):
-        call()  # all are allowed
+        call()  # because all are allowed
 
 
-def test_it_is_a_value_error_as_tiktokens_is(tokenizer: Tokenizer) -> None:
+def test_the_error_is_a_value_error_as_in_tiktoken(tokenizer: Tokenizer) -> None:
     with pytest.raises(ValueError, match="<a>"):
         tokenizer.encode("<a>", allowed_special=(), disallowed_special="all")
 
 
-def test_texts_of_a_batch_are_looked_at_apart(tokenizer: Tokenizer) -> None:
+def test_texts_of_a_batch_are_checked_separately(tokenizer: Tokenizer) -> None:
     batch = ["<", "a>"]
     assert tokenizer.encode_batch(batch, allowed_special=(), disallowed_special="all") == [[60], [97, 62]]
 
 
-def test_a_name_that_is_no_special_token_is_an_error(tokenizer: Tokenizer) -> None:
+def test_a_name_that_is_not_a_special_token_is_an_error(tokenizer: Tokenizer) -> None:
     for call in every_method(tokenizer, "text", allowed_special={"<|endoftxt|>"}):
         with pytest.raises(SpecialTokenError, match=r"allowed_special: '<\|endoftxt\|>' .* mean '<\|endoftext\|>'"):
             call()
-    with pytest.raises(SpecialTokenError, match="disallowed_special: 'word' is no special token"):
+    with pytest.raises(SpecialTokenError, match="disallowed_special: 'word' is not a special token"):
         tokenizer.encode("text", disallowed_special=["word"])
 
 
 @pytest.mark.parametrize("choice", ["<a>", b"all", 7, None])
 def test_a_choice_is_all_or_a_collection(tokenizer: Tokenizer, choice: Any) -> None:
-    with pytest.raises(InputTypeError, match=r'allowed_special is .*; give "all" or a collection'):
+    with pytest.raises(InputTypeError, match=r'allowed_special is .*; it must be "all" or a collection'):
         tokenizer.encode("text", allowed_special=choice)
     if choice is not None:
         with pytest.raises(InputTypeError, match="disallowed_special is"):
             tokenizer.encode("text", disallowed_special=choice)
 
 
-def test_sets_are_made_once() -> None:
+def test_sets_are_reused() -> None:
     control = SpecialTokenControl(IDS)
     assert control.allowed({"<a>", "<b>"}) is control.allowed(["<b>", "<a>"])
     assert control.allowed("all") is control.allowed(list(IDS)) is control.every
     assert control.allowed(()) is NO_SPECIAL_TOKENS
-    assert control.refused({"<a>"}, "all") is control.allowed({"<b>", "<a><b>"})
-    assert control.refused("all", "all") is NO_SPECIAL_TOKENS
+    assert control.disallowed({"<a>"}, "all") is control.allowed({"<b>", "<a><b>"})
+    assert control.disallowed("all", "all") is NO_SPECIAL_TOKENS
 
 
-def test_sets_are_not_kept_without_end() -> None:
+def test_the_cache_of_sets_is_bounded() -> None:
     control = SpecialTokenControl({f"<{i}>": i for i in range(1000)})
     kept = [weakref.ref(control.allowed([f"<{i}>"])) for i in range(1000)]
     assert sum(ref() is not None for ref in kept) < 100
     assert control.allowed("all") is control.allowed([f"<{i}>" for i in range(1000)]) is control.every
 
 
-def test_unusable_special_tokens_are_refused() -> None:
+def test_invalid_special_tokens_are_rejected() -> None:
     with pytest.raises(ConfigError, match="empty"):
         SpecialTokens.of({"": 1})
     with pytest.raises(ConfigError, match="not valid Unicode"):
@@ -148,6 +148,6 @@ def test_unusable_special_tokens_are_refused() -> None:
         SpecialTokens.of({b"x": 1})  # type: ignore[dict-item]
 
 
-def test_a_long_list_is_shortened_for_display() -> None:
+def test_repr_shortens_a_long_list() -> None:
     assert repr(SpecialTokens.of({f"<{i}>": i for i in range(9)})).count("<") == 5
     assert repr(SpecialTokens.of(dict.fromkeys(SPECIALS[:1], 1))) == "SpecialTokens(<|endoftext|>)"

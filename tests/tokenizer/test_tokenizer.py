@@ -1,4 +1,4 @@
-"""`Tokenizer`: what its methods return, what it makes of vocabularies, and what it refuses."""
+"""`Tokenizer`: results of its methods, vocabularies it accepts, and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import MERGES, SPECIALS, small_saved, small_vocab, special_text
+from small import MERGES, SPECIALS, small_spec, small_vocab, special_text
 
 import bpeflow
 from bpeflow.dataset.facade import Tokenizer
@@ -38,11 +38,11 @@ def tokenizer(encoder: str) -> Tokenizer:
 
 
 def small(encoder: str, pattern: str = "gpt2") -> Tokenizer:
-    return Tokenizer.from_spec(small_saved(pattern), encoder=encoder)
+    return Tokenizer.from_spec(small_spec(pattern), encoder=encoder)
 
 
 @given(text=special_text)
-def test_decoding_brings_text_back(encoder: str, text: str) -> None:
+def test_text_round_trips(encoder: str, text: str) -> None:
     tokenizer = small(encoder)
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.decode_bytes(tokenizer.encode(text)) == text.encode()
@@ -59,7 +59,7 @@ def test_any_bytes_can_be_decoded(encoder: str, data: bytes) -> None:
 
 @pytest.mark.threads
 @given(texts=st.lists(special_text, max_size=5), threads=st.sampled_from([None, 1, 3]))
-def test_all_ways_to_encode_agree(encoder: str, texts: list[str], threads: int | None) -> None:
+def test_all_methods_agree(encoder: str, texts: list[str], threads: int | None) -> None:
     tokenizer = small(encoder)
     lists = [tokenizer.encode(text) for text in texts]
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", 8):
@@ -92,16 +92,16 @@ def test_texts_are_grouped_for_threads() -> None:
 
 
 @given(text=special_text, pattern=st.sampled_from(["gpt2", r"[a-z]+|é", r"\d{1,2}| ?[^\s\d]+"]))
-def test_byte_offsets_are_where_the_bytes_are(encoder: str, text: str, pattern: str) -> None:
-    """Text that a custom pattern does not match lies between the offsets."""
+def test_byte_offsets_locate_the_bytes_of_each_token(encoder: str, text: str, pattern: str) -> None:
+    """Text that a custom pattern does not match is between the offsets."""
     tokenizer = small(encoder, pattern)
     ids, offsets = tokenizer.encode_with_offsets(text, byte_offsets=True)
     data = text.encode()
     assert [data[start:end] for start, end in offsets] == [tokenizer.vocab.tokens[token_id] for token_id in ids]
     assert all(before <= start for (_, before), (start, _) in pairwise(offsets))
-    _, in_characters = tokenizer.encode_with_offsets(text)
+    _, character_offsets = tokenizer.encode_with_offsets(text)
     starts = [position for position, byte in enumerate(data) if byte & 0xC0 != 0x80]
-    for (start, end), (first, last) in zip(offsets, in_characters, strict=True):
+    for (start, end), (first, last) in zip(offsets, character_offsets, strict=True):
         assert starts[first] <= start < end <= [*starts, len(data)][last]
         assert [*starts, len(data)][first + 1] > start
         assert starts[last - 1] < end
@@ -113,8 +113,8 @@ def test_offsets_of_characters_of_several_bytes(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", r" ?\p{L}+"])
-def test_text_that_shares_an_id_with_a_special_token_comes_back(encoder: str, pattern: str) -> None:
-    """In HuggingFace's mode "Ġthe" has the id of " the"; its ByteLevel decoder gives the latter as well."""
+def test_text_that_shares_an_id_with_a_special_token_round_trips(encoder: str, pattern: str) -> None:
+    """In HuggingFace's mode "Ġthe" has the id of " the". HuggingFace's ByteLevel decoder also returns the latter."""
     merges = [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")]
     vocab = Vocab.build(merges, ["Ġthe", "é"], special_tokens_first=True, reuse_tokens=True)
     tokenizer = Tokenizer(vocab, merges, pattern=pattern, encoder=encoder)
@@ -128,7 +128,7 @@ def test_text_that_shares_an_id_with_a_special_token_comes_back(encoder: str, pa
 
 
 @pytest.mark.parametrize(("tokens", "dtype"), [(1 << 16, np.uint16), ((1 << 16) + 1, np.uint32)])
-def test_the_dtype_is_the_smaller_one_that_holds_every_id(encoder: str, tokens: int, dtype: type) -> None:
+def test_the_dtype_is_the_smallest_that_holds_every_id(encoder: str, tokens: int, dtype: type) -> None:
     vocab = BYTES | {tokens - 1: b"last"}
     tokenizer = Tokenizer(vocab, [], ["last"], encoder=encoder)
     ids = tokenizer.encode_to_array("a last")
@@ -136,22 +136,22 @@ def test_the_dtype_is_the_smaller_one_that_holds_every_id(encoder: str, tokens: 
     assert tokenizer.encode_to_array("a last", dtype="uint32").tolist() == ids.tolist()
 
 
-def test_a_dtype_that_does_not_fit_is_refused() -> None:
+def test_an_unsuitable_dtype_is_rejected() -> None:
     tokenizer = Tokenizer(BYTES | {70_000: b"x"}, [])
-    with pytest.raises(ConfigError, match="uint16 does not hold the ids of a vocabulary of 70,001"):
+    with pytest.raises(ConfigError, match="uint16 cannot hold the ids of a vocabulary of 70,001"):
         tokenizer.encode_to_array("a", dtype=np.uint16)
     with pytest.raises(ConfigError, match="dtype is int64"):
         tokenizer.encode_to_array("a", dtype=np.int64)
 
 
-def test_special_tokens_that_are_missing_are_appended_in_order() -> None:
+def test_missing_special_tokens_are_appended_in_order() -> None:
     tokenizer = Tokenizer(BYTES | {300: b"<s>"}, [], ["<b>", "<s>", "<a>", "<b>"])
     assert tokenizer.special_tokens == {"<b>": 301, "<s>": 300, "<a>": 302}
     assert tokenizer.vocab_size == 303
     assert tokenizer.encode("<a><b><s>") == [302, 301, 300]
 
 
-def test_a_special_token_may_be_a_token_of_ordinary_text_as_well(encoder: str) -> None:
+def test_a_special_token_may_also_be_an_ordinary_token(encoder: str) -> None:
     tokenizer = Tokenizer(BYTES | {256: b" a", 257: b"the"}, [(b" ", b"a")], [" a", "b", "the"], encoder=encoder)
     assert tokenizer.encode(" a") == tokenizer.encode_ordinary(" a") == [256]
     assert tokenizer.encode("ab") == [97, 98]
@@ -159,7 +159,7 @@ def test_a_special_token_may_be_a_token_of_ordinary_text_as_well(encoder: str) -
     assert tokenizer.encode("the") == [257]
 
 
-def test_a_vocab_of_a_training_brings_its_special_tokens(encoder: str) -> None:
+def test_a_trained_vocab_includes_its_special_tokens(encoder: str) -> None:
     vocab = small_vocab(*SPECIALS)
     tokenizer = Tokenizer(vocab, vocab.merges, encoder=encoder)
     assert tokenizer.special_tokens == vocab.special_tokens
@@ -168,11 +168,11 @@ def test_a_vocab_of_a_training_brings_its_special_tokens(encoder: str) -> None:
     assert more.special_tokens == {**vocab.special_tokens, "<new>": len(vocab)}
 
 
-def test_merges_may_be_lists_as_json_has_them() -> None:
+def test_merges_may_be_lists_as_in_json() -> None:
     assert Tokenizer(BYTES | {256: b"ab"}, [[b"a", b"b"]]).merges == ((b"a", b"b"),)  # type: ignore[list-item]
 
 
-def test_it_tells_what_it_is(tokenizer: Tokenizer, encoder: str) -> None:
+def test_properties_and_repr(tokenizer: Tokenizer, encoder: str) -> None:
     assert tokenizer.merges == tuple(MERGES)
     assert tokenizer.pattern == "gpt2"
     assert tokenizer.encoder == encoder
@@ -188,18 +188,18 @@ def test_special_tokens_are_a_copy(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["o200k", r"\w+|\W"])
-def test_it_pickles(encoder: str, pattern: str) -> None:
-    tokenizer = Tokenizer.from_spec(small_saved(pattern, whole_tokens=True), encoder=encoder, cache_bytes=5000)
+def test_a_tokenizer_can_be_pickled(encoder: str, pattern: str) -> None:
+    tokenizer = Tokenizer.from_spec(small_spec(pattern, whole_tokens=True), encoder=encoder, cache_bytes=5000)
     before = pickle.dumps(tokenizer)
     text = "word abab <|endoftext|>'ll 123"
     ids = tokenizer.encode(text)
     copy = pickle.loads(before)
     assert (copy.encode(text), copy.encoder, copy.to_spec()) == (ids, encoder, tokenizer.to_spec())
-    assert len(pickle.dumps(tokenizer)) == len(before)  # without what has been worked out since
+    assert len(pickle.dumps(tokenizer)) == len(before)  # without what has been cached since
 
 
 @pytest.mark.parametrize("text", ["", " ", "a", "😀"])
-def test_little_text(tokenizer: Tokenizer, text: str) -> None:
+def test_short_text(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.encode_batch([text, "", text])[1] == []
     assert len(tokenizer.encode_to_array("")) == 0
@@ -211,58 +211,58 @@ def test_little_text(tokenizer: Tokenizer, text: str) -> None:
 @pytest.mark.parametrize("text", [b"bytes", 7, None, ["a list"]])
 def test_text_must_be_a_str(tokenizer: Tokenizer, text: Any) -> None:
     for call in (tokenizer.encode, tokenizer.encode_ordinary, tokenizer.encode_with_offsets):
-        with pytest.raises(InputTypeError, match=f"text to encode is a str, not {type(text).__name__}"):
+        with pytest.raises(InputTypeError, match=f"text to encode must be a str, not {type(text).__name__}"):
             call(text)
-    with pytest.raises(InputTypeError, match="is a str, not"):
+    with pytest.raises(InputTypeError, match="must be a str, not"):
         tokenizer.encode_batch(["a", text])
     if not isinstance(text, bytes):
         with pytest.raises(TypeError):
             tokenizer.encode_to_array(text)
 
 
-def test_a_lone_surrogate_is_named(tokenizer: Tokenizer) -> None:
+def test_a_lone_surrogate_is_an_error_with_its_position(tokenizer: Tokenizer) -> None:
     for call in (tokenizer.encode, tokenizer.encode_to_array, tokenizer.count_tokens, tokenizer.encode_with_offsets):
         with pytest.raises(InvalidTextError, match=r"lone surrogate, U\+DC80, at character 3") as error:
             call("aé \udc80")
         assert "surrogatepass" in str(error.value)
-    mended = "a\ud83d\ude00 \udc80".encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert tokenizer.decode(tokenizer.encode(mended)) == "a😀 \ufffd"  # the remedy works
+    repaired = "a\ud83d\ude00 \udc80".encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert tokenizer.decode(tokenizer.encode(repaired)) == "a😀 \ufffd"  # the remedy works
 
 
-def test_what_is_wrong_in_a_batch_is_named_with_its_place(tokenizer: Tokenizer) -> None:
-    place = "at index 1 of the batch: "
+def test_errors_in_a_batch_have_the_index(tokenizer: Tokenizer) -> None:
+    index = "at index 1 of the batch: "
     for texts, error, message in (
-        (["a", b"b"], InputTypeError, f"{place}text to encode is a str, not bytes"),
-        (iter(["a", "b\udc80"]), InvalidTextError, f"{place}the text has a lone surrogate"),
-        ("ab", InputTypeError, "a batch is a list, not str"),
-        (None, InputTypeError, "a batch is a list, not NoneType"),
+        (["a", b"b"], InputTypeError, f"{index}text to encode must be a str, not bytes"),
+        (iter(["a", "b\udc80"]), InvalidTextError, f"{index}the text has a lone surrogate"),
+        ("ab", InputTypeError, "a batch must be a list, not str"),
+        (None, InputTypeError, "a batch must be a list, not NoneType"),
     ):
         with pytest.raises(error, match=message):
             tokenizer.encode_batch(texts)  # type: ignore[arg-type]
-    with pytest.raises(SpecialTokenError, match=f"{place}the text has the special token '<a>' at character 1"):
+    with pytest.raises(SpecialTokenError, match=f"{index}the text has the special token '<a>' at character 1"):
         tokenizer.encode_batch(["a", "b<a>"], disallowed_special={"<a>"})
-    for batch, wrong, said in (
-        ([[97], [60_000]], UnknownTokenError, f"{place}unknown id 60000 at index 0"),
-        (iter([[97], 97]), InputTypeError, f"{place}ids to decode are a sequence"),
-        (None, InputTypeError, "a batch is a list, not NoneType"),
+    for batch, expected_error, expected_message in (
+        ([[97], [60_000]], UnknownTokenError, f"{index}unknown id 60000 at index 0"),
+        (iter([[97], 97]), InputTypeError, f"{index}ids to decode must be a sequence"),
+        (None, InputTypeError, "a batch must be a list, not NoneType"),
     ):
-        with pytest.raises(wrong, match=said):
+        with pytest.raises(expected_error, match=expected_message):
             tokenizer.decode_batch(batch)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("cache_bytes", [-1, 1 << 64, 1e6, "8mb"])
-def test_a_cache_of_a_size_that_cannot_be_is_refused(encoder: str, cache_bytes: Any) -> None:
-    with pytest.raises(ConfigError, match=f"cache_bytes is {cache_bytes!r}; give a whole number of bytes"):
+def test_an_invalid_cache_size_is_rejected(encoder: str, cache_bytes: Any) -> None:
+    with pytest.raises(ConfigError, match=f"cache_bytes is {cache_bytes!r}; it must be an integer number of bytes"):
         Tokenizer(BYTES, [], encoder=encoder, cache_bytes=cache_bytes)
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", r"\w+|\W"])
-def test_bytes_that_are_not_utf8_are_refused(encoder: str, pattern: str) -> None:
+def test_bytes_that_are_not_utf8_are_rejected(encoder: str, pattern: str) -> None:
     tokenizer = small(encoder, pattern)
     for call in (tokenizer.encode_to_array, tokenizer.count_tokens):
         with pytest.raises(InvalidTextError, match="not UTF-8: invalid start byte at byte 10"):
             call(b"ab ab <a> \xff <a>")
-        with pytest.raises(InputTypeError, match="has gaps"):
+        with pytest.raises(InputTypeError, match="not contiguous"):
             call(memoryview(b"abcd")[::2])
     with (
         patch("bpeflow.tokenizer.parallel.PART_BYTES", 3),
@@ -284,23 +284,23 @@ def test_bytes_that_are_not_utf8_are_refused(encoder: str, pattern: str) -> None
         (np.array([2**40], np.uint64), "unknown id 1099511627776 at index 0"),
     ],
 )
-def test_an_unknown_id_is_named_with_its_place(tokenizer: Tokenizer, ids: Any, message: str) -> None:
+def test_an_unknown_id_is_named_with_its_index(tokenizer: Tokenizer, ids: Any, message: str) -> None:
     for call in (tokenizer.decode, tokenizer.decode_bytes, lambda ids: tokenizer.decode_batch([[97], ids])):
         with pytest.raises(UnknownTokenError, match=message):
             call(ids)
 
 
-def test_a_gap_in_the_vocabulary_stands_for_nothing(encoder: str) -> None:
+def test_a_gap_in_the_vocabulary_cannot_be_decoded(encoder: str) -> None:
     tokenizer = Tokenizer(BYTES | {300: b"x y"}, [], encoder=encoder)
     assert tokenizer.decode([300, 97]) == "x ya"
-    with pytest.raises(UnknownTokenError, match="id 299 at index 1 stands for no token"):
+    with pytest.raises(UnknownTokenError, match="id 299 at index 1 has no token"):
         tokenizer.decode([300, 299])
 
 
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([97, 98.0], "98.0 at index 1 is no id"),
+        ([97, 98.0], "98.0 at index 1 is not a token id"),
         (["a"], "'a' at index 0"),
         ([None], "None at index 0"),
         ([[97]], r"\[97\] at index 0"),
@@ -312,13 +312,13 @@ def test_a_gap_in_the_vocabulary_stands_for_nothing(encoder: str) -> None:
         (np.array([True]), "not bool"),
     ],
 )
-def test_what_is_no_id_at_all_is_refused(tokenizer: Tokenizer, ids: Any, message: str) -> None:
+def test_ids_that_are_not_integers_are_rejected(tokenizer: Tokenizer, ids: Any, message: str) -> None:
     with pytest.raises(InputTypeError, match=message):
         tokenizer.decode(ids)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, ">u2"])
-def test_arrays_of_any_whole_numbers_are_decoded(tokenizer: Tokenizer, dtype: Any) -> None:
+def test_arrays_of_any_integers_are_decoded(tokenizer: Tokenizer, dtype: Any) -> None:
     ids = np.array([97, 0, 98, 0], dtype)
     assert tokenizer.decode(ids[::2]) == "ab"
     assert tokenizer.decode(list(ids)) == "a\0b\0"
@@ -334,22 +334,22 @@ def test_arrays_of_any_whole_numbers_are_decoded(tokenizer: Tokenizer, dtype: An
         (BYTES | {-1: b"x"}, [], FormatError, "has the id -1"),
         (BYTES | {2**31: b"x"}, [], FormatError, "has the id 2147483648, but only 257 tokens"),
         (BYTES | {"256": b"x"}, [], InputTypeError, "the id '256' in the vocabulary is str"),
-        (BYTES | {256: "x"}, [], InputTypeError, "token 256 in the vocabulary is 'x'; give its bytes"),
+        (BYTES | {256: "x"}, [], InputTypeError, "token 256 in the vocabulary is 'x'; it must be bytes"),
         ([b"a"], [], InputTypeError, "a mapping from id to bytes, not list"),
-        (BYTES, ["ab"], InputTypeError, "merge 0 is 'ab'; a merge is a pair of bytes"),
+        (BYTES, ["ab"], InputTypeError, "merge 0 is 'ab'; it must be a pair of bytes"),
         (BYTES, [(b"a", b"b", b"c")], InputTypeError, "merge 0"),
         (BYTES, [("a", "b")], InputTypeError, r"merge 0 is \('a', 'b'\)"),
     ],
 )
-def test_vocabularies_and_merges_that_cannot_be_are_refused(
+def test_invalid_vocabularies_and_merges_are_rejected(
     encoder: str, vocab: Any, merges: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         Tokenizer(vocab, merges, encoder=encoder)
 
 
-def test_other_arguments_that_cannot_be_are_refused() -> None:
-    with pytest.raises(InputTypeError, match="special_tokens is '<s>'; give a list"):
+def test_other_invalid_arguments_are_rejected() -> None:
+    with pytest.raises(InputTypeError, match="special_tokens is '<s>'; it must be a list"):
         Tokenizer(BYTES, [], "<s>")
     with pytest.raises(ConfigError, match="empty"):
         Tokenizer(BYTES, [], [""])
@@ -364,18 +364,18 @@ def test_other_arguments_that_cannot_be_are_refused() -> None:
     for specials, message in ((5, "special_tokens is 5"), ([["<s>"]], r"\['<s>'\] is list, not str")):
         with pytest.raises(InputTypeError, match=message):
             Tokenizer(BYTES, [], specials)  # type: ignore[arg-type]
-    with pytest.raises(InputTypeError, match="merges are a list of pairs of bytes, not NoneType"):
+    with pytest.raises(InputTypeError, match="merges must be a list of pairs of bytes, not NoneType"):
         Tokenizer(BYTES, None)  # type: ignore[arg-type]
     with pytest.raises(PatternError, match="as a str, not int"):
         Tokenizer(BYTES, [], pattern=5)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="dtype is 'nonsense'; ids are uint16 or uint32"):
+    with pytest.raises(ConfigError, match="dtype is 'nonsense'; it must be uint16 or uint32"):
         Tokenizer(BYTES, []).encode_to_array("a", dtype="nonsense")
     for threads in (0, -1, 1.5):
         with pytest.raises(ConfigError, match=f"threads is {threads}"):
             Tokenizer(BYTES, []).encode_batch(["a"], threads=threads)  # type: ignore[arg-type]
 
 
-def test_training_saving_and_loading_are_a_line_each(tmp_path: Path) -> None:
+def test_a_tokenizer_can_be_trained_saved_and_loaded(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("low lower lowest<|endoftext|>newer wider", encoding="utf-8")
     trained = Tokenizer.train(corpus, vocab_size=270, pattern="o200k", out_dir=tmp_path / "run")
@@ -390,7 +390,7 @@ def test_training_saving_and_loading_are_a_line_each(tmp_path: Path) -> None:
         Tokenizer.train([corpus], vocab_size=270, skip_merge=True)
 
 
-def test_files_of_gpt2s_form_are_read(encoder: str, tmp_path: Path) -> None:
+def test_gpt2_files_are_read(encoder: str, tmp_path: Path) -> None:
     small(encoder).save(tmp_path)
     paths = tmp_path / "vocab.json", tmp_path / "merges.txt"
     tokenizer = Tokenizer.from_files(*map(str, paths), encoder=encoder)
@@ -409,6 +409,6 @@ def test_truncated_files_are_named(encoder: str, tmp_path: Path, name: str) -> N
         Tokenizer.from_files(tmp_path / "vocab.json", tmp_path / "merges.txt")
 
 
-def test_a_missing_byte_of_a_loaded_vocab_is_named() -> None:
+def test_a_vocab_with_missing_bytes_is_rejected() -> None:
     with pytest.raises(FormatError, match="256 bytes"):
         Tokenizer(Vocab((b"a",), {}, ()), [])

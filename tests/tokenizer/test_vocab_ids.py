@@ -1,4 +1,4 @@
-"""The ids that a vocabulary gives to merges and to ordinary text."""
+"""The ids of merges and of ordinary text in a vocabulary."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ def test_merge_ids_are_left_right_and_result() -> None:
     assert ids.tolist() == [[116, 104, 257], [257, 101, 258], [32, 258, 259]]
 
 
-def test_no_merges_are_an_array_of_three_columns() -> None:
+def test_merge_ids_without_merges_have_three_columns() -> None:
     assert Vocab.build([]).merge_ids.shape == (0, 3)
 
 
-def test_a_merge_has_its_own_id_beside_a_special_token_of_the_same_bytes() -> None:
+def test_a_merge_and_a_special_token_of_the_same_bytes_have_separate_ids() -> None:
     vocab = Vocab.build(MERGES, ["the"])
     assert vocab.merge_ids.tolist()[1] == [257, 101, 258]
     assert (vocab.ordinary_tokens[256], vocab.ordinary_tokens[258]) == (b"", b"the")
 
 
 @pytest.mark.parametrize("special", ["the", "Ġthe"])
-def test_in_huggingfaces_mode_they_share_one(special: str) -> None:
+def test_in_huggingfaces_mode_they_share_an_id(special: str) -> None:
     vocab = Vocab.build(MERGES, [special], special_tokens_first=True, reuse_tokens=True)
     [*_, rank_1, rank_2] = vocab.merge_ids.tolist()
     assert 0 in (rank_1[2], rank_2[2])
     assert vocab.ordinary_tokens[0] in (b"the", b" the")
 
 
-def test_a_special_token_that_has_the_only_id_of_a_merge_shares_it() -> None:
+def test_a_merge_without_an_id_of_its_own_shares_the_special_tokens() -> None:
     tokens = [bytes([byte]) for byte in range(256)]
     vocab = Vocab((*tokens, b"th", b"the", b" the"), {" the": 258}, tuple(MERGES))
     assert vocab.merge_ids.tolist()[2] == [32, 257, 258]
     assert vocab.ordinary_tokens[258] == b" the"
 
 
-def test_merges_that_make_the_same_string_yield_the_lower_id() -> None:
+def test_merges_that_make_the_same_string_have_the_lower_id() -> None:
     vocab = Vocab.build([(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"a", b"bc")])
     assert vocab.merge_ids[:, 2].tolist() == [256, 257, 258, 257]
     assert vocab.ordinary_tokens[256:] == (b"ab", b"abc", b"bc", b"")
