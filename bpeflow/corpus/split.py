@@ -36,8 +36,8 @@ from bpeflow.pretokenize.regex import Pretokenizer
 #: where documents are long; smaller: chunks closer to the requested size, and fewer bytes read by the planner.
 LOOK_AHEAD_BYTES = 1 << 20
 
-#: Bytes in a window, which is read at a time. Larger: more bytes read in vain where separators are close together;
-#: smaller: more reads where they are far apart.
+#: Bytes read at a time. Larger: more bytes read in vain where separators are close together; smaller: more reads where
+#: they are far apart.
 WINDOW_BYTES = 64 * 1024
 
 
@@ -56,9 +56,9 @@ def plan_chunks(
     separator, the chunk ends inside a document, at a safe cut of the pattern. Where cuts are not allowed, the chunk
     ends at the next separator, however far away, or at the end of the file.
 
-    The total pre-tokens and the documents are the same for every `chunk_size`. The plan is lazy: it keeps one file open
-    and one window of it in memory. Bytes appended to a file since it was found are not read. Empty files have no
-    chunks.
+    Every `chunk_size` results in the same pre-tokens in total and in the same documents. The plan is lazy: it keeps one
+    file open and one window of it in memory. Bytes appended to a file since it was found are not read. Empty files have
+    no chunks.
 
     Args:
         files: the files or parts of files.

@@ -21,7 +21,7 @@ def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) ->
 
     Args:
         blocks: the stream.
-        chunk_size: bytes in a chunk; the last line may exceed it.
+        chunk_size: bytes in a chunk, approximately.
         longest: upper bound on the bytes of a line, if larger than `chunk_size`.
         source: number of the source that the stream belongs to.
 
