@@ -54,7 +54,7 @@ def decode_file(
         observer: progress callbacks.
 
     Returns:
-        Statistics of the text.
+        The sizes of the token file and of the text, and the time taken.
 
     Raises:
         ConfigError: `dst` is the token file or belongs to it.

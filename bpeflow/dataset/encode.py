@@ -127,7 +127,7 @@ def encode_file(
         observer: progress callbacks.
 
     Returns:
-        What was written, and statistics of it.
+        The files that were written, and statistics of the corpus.
 
     Raises:
         ConfigError: an option is invalid or does not fit the tokenizer; raised before any work.

@@ -58,7 +58,7 @@ class Evaluation:
         corpus: name of the corpus, which is its input as given.
         text: the text that was encoded.
         tokens: number of ids of the text.
-        single_byte_tokens: number of ids whose token is a single byte, which no merge has made longer.
+        single_byte_tokens: number of ids of single bytes, to which no merge applied.
         used_tokens: number of entries of the vocabulary that occur.
         seconds: time for encoding on one thread, without reading.
     """

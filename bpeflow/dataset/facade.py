@@ -65,7 +65,7 @@ class Tokenizer(BaseTokenizer):
             options: other parameters of `bpeflow.dataset.encode.encode_file`.
 
         Returns:
-            What was written, and statistics of it.
+            The files that were written, and statistics of the corpus.
 
         Raises:
             Exception: as `bpeflow.dataset.encode.encode_file` does.

@@ -73,7 +73,7 @@ fails_until_there_is_enough(learn)
     "encoder": """
 import numpy as np
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.tokenizer.special import NO_SPECIAL_TOKENS
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
 tokenizer.encode("low")
 text = " ".join(f"w{number:x}" for number in range(500_000)).encode()

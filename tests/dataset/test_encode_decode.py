@@ -1,4 +1,4 @@
-"""Token files hold the ids of `Tokenizer.encode` for each document, however the work is divided; and can be decoded."""
+"""Token files hold the ids that `Tokenizer.encode` returns for each document, and decoding restores the text."""
 
 from __future__ import annotations
 
