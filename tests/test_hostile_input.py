@@ -1,4 +1,4 @@
-"""Input that wants all the memory: a correct result or a clear error, in bounded memory."""
+"""Input that could exhaust memory: a correct result or a clear error, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from corpus_forms import SEPARATOR
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured as on Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured in the Linux way")
 
-#: Counts a corpus in a process of its own, within a limit for the memory that it may ask for besides what it has after
-#: its imports (its own pages, not those of libraries), and prints what came of it.
+#: A script that counts a corpus with a limit on its data memory (its own pages, not those of libraries), set after its
+#: imports, and prints the result or the error.
 COUNT = """
 import json, resource, sys
 import bpeflow
@@ -34,8 +34,8 @@ except BpeflowError as error:
     print(type(error).__name__, error)
 """
 
-#: Everything that the process may have: its imports and arenas (about 100 MB, of which threads only reserve the most),
-#: tables of 16 MB, and what chunks and decompressors take.
+#: The memory limit of the process, in bytes: its imports and arenas (about 100 MB, most of which threads only reserve),
+#: tables of 16 MB, and the memory of chunks and decompressors.
 LIMIT = 450_000_000
 
 
@@ -69,23 +69,23 @@ def write_zstd(path: Path, blocks: Iterable[bytes]) -> Path:
 
 
 @pytest.mark.parametrize("write", [write_gzip, write_zstd])
-def test_a_bomb_of_text_is_counted_in_bounded_memory(tmp_path: Path, write: Any) -> None:
+def test_a_decompression_bomb_of_text_is_counted_in_bounded_memory(tmp_path: Path, write: Any) -> None:
     path = write(tmp_path / "bomb", [b"some words again 1234\n" * 50_000] * 909)  # 1 GB
     assert path.stat().st_size < 8_000_000
     assert count(path) == f"1 {5 * 50_000 * 909} 5"
 
 
 @pytest.mark.parametrize("write", [write_gzip, write_zstd])
-def test_a_bomb_that_cannot_be_divided_is_an_error(tmp_path: Path, write: Any) -> None:
+def test_a_decompression_bomb_that_cannot_be_divided_is_an_error(tmp_path: Path, write: Any) -> None:
     path = write(tmp_path / "bomb", [b"0" * 1_000_000] * 2000)  # 2 GB
     assert "bomb (decompressed): " in (error := count(path)) and "cannot be divided" in error
     assert "memory_limit leaves no room" in error
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", r"\S+|\s+"])
-def test_a_line_of_4_gb_is_an_error_soon(tmp_path: Path, pattern: str) -> None:
+def test_a_line_of_4_gb_is_soon_an_error(tmp_path: Path, pattern: str) -> None:
     with (tmp_path / "line").open("wb") as file:
-        file.truncate(4_300_000_000)  # zeros, which take no room on the disk
+        file.truncate(4_300_000_000)  # zeros, which take no disk space
     assert "cannot be divided" in count(tmp_path / "line", pattern=pattern, chunk_size=1_000_000)
     (tmp_path / "line").unlink()
 
@@ -105,7 +105,7 @@ def test_ten_million_empty_documents_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_parquet_column_of_long_equal_strings_is_counted(tmp_path: Path) -> None:
-    """Its dictionary makes 500 MB of 1 MB."""
+    """Its dictionary expands 1 MB to 500 MB."""
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
     from pyarrow import parquet
 
@@ -128,7 +128,7 @@ def test_a_stream_that_shrank_is_an_error(tmp_path: Path) -> None:
         list(blocks)
 
 
-def test_what_is_appended_to_a_stream_is_left_out(tmp_path: Path) -> None:
+def test_data_appended_to_a_stream_is_left_out(tmp_path: Path) -> None:
     from bpeflow.corpus.formats.stream import StreamFile, open_blocks
 
     data = gzip.compress(b"text")

@@ -1,4 +1,4 @@
-"""Names that break lines, and names of what is no file: a correct result or a clear error."""
+"""Names with line breaks, and names of devices and folders: a correct result or a clear error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import bpeflow
 from bpeflow.cli.main import main
 
 NEWLINE = "two\nlines \x1b[31m[bold].txt"
-SHOWN = r"two\nlines \x1b[31m[bold].txt"
+ESCAPED = r"two\nlines \x1b[31m[bold].txt"
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_names_with_newlines_are_names(tmp_path: Path, listed: bool) -> None:
+def test_files_whose_names_contain_newlines_are_counted(tmp_path: Path, listed: bool) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / NEWLINE).write_text("some text", encoding="utf-8")
@@ -25,7 +25,7 @@ def test_names_with_newlines_are_names(tmp_path: Path, listed: bool) -> None:
 
 
 @pytest.mark.parametrize("command", ["train", "encode"])
-def test_a_message_is_one_line_whatever_a_file_is_called(
+def test_an_error_message_is_one_line_for_any_file_name(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / NEWLINE).write_bytes(b"some \xff text")
@@ -38,18 +38,18 @@ def test_a_message_is_one_line_whatever_a_file_is_called(
     assert main([*prefix, "--input", str(tmp_path / NEWLINE), *arguments]) == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("bpeflow: ")
-    assert f"{SHOWN} is not UTF-8 at byte 5" in last
+    assert f"{ESCAPED} is not UTF-8 at byte 5" in last
 
 
-def test_the_summary_and_warnings_are_a_line_each_whatever_a_folder_is_called(
+def test_the_summary_and_warnings_are_one_line_each_for_any_folder_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "text").write_bytes(b"some text")
     assert main(["--input", str(tmp_path / "text"), "--vocab_size", "260", "--out_dir", str(tmp_path / NEWLINE)]) == 0
     logging.getLogger("bpeflow").warning("%s is damaged", tmp_path / NEWLINE)
-    shown, said = capfd.readouterr()
-    assert f"written  {tmp_path}/{SHOWN}: counts.npz" in shown
-    assert f"WARNING: {tmp_path}/{SHOWN} is damaged" in said.splitlines()
+    out, err = capfd.readouterr()
+    assert f"written  {tmp_path}/{ESCAPED}: counts.npz" in out
+    assert f"WARNING: {tmp_path}/{ESCAPED} is damaged" in err.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_the_summary_and_warnings_are_a_line_each_whatever_a_folder_is_called(
         (["--input", "/dev/zero", "--vocab_size", "260"], "the input /dev/zero is not a regular file (a device"),
         (["--input", "@/dev/zero", "--vocab_size", "260"], "the list of inputs /dev/zero is a device; save its"),
         (["--input", "@.", "--vocab_size", "260"], "cannot read the list of inputs .: Is a directory"),
-        (["merge", "--counts", "/dev/zero", "--vocab_size", "260"], "there are no counts at /dev/zero"),
-        (["convert", "/dev/zero", "made", "--to", "gpt2"], "/dev/zero: is no regular file, and no folder"),
+        (["merge", "--counts", "/dev/zero", "--vocab_size", "260"], "no counts at /dev/zero"),
+        (["convert", "/dev/zero", "made", "--to", "gpt2"], "/dev/zero: is neither a regular file nor a folder"),
         (["encode", "--tokenizer", "t", "--input", "text", "--out", "."], ".: is a folder; output can only create"),
         (["encode", "--tokenizer", "t", "--input", "text", "--out", "/dev/full"], "/dev/full: is a device, a pipe"),
-        (["decode", "--tokenizer", "t", "--input", ".", "--out", "made"], ".: is a folder, and no token file"),
+        (["decode", "--tokenizer", "t", "--input", ".", "--out", "made"], ".: is a folder, not a token file"),
     ],
 )
 def test_devices_and_folders_where_files_belong_are_errors(

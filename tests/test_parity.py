@@ -1,7 +1,7 @@
-"""What docs/parity.md says: which tools learn the merges that we learn, under which setting, and where they differ.
+"""The claims of docs/parity.md: which tools learn the same merges, with which setting, and where they differ.
 
-How our encoding is held against theirs is in tests/formats/test_same_ids.py, and the shared reference of
-``greatest_bytes`` in tests/backends/test_backends.py.
+tests/formats/test_same_ids.py compares our encoding with theirs, and tests/backends/test_backends.py compares
+`greatest_bytes` with its shared reference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ END = "<|endoftext|>"
 
 LOWER = TokenizerSpec(Vocab.build([(b"l", b"o"), (b"lo", b"w")], ["<s>"]))
 
-#: Few letters, and few and equal counts: nearly every choice is between pairs of the same count.
+#: Few letters and few distinct counts: nearly every choice is a tie between pairs.
 tables = st.dictionaries(
     st.text(st.sampled_from("abcé"), min_size=1, max_size=8), st.sampled_from([1, 1, 1, 2]), min_size=1, max_size=14
 )
@@ -59,7 +59,7 @@ def counts_of(corpus: str) -> bpeflow.PretokenCounts:
 def train_huggingface(
     texts: Iterable[str] | Path, vocab_size: int, special_tokens: list[str], **options: Any
 ) -> list[Merge]:
-    """What HuggingFace's BpeTrainer learns from texts, or from a file."""
+    """Return the merges that HuggingFace's BpeTrainer learns from texts, or from a file."""
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -79,7 +79,7 @@ def train_huggingface(
 
 
 def train_rustbpe(texts: Iterable[str], vocab_size: int) -> list[Merge]:
-    """What rustbpe learns; it tells ranks, from which the merges are recovered."""
+    """Return the merges that rustbpe learns, recovered from the ranks that it exports."""
     rustbpe = pytest.importorskip("rustbpe", reason="rustbpe is not installed")
     tokenizer = rustbpe.Tokenizer()
     tokenizer.train_from_iterator(iter(texts), vocab_size, pattern=NAMED_PATTERNS["gpt2"].regex)
@@ -91,7 +91,7 @@ def learn(counts: Any, vocab_size: int, special_tokens: list[str], **options: An
 
 
 def repeated(table: dict[str, int]) -> Iterator[str]:
-    """Each word as often as it counts, as a text of its own."""
+    """Yield each word as often as its count says, each time as a separate text."""
     return (word for word, count in table.items() for _ in range(count))
 
 
@@ -124,14 +124,14 @@ def test_smallest_ids_equal_rustbpe_on_ties(table: dict[str, int]) -> None:
 
 
 def first_difference(ours: list[Merge], theirs: list[Merge]) -> tuple[int, Merge, Merge] | str | None:
-    """The rank where two lists of merges part, instead of all of both."""
+    """Return the first rank where two lists of merges differ, which is easier to read than both lists."""
     for rank, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         if our != their:
             return rank, our, their
     return None if len(ours) == len(theirs) else f"{len(ours)} merges and {len(theirs)}"
 
 
-# ---- different on purpose, or by accident ----
+# ---- different, on purpose or by accident ----
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def first_difference(ours: list[Merge], theirs: list[Merge]) -> tuple[int, Merge
 def test_huggingface_reads_files_line_by_line(
     text: str, whole: list[Merge], by_lines: list[Merge], tmp_path: Path
 ) -> None:
-    """So that a line end ends a pre-token; given the text as a whole, it learns what we do."""
+    """There a line end always ends a pre-token. Given the whole text, HuggingFace learns the same merges as we do."""
     path = tmp_path / "text.txt"
     path.write_text(text, encoding="utf-8", newline="")
     assert learn(bpeflow.count(path, special_tokens=[]), 300, [], tie_break="huggingface") == whole
@@ -160,8 +160,8 @@ def test_huggingface_learns_from_special_tokens_in_the_text(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("limit", "theirs", "ours"), [(5, 4, 4), (4, 3, 4), (3, 2, 3), (2, 2, 2), (1, 2, 1)])
-def test_huggingface_takes_max_token_length_for_what_is_too_long(limit: int, theirs: int, ours: int) -> None:
-    """And not for pairs of bytes at all."""
+def test_huggingface_treats_max_token_length_as_already_too_long(limit: int, theirs: int, ours: int) -> None:
+    """And it does not apply the limit to pairs of bytes."""
     table = {"ab": 9, "abc": 5, "abcd": 3}
     assert longest(train_huggingface(repeated(table), 300, [], max_token_length=limit)) == theirs
     assert longest(learn(table, 300, [], max_token_length=limit)) == ours
@@ -190,7 +190,7 @@ def test_tiktoken_replaces_lone_surrogates() -> None:
         ours.encode("a\ud800")
 
 
-def test_huggingface_leaves_special_tokens_out_when_it_decodes() -> None:
+def test_huggingface_drops_special_tokens_when_decoding() -> None:
     _, theirs = export(LOWER)
     assert theirs.decode([258, 256]) == "low"
     assert (
@@ -203,7 +203,7 @@ def test_huggingface_leaves_special_tokens_out_when_it_decodes() -> None:
 @pytest.mark.large
 @pytest.mark.timeout(3600)
 def test_huggingface_counts_pairs_in_32_bits() -> None:
-    """2^31 occurrences of a pair are a negative number there: the pair that occurs a few times less is merged."""
+    """There 2^31 occurrences of a pair wrap to a negative count, so the slightly rarer pair is merged."""
     word, times = "ab" * 2**14, 2**17
     assert learn({word: times}, 257, []) == [(b"a", b"b")]
     assert train_huggingface(itertools.repeat(word, times), 257, []) == [(b"b", b"a")]

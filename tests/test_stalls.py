@@ -1,4 +1,4 @@
-"""A run that has come to a standstill says so in the log, and which stage it is."""
+"""A run that makes no progress logs a warning that names the stage."""
 
 import io
 import os
@@ -18,26 +18,35 @@ import bpeflow.counting.pipeline
 import bpeflow.dataset.encode
 from bpeflow.cli import progress as terminal
 from bpeflow.flow import Monitor, Pipeline, stall_watch
+from bpeflow.progress import Observer
 
 
 @pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute is a second in these tests."""
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Report stalls after one second instead of a minute."""
 
-    def impatient(pipeline: Pipeline) -> Monitor:
+    def short_stall_watch(pipeline: Pipeline) -> Monitor:
         return stall_watch(pipeline, patience=1.0)
 
-    monkeypatch.setattr(bpeflow.counting.pipeline, "stall_watch", impatient)
-    monkeypatch.setattr(bpeflow.dataset.encode, "stall_watch", impatient)
+    monkeypatch.setattr(bpeflow.counting.pipeline, "stall_watch", short_stall_watch)
+    monkeypatch.setattr(bpeflow.dataset.encode, "stall_watch", short_stall_watch)
+
+
+class EncodingRecorder(Observer):
+    def __init__(self) -> None:
+        self.reports: list[tuple[int, int | None]] = []
+
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
+        self.reports.append((encoded_bytes, total_bytes))
 
 
 def slow_documents() -> Iterator[str]:
     yield "a document"
     time.sleep(2.0)
-    yield "another one"
+    yield "another document"
 
 
-def test_an_iterable_that_gives_nothing_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_iterable_that_yields_nothing_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     bpeflow.count(slow_documents())
     assert "stage 'chunk reader' makes no progress: 1 of 1 worker for " in caplog.text
     assert "the main process (pid " in caplog.text
@@ -45,7 +54,7 @@ def test_an_iterable_that_gives_nothing_is_named(caplog: pytest.LogCaptureFixtur
     assert "stage 'chunk reader' makes progress again" in caplog.text
 
 
-def test_a_run_that_goes_on_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_that_makes_progress_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def documents() -> Iterator[str]:
         for _ in range(12):
             time.sleep(0.15)
@@ -55,14 +64,14 @@ def test_a_run_that_goes_on_says_nothing(caplog: pytest.LogCaptureFixture) -> No
     assert not caplog.text
 
 
-def test_a_stopped_counter_is_named_with_its_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A stopped process is as good as one in a dead network folder, and easier to have."""
+def test_a_stopped_counter_is_reported_with_its_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A stopped process stands in for one blocked on a dead network folder, which is harder to set up."""
     (tmp_path / "text").write_text("some words of text\n" * 300_000, encoding="utf-8")
     stopped: list[psutil.Process] = []
 
-    def stop_and_go_on() -> None:
-        while not stopped:  # the counters come last, but for the merger: one process each
-            with suppress(psutil.NoSuchProcess):  # what an earlier test has left may end meanwhile
+    def stop_and_continue() -> None:
+        while not stopped:  # process ids in order: chunk reader, counter, merger
+            with suppress(psutil.NoSuchProcess):  # a leftover of an earlier test may exit meanwhile
                 server = [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]
                 workers = sorted(server[0].children(), key=lambda worker: worker.pid) if server else []
                 if len(workers) == 3:
@@ -73,7 +82,7 @@ def test_a_stopped_counter_is_named_with_its_state(tmp_path: Path, caplog: pytes
             time.sleep(0.05)
         stopped[0].send_signal(signal.SIGCONT)
 
-    thread = threading.Thread(target=stop_and_go_on)
+    thread = threading.Thread(target=stop_and_continue)
     thread.start()
     counts = bpeflow.count(tmp_path, small_input=0, num_counter=1, num_merger=1, chunk_size="20kb")
     thread.join()
@@ -82,7 +91,7 @@ def test_a_stopped_counter_is_named_with_its_state(tmp_path: Path, caplog: pytes
     assert ", stopped, 0 % CPU" in caplog.text
 
 
-def test_encoding_tells_of_a_stall_too(
+def test_encoding_also_reports_a_stall(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer = bpeflow.Tokenizer.train(iter(["some text"]), 260)
@@ -97,14 +106,14 @@ def test_encoding_tells_of_a_stall_too(
     thread.start()
     with os.fdopen(read) as pipe:
         monkeypatch.setattr("sys.stdin", pipe)
-        heard: list[tuple[int, int | None]] = []
-        tokenizer.encode_file("-", tmp_path / "ids", progress=lambda *amount: heard.append(amount))
+        progress = EncodingRecorder()
+        tokenizer.encode_file("-", tmp_path / "ids", observer=progress)
     thread.join()
     assert "stage 'chunk reader' makes no progress: " in caplog.text
-    assert heard == [(9, None)], "of standard input nobody knows the size"
+    assert progress.reports == [(9, None)], "the size of standard input is unknown"
 
 
-def test_progress_without_a_known_end_is_told_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_without_a_known_total_shows_no_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "PLAIN_INTERVAL", 0.0)
     screen = io.StringIO()
     observer = terminal.PlainObserver(Console(file=screen))

@@ -1,1 +1,1 @@
-"""Tokenizer file formats."""
+"""File formats of tokenizers."""

@@ -1,7 +1,8 @@
-"""Stanford CS336's form: two pickles, of ``dict[int, bytes]`` and of ``list[tuple[bytes, bytes]]``.
+"""Stanford CS336's format: two pickles, a ``dict[int, bytes]`` and a ``list[tuple[bytes, bytes]]``.
 
-Pickles can run code when they are loaded. These are read without an unpickler: the few operations that such two values
-need are carried out here, and any other is an error. Source of their meaning: CPython's ``pickletools``.
+Loading a pickle can run arbitrary code. Therefore these are read without an unpickler: this module implements the few
+operations that two such values need, and any other operation is an error. Source for the meaning of the operations:
+CPython's ``pickletools``.
 """
 
 from __future__ import annotations
@@ -18,33 +19,40 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, place_tokens, read_bytes, shown
+from bpeflow.formats.untrusted import check_bytes, place_tokens, read_bytes, short_repr
 from bpeflow.vocab import Vocab
 
 VOCAB_FILE = "vocab.pkl"
 MERGES_FILE = "merges.pkl"
 SUFFIX = ".pkl"
-_PROTOCOL = 4  # since Python 3.4
+
+#: The pickle protocol to write; Python 3.4 and later can read it.
+_PROTOCOL = 4
 log = logging.getLogger(__name__)
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read ``vocab.pkl`` and, beside it, ``merges.pkl``; `path` is the former, under any name with "vocab" in it.
+    """Read both pickles.
 
-    A token that is neither a byte nor what a merge yields is a special token, and so is the lower of two ids with the
-    same bytes. The pattern is GPT-2's, as the course has it. Raises `FormatError`, with file and place, for pickles of
-    anything else.
+    A token that is neither a byte nor the result of a merge is a special token, and so is the lower of two ids with the
+    same bytes. The pattern is GPT-2's, as in the course.
+
+    Args:
+        path: the vocabulary, with "vocab" in its name. The merges are beside it, with "merges" in its place.
+
+    Raises:
+        FormatError: a pickle is damaged or has other content. The message has the file and the position.
     """
     merges_path = _merges_path(path)
     by_id = _read_pickle(path)
     pairs = _read_pickle(merges_path)
     if not isinstance(by_id, dict) or not all(type(i) is int and type(t) is bytes for i, t in by_id.items()):
-        raise FormatError(f"{path}: need a dict of int: bytes, found {_kind(by_id)}")
+        raise FormatError(f"{path}: need a dict of int: bytes, found {_describe(by_id)}")
     if not isinstance(pairs, list):
-        raise FormatError(f"{merges_path}: need a list of pairs of bytes, found {_kind(pairs)}")
+        raise FormatError(f"{merges_path}: need a list of pairs of bytes, found {_describe(pairs)}")
     for rank, pair in enumerate(pairs):
         if type(pair) is not tuple or len(pair) != 2 or not all(type(side) is bytes and side for side in pair):
-            raise FormatError(f"{merges_path}: merge {rank}: need a pair of bytes, found {shown(pair)}")
+            raise FormatError(f"{merges_path}: merge {rank}: need a pair of bytes, found {short_repr(pair)}")
     tokens = place_tokens(path, by_id.items())
     check_bytes(path, tokens)
     vocab = Vocab(tokens, _special_tokens(tokens, pairs, path), tuple(pairs))
@@ -56,32 +64,40 @@ def load(path: Path) -> TokenizerSpec:
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
-    """Write both pickles and return their paths; `path` is that of the vocabulary.
+    """Write both pickles and return their paths.
 
-    Raises `FormatError` for what the two cannot hold: a special token that shares its id, and whole tokens. Warns of a
-    pattern, which CS336 leaves to the code that loads them.
+    A pattern other than GPT-2's is lost, with a warning: in CS336 the code that loads the pickles has the pattern.
+
+    Args:
+        spec: the tokenizer.
+        path: the vocabulary, with "vocab" in its name. The merges are written beside it, with "merges" in its place.
+
+    Raises:
+        FormatError: the pickles cannot hold the tokenizer, because a special token shares its id, or cannot be
+            recognised, or because of `TokenizerSpec.whole_tokens`. Nothing has been written.
     """
     vocab, merges_path = spec.vocab, _merges_path(path)
     ranks = {token: token_id for token_id, token in enumerate(vocab.ordinary_tokens) if token}
     if spec.whole_tokens and (difference := first_difference(ranks, vocab.merges, whole_tokens=False)):
         raise FormatError(
-            f"{path}: CS336's form cannot tell that pre-tokens which are tokens are taken whole: {difference}. "
-            "Use another format"
+            f"{path}: CS336's format has no setting for pre-tokens that equal a token: {difference}; use another format"
         )
     for text, token_id in vocab.special_tokens.items():
         if shared := vocab.ordinary_tokens[token_id]:
             raise FormatError(
-                f"{path}: special token {text!r} shares id {token_id} with {shared!r}, and CS336's form cannot tell "
-                "that it is special; use another format"
+                f"{path}: special token {text!r} shares id {token_id} with {shared!r}, and CS336's format cannot mark "
+                "it as special; use another format"
             )
     if (found := _special_tokens(vocab.tokens, vocab.merges, path)) != vocab.special_tokens:
         text = min(set(found.items()) ^ set(vocab.special_tokens.items()))[0]
         raise FormatError(
-            f"{path}: whether {text!r} is a special token cannot be told in it: it is known by being neither a "
-            "byte nor what a merge yields; use another format"
+            f"{path}: CS336's format cannot say whether {text!r} is a special token, because it has no list of them: a "
+            "special token is a token that is neither a byte nor the result of a merge; use another format"
         )
     if spec.pattern != "gpt2":
-        log.warning("%s: CS336's form does not tell the pattern, %s: give it when it is loaded", path, spec.pattern)
+        log.warning(
+            "%s: CS336's format does not store the pattern, %s: set it when you load the files", path, spec.pattern
+        )
     content = {token_id: token for token_id, token in enumerate(vocab.tokens) if token}
     for file, value in ((path, content), (merges_path, list(vocab.merges))):
         with atomic_path(file) as temporary:
@@ -92,14 +108,14 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
 def _merges_path(path: Path) -> Path:
     if "vocab" not in path.name:
         raise FormatError(
-            f"{path}: need a name with 'vocab' in it; the merges are in a file with 'merges' in its place"
+            f"{path}: need a file name with 'vocab' in it; the merges have the same name with 'merges' instead"
         )
     return path.with_name(path.name.replace("vocab", "merges"))
 
 
 def _special_tokens(tokens: tuple[bytes, ...], merges: Any, path: Path) -> dict[str, int]:
     ordinary = {bytes([byte]) for byte in range(256)} | {left + right for left, right in merges}
-    own = {token: token_id for token_id, token in enumerate(tokens)}  # the higher of two ids
+    own = {token: token_id for token_id, token in enumerate(tokens)}  # of two ids, the higher
     specials = {}
     for token_id, token in enumerate(tokens):
         if not token or (token in ordinary and own[token] == token_id):
@@ -107,24 +123,29 @@ def _special_tokens(tokens: tuple[bytes, ...], merges: Any, path: Path) -> dict[
         try:
             text = token.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise FormatError(f"{path}: {shown(token)} is no merge's result, and no text that were special") from error
+            raise FormatError(
+                f"{path}: {short_repr(token)} is neither a byte nor the result of a merge, and cannot be a special "
+                "token because it is not UTF-8"
+            ) from error
         if text in specials:
-            raise FormatError(f"{path}: {shown(token)} has more ids than one of a special token and one of a merge")
+            raise FormatError(
+                f"{path}: {short_repr(token)} has too many ids; it can have one as a special token and one as a merge"
+            )
         specials[text] = token_id
     return specials
 
 
-def _kind(value: object) -> str:
-    return f"{type(value).__name__} {shown(value)}"
+def _describe(value: object) -> str:
+    return f"{type(value).__name__} {short_repr(value)}"
 
 
 # ---- reading pickles ----
 
 
 def _read_pickle(path: Path) -> Any:
-    """Carry out the operations of a pickle of dict, list, tuple, bytes and int.
+    """Return the value of a pickle that consists of dict, list, tuple, bytes and int.
 
-    Raises `FormatError`, with the position, for any other operation, and for what is cut off or out of order.
+    Raises `FormatError`, with the position, for any other operation, and for truncated or invalid content.
     """
     file = io.BytesIO(read_bytes(path))
     machine = _Machine()
@@ -132,24 +153,24 @@ def _read_pickle(path: Path) -> Any:
     try:
         for operation, argument, at in pickletools.genops(file):
             position = at or 0
-            carry_out = _OPERATIONS.get(operation.name)
-            if carry_out is None:
+            execute = _OPERATIONS.get(operation.name)
+            if execute is None:
                 raise FormatError(
-                    f"{path}, byte {position}: a pickle of something else than dict, list, tuple, bytes and int (it "
-                    f"has {operation.name} {shown(argument) if argument is not None else ''}), or of a protocol below "
-                    "3: write it with pickle.dump(..., protocol=4)"
+                    f"{path}, byte {position}: a pickle of something other than dict, list, tuple, bytes and int (it "
+                    f"has {operation.name} {short_repr(argument) if argument is not None else ''}), or with a protocol "
+                    "below 3: write it with pickle.dump(..., protocol=4)"
                 )
-            carry_out(machine, argument)
+            execute(machine, argument)
             position = file.tell()
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise FormatError(f"{path}, byte {position}: not a whole pickle: {shown(str(error))}") from error
+        raise FormatError(f"{path}, byte {position}: not a complete pickle: {short_repr(str(error))}") from error
     if len(machine.stack) != 1:
-        raise FormatError(f"{path}: not a whole pickle: {len(machine.stack)} values at its end")
+        raise FormatError(f"{path}: not a complete pickle: {len(machine.stack)} values at the end, not one")
     return machine.stack[0]
 
 
 class _Machine:
-    """The pickle machine: a stack of values, where its marks are, and a memo."""
+    """The state of a pickle machine: a stack of values, the positions of marks in it, and a memo."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = []
@@ -172,24 +193,24 @@ class _Machine:
     def append(self, values: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not list:
-            raise TypeError("what is appended to is no list")
+            raise TypeError("append to something other than a list")
         target.extend(values)
 
     def set_items(self, values: list[Any]) -> None:
         target = self.stack[-1]
         if type(target) is not dict or len(values) % 2:
-            raise TypeError("what is given items is no dict")
+            raise TypeError("set items of something other than a dict")
         keys = values[::2]
         if not all(type(key) is int for key in keys):
-            raise TypeError("a key that is no int")
+            raise TypeError("a key is not an int")
         before = len(target)
         target.update(zip(keys, values[1::2], strict=True))
         if len(target) != before + len(keys):
-            raise ValueError("an id that is given twice")
+            raise ValueError("an id is assigned twice")
 
 
 def _nothing(machine: _Machine, argument: Any) -> None:
-    """For operations that only frame what follows, and for the last."""
+    """Do nothing: for the operations that frame others, and for the last operation."""
 
 
 def _push(machine: _Machine, argument: Any) -> None:
@@ -204,6 +225,7 @@ def _recall(machine: _Machine, argument: Any) -> None:
     machine.stack.append(machine.memo[argument])
 
 
+#: The supported operations, by the names of ``pickletools``.
 _OPERATIONS: dict[str, Callable[[_Machine, Any], None]] = {
     **dict.fromkeys(("PROTO", "FRAME", "STOP"), _nothing),
     **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1"), _push),

@@ -1,8 +1,8 @@
-"""HuggingFace's ``tokenizer.json``, of byte-level BPE: what tokenizers and transformers' PreTrainedTokenizerFast load.
+"""HuggingFace's ``tokenizer.json`` with byte-level BPE, which tokenizers and transformers can load.
 
-Everything in such a file that decides ids is read, or is an error that names it. Left out, with a warning, is what
-works around a tokenizer: truncation, padding, and post-processors, which add tokens before and after each text. Source:
-HuggingFace tokenizers 0.23, the ``Serialize`` and ``Deserialize`` of its types.
+Every part of the file that affects the ids of a text is either read or refused with an error that names it. Other parts
+are ignored with a warning: truncation, padding, and post-processors, which add tokens before and after a text. Source:
+HuggingFace tokenizers 0.23, the ``Serialize`` and ``Deserialize`` implementations of its types.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, NoReturn
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow.errors import FormatError
-from bpeflow.formats.regex_dialects import check_pattern, named, refuse_differences, spelled
+from bpeflow.formats.regex_dialects import check_pattern, pattern_to_regex, refuse_differences, regex_to_pattern
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json, shown
+from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json, short_repr
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Merge, Vocab, from_printable, to_printable
 
 FILE = "tokenizer.json"
 
-#: Settings of the BPE model, with the values that change nothing of byte-level BPE. (`unk_token` and `fuse_unk` are for
-#: characters without a token; here every byte has one.)
+#: Settings of the BPE model, with the values that have no effect on byte-level BPE. `unk_token` and `fuse_unk` are not
+#: among them, because they never have an effect: they are for characters without a token, and every byte has a token.
 _NEUTRAL = {
     "dropout": (None, 0, 0.0),
     "continuing_subword_prefix": (None, ""),
@@ -32,42 +32,49 @@ _NEUTRAL = {
     "byte_fallback": (None, False),
 }
 
-#: For text that a custom pattern does not match: a `Split` that isolates makes pieces of it, ours leaves it out.
-_KEEP_THE_REST = "{0}|(?:(?!{0})[\\s\\S])+"
+#: Extends a custom pattern to text that it does not match. A `Split` with the behavior ``Isolated`` makes pre-tokens of
+#: that text, whereas our patterns leave it out.
+_KEEP_UNMATCHED = "{0}|(?:(?!{0})[\\s\\S])+"
 
-#: Characters of an added token, where some are normalized and others are not.
-_LONGEST_MIXED = 1_000
+#: The longest added token, in characters, in a file with both normalized and verbatim added tokens. Their comparison
+#: takes time and memory quadratic in the length. Real tokens are far shorter.
+_MAX_MIXED_LENGTH = 1_000
 log = logging.getLogger(__name__)
 
 
 def load(path: Path) -> TokenizerSpec:
     """Read a ``tokenizer.json``.
 
-    Raises `FormatError`, with file and place, for another kind of model (WordPiece, Unigram …), for a part that bpeflow
-    does not have (a normalizer, another pre-tokenizer, options that change what is merged), and for damage.
+    Raises:
+        FormatError: the file is damaged, has another kind of model (WordPiece, Unigram …), or has a part that bpeflow
+            does not support (a normalizer, another pre-tokenizer, options that affect merging). The message has the
+            file and the position.
     """
     content = read_json(path)
     model = _model(content, path)
     pattern = _read_pre_tokenizer(content.get("pre_tokenizer"), path)
     if content.get("normalizer") is not None:
-        _refuse(path, "normalizer", content["normalizer"], "bpeflow never changes text before it is split")
+        _refuse(path, "normalizer", content["normalizer"], "bpeflow never changes text before splitting it")
     decoder = content.get("decoder")
     if decoder is not None and _type(decoder) != "ByteLevel":
-        _refuse(path, "decoder", decoder, "bytes are decoded by ByteLevel")
+        _refuse(path, "decoder", decoder, "bpeflow decodes bytes as ByteLevel does")
     specials = _read_added_tokens(content.get("added_tokens"), path)
     vocab = _read_vocab(model, specials, path)
     whole_tokens = _flag(model, "ignore_merges", "model.ignore_merges", path)
     if whole_tokens:
         _check_whole_tokens(vocab, specials.keys() & model["vocab"].keys(), path)
-    _warn_of_what_is_left_out(content, path)
+    _warn_of_ignored_parts(content, path)
     return TokenizerSpec(vocab, pattern, whole_tokens)
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     """Write a ``tokenizer.json`` and return its path.
 
-    Raises `FormatError`, before anything is written, for two ids that the file would write alike, and for a pattern
-    that HuggingFace's engine reads differently. Warns of special tokens that its decoder does not give back.
+    The log warns of special tokens that HuggingFace's decoder does not restore.
+
+    Raises:
+        FormatError: two ids would have the same entry in the file, or HuggingFace's engine reads the pattern
+            differently. Nothing has been written.
     """
     ids = _printable_ids(spec.vocab, path)
     if spec.whole_tokens:
@@ -105,16 +112,18 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
 
 
 def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> None:
-    """Refuse special tokens of ``model.vocab`` that HuggingFace would take other text for.
+    """Refuse special tokens of ``model.vocab`` that HuggingFace would yield for other text.
 
-    Where it takes pre-tokens whole it compares printable forms, so that the text ``" the"`` is the token ``"Ġthe"``.
+    With `ignore_merges` HuggingFace looks up the printable form of a pre-token, so the text ``" the"`` would become the
+    special token ``"Ġthe"``.
     """
     for text in specials:
         printable = from_printable(text)
         if printable and printable not in (text.encode(), vocab.ordinary_tokens[vocab.special_tokens[text]]):
             raise FormatError(
                 f"{path}: special token {text!r} is the printable form of {printable!r}: with model.ignore_merges "
-                "HuggingFace's tokenizers take that text for it, and bpeflow does not; choose another special token"
+                "HuggingFace's tokenizers would encode that text as the special token, and bpeflow would not; choose "
+                "another special token"
             )
 
 
@@ -122,44 +131,46 @@ def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> No
 
 
 def _printable_ids(vocab: Vocab, path: Path) -> dict[str, int]:
-    """The id of each token's printable form, and of each special token as it stands."""
+    """Return the ids by the printable form of ordinary tokens and the text of special tokens."""
     ids = dict(vocab.special_tokens)
     specials = set(ids.values())
     ordinary = vocab.ordinary_tokens
     for text, token_id in vocab.special_tokens.items():
         if from_printable(text) not in (None, text.encode()):
             log.warning(
-                "%s: special token %r is encoded by HuggingFace's tokenizers as here, but its ByteLevel decoder takes "
-                "it for the printable form of %r",
+                "%s: HuggingFace's tokenizers encode special token %r as bpeflow does, but their ByteLevel decoder "
+                "takes it for the printable form of %r",
                 path,
                 text,
                 from_printable(text),
             )
         shared = ordinary[token_id]
         if shared and to_printable(shared) != text:
-            raise FormatError(f"{path}: special token {text!r} and {shared!r} share id {token_id}; choose another text")
+            raise FormatError(
+                f"{path}: special token {text!r} and {shared!r} share id {token_id}; choose another special token"
+            )
     for token_id, token in enumerate(vocab.tokens):
         form = to_printable(token)
         if token_id in specials or not token or ids.setdefault(form, token_id) == token_id:
             continue
         if form in vocab.special_tokens:
             raise FormatError(
-                f"{path}: special token {form!r} (id {ids[form]}) is also what merging yields (id {token_id}), and "
-                "tokenizer.json has one id for both: choose another special token, or train with tie_break: "
+                f"{path}: special token {form!r} (id {ids[form]}) is also the result of a merge (id {token_id}), and "
+                "tokenizer.json can hold only one of these ids: choose another special token, or train with tie_break: "
                 "huggingface, where they share an id"
             )
-        raise FormatError(f"{path}: {token!r} has the ids {ids[form]} and {token_id}; tokenizer.json has room for one")
+        raise FormatError(f"{path}: {token!r} has the ids {ids[form]} and {token_id}; tokenizer.json can hold only one")
     return ids
 
 
 def _pre_tokenizer(pattern: str, path: Path) -> dict[str, Any]:
     if pattern == "gpt2":
         return _byte_level(use_regex=True)
-    # What a named pattern matches is everything; of a custom one, text that it does not match is left out.
+    # Named patterns match all text. Custom patterns may not, and then the rest is left out.
     behavior = ("Isolated", False) if pattern in NAMED_PATTERNS else ("Removed", True)
     split = {
         "type": "Split",
-        "pattern": {"Regex": spelled(pattern, "Oniguruma", path)},
+        "pattern": {"Regex": pattern_to_regex(pattern, "Oniguruma", path)},
         "behavior": behavior[0],
         "invert": behavior[1],
     }
@@ -176,11 +187,11 @@ def _byte_level(use_regex: bool) -> dict[str, Any]:
 def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     model = content.get("model")
     if not isinstance(model, dict):
-        hint = "; for vocab.json and merges.txt, named so, give their folder" if "a" in content else ""
-        raise FormatError(f'{path}: no "model" in it, so it is no tokenizer.json{hint}')
-    kind = model.get("type", "BPE" if "merges" in model else None)  # older files of BPE do not say
-    if kind != "BPE":
-        raise FormatError(f"{path}: a {shown(kind)} model; bpeflow reads byte-level BPE only")
+        hint = "; for vocab.json and merges.txt (with these names) give their folder" if "a" in content else ""
+        raise FormatError(f'{path}: no "model" in it, so it is not a tokenizer.json{hint}')
+    model_type = model.get("type", "BPE" if "merges" in model else None)  # older files with BPE have no type
+    if model_type != "BPE":
+        raise FormatError(f"{path}: a {short_repr(model_type)} model; bpeflow reads byte-level BPE only")
     if model.get("byte_fallback"):
         raise FormatError(
             f"{path}: a SentencePiece BPE model (model.byte_fallback), which merges characters; bpeflow reads "
@@ -188,12 +199,12 @@ def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         )
     for option, neutral in _NEUTRAL.items():
         if option in model and model[option] not in neutral:
-            _refuse(path, f"model.{option}", model[option], "it changes what is merged")
+            _refuse(path, f"model.{option}", model[option], "it affects merging")
     return model
 
 
 def _read_pre_tokenizer(value: object, path: Path) -> str:
-    """The pattern of `ByteLevel` alone, or of a `Split` and a `ByteLevel` that splits no further."""
+    """Return the pattern of a `ByteLevel` alone, or of a `Split` and a `ByteLevel` that does not split further."""
     steps = [value]
     if isinstance(value, dict) and value.get("type") == "Sequence":
         steps = value.get("pretokenizers", [])
@@ -201,75 +212,81 @@ def _read_pre_tokenizer(value: object, path: Path) -> str:
     if not isinstance(last, dict) or last.get("type") != "ByteLevel":
         _refuse(path, "pre_tokenizer", value, "bpeflow needs ByteLevel, alone or after a Split")
     if _flag(last, "add_prefix_space", "pre_tokenizer.add_prefix_space", path, default=True):
-        _refuse(path, "pre_tokenizer.add_prefix_space", True, "bpeflow puts no space before a text")
-    splits_itself = _flag(last, "use_regex", "pre_tokenizer.use_regex", path, default=True)
+        _refuse(path, "pre_tokenizer.add_prefix_space", True, "bpeflow does not prepend a space to text")
+    byte_level_splits = _flag(last, "use_regex", "pre_tokenizer.use_regex", path, default=True)
     if not splits:
-        return "gpt2" if splits_itself else r"[\s\S]+"
-    if len(splits) > 1 or splits_itself:
-        _refuse(path, "pre_tokenizer", value, "bpeflow splits once, by one pattern")
+        return "gpt2" if byte_level_splits else r"[\s\S]+"
+    if len(splits) > 1 or byte_level_splits:
+        _refuse(path, "pre_tokenizer", value, "bpeflow splits once, with one pattern")
     return _read_split(splits[0], path)
 
 
 def _read_split(split: object, path: Path) -> str:
     where = "pre_tokenizer.Split"
     if not isinstance(split, dict) or split.get("type") != "Split":
-        _refuse(path, "pre_tokenizer", split, "bpeflow splits by a regular expression")
+        _refuse(path, "pre_tokenizer", split, "bpeflow splits with a regular expression")
     pattern = split.get("pattern")
     regex = pattern.get("Regex") if isinstance(pattern, dict) else None
     if not regex or not is_text(regex):
-        _refuse(path, f"{where}.pattern", pattern, "bpeflow splits by a regular expression")
+        _refuse(path, f"{where}.pattern", pattern, "bpeflow splits with a regular expression")
     behavior = split.get("behavior")
     inverted = _flag(split, "invert", f"{where}.invert", path)
     isolated = behavior == "Isolated"
     if not isolated and not (behavior == "Removed" and inverted):
-        _refuse(path, f"{where}.behavior", behavior, "bpeflow takes the matches as pre-tokens")
-    name = named(regex)
-    if name in NAMED_PATTERNS and (name != "cl100k" or regex == spelled(name, "Oniguruma", path)):
+        _refuse(path, f"{where}.behavior", behavior, "in bpeflow the matches are the pre-tokens")
+    name = regex_to_pattern(regex)
+    if name in NAMED_PATTERNS and (name != "cl100k" or regex == pattern_to_regex(name, "Oniguruma", path)):
         return name
     check_pattern(regex, path)
     refuse_differences(regex, "Oniguruma", path)
-    return check_pattern(_KEEP_THE_REST.format(f"(?:{regex})"), path) if isolated else regex
+    return check_pattern(_KEEP_UNMATCHED.format(f"(?:{regex})"), path) if isolated else regex
 
 
 def _read_added_tokens(value: object, path: Path) -> dict[str, int]:
     ids: dict[str, int] = {}
     normalized: dict[str, bool] = {}
     if not isinstance(value, list | None):
-        raise FormatError(f"{path}: added_tokens: need a list, found {shown(value)}")
+        raise FormatError(f"{path}: added_tokens: need a list, found {short_repr(value)}")
     for index, entry in enumerate(value or ()):
         where = f"added_tokens[{index}]"
         text, token_id = (entry.get("content"), entry.get("id")) if isinstance(entry, dict) else (None, None)
         if not is_text(text) or not text or type(token_id) is not int:
-            raise FormatError(f"{path}: {where}: need an object with content and id, found {shown(entry)}")
+            raise FormatError(f"{path}: {where}: need an object with content and id, found {short_repr(entry)}")
         for option in ("lstrip", "rstrip", "single_word"):
             if _flag(entry, option, f"{where}.{option}", path):
-                _refuse(path, f"{where}.{option}", text, "bpeflow takes special tokens out wherever they stand, alone")
+                _refuse(
+                    path,
+                    f"{where}.{option}",
+                    text,
+                    "bpeflow matches special tokens anywhere and without the text around them",
+                )
         if text in ids:
-            raise FormatError(f"{path}: {where}: {shown(text)} is added already")
+            raise FormatError(f"{path}: {where}: duplicate token {short_repr(text)}")
         ids[text] = token_id
         normalized[text] = _flag(entry, "normalized", f"{where}.normalized", path)
-    late = [text for text, flag in normalized.items() if flag]
-    _check_overlaps(late, [text for text, flag in normalized.items() if not flag], path)
+    verbatim = [text for text, flag in normalized.items() if not flag]
+    _check_overlaps([text for text, flag in normalized.items() if flag], verbatim, path)
     return ids
 
 
-def _check_overlaps(late: Collection[str], early: Collection[str], path: Path) -> None:
-    """Refuse tokens that are looked for late (``normalized``) where one taken out before could take a part of them.
+def _check_overlaps(normalized: Collection[str], verbatim: Collection[str], path: Path) -> None:
+    """Refuse normalized tokens that can overlap with verbatim tokens.
 
-    Here there is one rule for all: the one that begins first counts, and of several the longest.
+    HuggingFace searches for verbatim tokens first, so they could take a part of a normalized token. In bpeflow all
+    overlaps are resolved leftmost-longest.
     """
-    if not late or not early:
+    if not normalized or not verbatim:
         return
-    if long := [text for text in (*late, *early) if len(text) > _LONGEST_MIXED]:
-        _refuse(path, "added_tokens", long[0], "it is too long to be searched for overlaps with the other tokens")
-    starts = {text[:end] for text in early for end in range(1, len(text) + 1)}
-    ends = {text[start:] for text in early for start in range(len(text))}
-    joined = "\0".join(early)
-    for text in late:
+    if long := [text for text in (*normalized, *verbatim) if len(text) > _MAX_MIXED_LENGTH]:
+        _refuse(path, "added_tokens", long[0], "it is too long for the check for overlaps with the other tokens")
+    starts = {text[:end] for text in verbatim for end in range(1, len(text) + 1)}
+    ends = {text[start:] for text in verbatim for start in range(len(text))}
+    joined = "\0".join(verbatim)
+    for text in normalized:
         if (
             text in joined
             or any(text[:size] in ends or text[-size:] in starts for size in range(1, len(text) + 1))
-            or any(other in text for other in early)
+            or any(other in text for other in verbatim)
         ):
             _refuse(path, "added_tokens", text, "it is normalized, and overlaps with a token that is not")
 
@@ -280,13 +297,16 @@ def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Pat
         raise FormatError(f"{path}: model.vocab must be an object of token: id")
     for text, token_id in specials.items():
         if ids.get(text, token_id) != token_id:
-            raise FormatError(f"{path}: added token {shown(text)} has id {token_id}, but {ids[text]} in model.vocab")
+            raise FormatError(
+                f"{path}: added token {short_repr(text)} has id {token_id}, but {ids[text]} in model.vocab"
+            )
     tokens: dict[str, bytes] = {}
     for text in ids:
         token = text.encode() if text in specials else from_printable(text)
         if not token:
             raise FormatError(
-                f"{path}: model.vocab: {shown(text)} is neither in printable form, as byte-level tokens are, nor added"
+                f"{path}: model.vocab: {short_repr(text)} is neither in printable form, as byte-level tokens are, nor "
+                "in added_tokens"
             )
         tokens[text] = token
     added = {text: text.encode() for text in specials if text not in ids}
@@ -299,45 +319,45 @@ def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Pat
 
 
 def _read_merges(value: object, ids: Mapping[str, int], path: Path) -> list[Merge]:
-    """Read merges: ``"a b"``, or ``["a", "b"]`` since tokenizers 0.20."""
+    """Read the merges, written as ``"a b"`` or, since tokenizers 0.20, as ``["a", "b"]``."""
     if not isinstance(value, list):
-        raise FormatError(f"{path}: model.merges must be a list, found {shown(value)}")
+        raise FormatError(f"{path}: model.merges must be a list, found {short_repr(value)}")
     merges: dict[Merge, int] = {}
     for rank, entry in enumerate(value):
         sides = entry.split(" ") if isinstance(entry, str) else entry
         if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, str) for side in sides):
-            raise FormatError(f"{path}: model.merges[{rank}]: need two tokens, found {shown(entry)}")
+            raise FormatError(f"{path}: model.merges[{rank}]: need two tokens, found {short_repr(entry)}")
         left, right = sides
         for token in (left, right, left + right):
             if token not in ids:
-                raise FormatError(f"{path}: model.merges[{rank}]: {shown(token)} is not in model.vocab")
+                raise FormatError(f"{path}: model.merges[{rank}]: {short_repr(token)} is not in model.vocab")
         pair = (from_printable(left), from_printable(right))
         if not pair[0] or not pair[1]:
-            raise FormatError(f"{path}: model.merges[{rank}]: {shown(entry)} is not in printable form")
+            raise FormatError(f"{path}: model.merges[{rank}]: {short_repr(entry)} is not in printable form")
         merge = (pair[0], pair[1])
         if merge in merges:
-            raise FormatError(f"{path}: model.merges[{rank}]: {shown(entry)} is merge {merges[merge]} already")
+            raise FormatError(f"{path}: model.merges[{rank}]: {short_repr(entry)} is the same as merge {merges[merge]}")
         merges[merge] = rank
     return list(merges)
 
 
-def _warn_of_what_is_left_out(content: Mapping[str, Any], path: Path) -> None:
+def _warn_of_ignored_parts(content: Mapping[str, Any], path: Path) -> None:
     processor = content.get("post_processor")
-    if processor is not None and _type(processor) != "ByteLevel":  # which moves offsets only
+    if processor is not None and _type(processor) != "ByteLevel":  # ByteLevel only changes offsets
         log.warning(
-            "%s: its post-processor, %s, is left out: ids are those of encode(..., add_special_tokens=False)",
+            "%s: the post-processor, %s, is ignored: ids are those of encode(..., add_special_tokens=False)",
             path,
-            shown(_describe(processor)),
+            short_repr(_describe(processor)),
         )
     for key in ("truncation", "padding"):
         if content.get(key) is not None:
-            log.warning("%s: its %s is left out: texts are encoded whole and alone", path, key)
+            log.warning("%s: %s is ignored: each text is encoded separately and in full", path, key)
 
 
 def _flag(values: Mapping[str, Any], key: str, where: str, path: Path, default: bool = False) -> bool:
     value = values.get(key, default)
     if type(value) is not bool:
-        raise FormatError(f"{path}: {where}: need true or false, found {shown(value)}")
+        raise FormatError(f"{path}: {where}: need true or false, found {short_repr(value)}")
     return value
 
 
@@ -345,12 +365,12 @@ def _type(part: object) -> object:
     return part.get("type") if isinstance(part, dict) else part
 
 
-def _refuse(path: Path, where: str, what: object, reason: str) -> NoReturn:
-    raise FormatError(f"{path}: {where}: {shown(_describe(what))} is not supported: {reason}")
+def _refuse(path: Path, where: str, part: object, reason: str) -> NoReturn:
+    raise FormatError(f"{path}: {where}: {short_repr(_describe(part))} is not supported: {reason}")
 
 
 def _describe(part: object) -> object:
-    """Name a part by its type, a sequence by those of its steps."""
+    """Return the type of a part, or the types of the steps of a sequence."""
     if isinstance(part, dict) and part.get("type") == "Sequence":
         steps = next((value for value in part.values() if isinstance(value, list)), [])
         return f"Sequence of {', '.join(str(_type(step)) for step in steps)}"

@@ -1,18 +1,20 @@
-"""Merges from ranks: what a vocabulary that is only bytes with ranks, as tiktoken's is, merges and how.
+"""Recovery of merges from ranks, for vocabularies that are only a list of tokens with ranks, such as tiktoken's.
 
-tiktoken joins the two adjacent pieces of a pre-token whose joined bytes have the lowest rank, the leftmost of several,
-until no two joined are a token. It has no list of merges, but it has one merge for each token at most:
+tiktoken repeatedly joins the two adjacent pieces of a pre-token whose concatenation is the token with the lowest rank,
+the leftmost if there are several, until no two adjacent pieces form a token. It has no list of merges, but there is at
+most one merge for each token:
 
-    *What a token is made of is what merging its own bytes alone yields just before it is made.*
+    *A token is always joined from the same two pieces: the last two that remain when its own bytes are merged in
+    isolation.*
 
-For let two adjacent pieces be joined to the token t. No merge before crossed the ends of t, so those inside t were
-chosen among the pairs inside, lowest rank and leftmost first, just as they are where the bytes of t stand alone.
-Nothing here needs ranks to rise from parts to wholes. So the list of these pairs, in the order of the tokens' ranks,
-merges every text as the ranks do. A token that merging its bytes never yields is made by no merge: tiktoken gives it
-only for a pre-token that equals it, which it looks for first (`TokenizerSpec.whole_tokens`).
+Proof: Let two adjacent pieces of a text be joined to the token t. No earlier join crossed the edges of t. So the joins
+inside t were chosen among the pieces inside t, lowest rank first and leftmost first, exactly as they are if the bytes
+of t stand alone. This does not require that ranks increase from parts to wholes. Therefore the list of these pairs, in
+the order of the tokens' ranks, merges every text as the ranks do. A token that merging its own bytes never yields has
+no merge: tiktoken yields it only for a pre-token that equals it, which it checks first (`TokenizerSpec.whole_tokens`).
 
-For the same reason further pairs do no harm which a list holds for tokens beside these, as those that HuggingFace's
-converter writes: whenever two pieces could be joined to a token that has the lowest rank, they are its pair.
+For the same reason, further pairs for the same tokens do no harm, such as those in the list that HuggingFace's
+converter writes: whenever two pieces can be joined to the token with the lowest rank, they are its recovered pair.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from bpeflow.vocab import Merge
 
 
 def recover_merges(ranks: Mapping[bytes, int]) -> list[Merge]:
-    """The merge of each token that merging yields, in the order of ranks.
+    """Return the merge of each token that merging can yield, in the order of ranks.
 
     >>> ranks = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256, b"bc": 257, b"abc": 258, b"xyz": 259}
     >>> recover_merges(ranks)
@@ -32,20 +34,20 @@ def recover_merges(ranks: Mapping[bytes, int]) -> list[Merge]:
     """
     merges = []
     for token in sorted(ranks, key=ranks.__getitem__):
-        middle = last_cut(token, ranks) if len(token) > 1 else None
+        middle = final_split(token, ranks) if len(token) > 1 else None
         if middle is not None:
             merges.append((token[:middle], token[middle:]))
     return merges
 
 
-def last_cut(token: bytes, ranks: Mapping[bytes, int]) -> int | None:
-    """Where the last two pieces of `token` meet, when its bytes are merged; None where they never become one piece.
+def final_split(token: bytes, ranks: Mapping[bytes, int]) -> int | None:
+    """Return where the last two pieces of `token` meet when its bytes are merged; None if they never become one piece.
 
-    The pieces are entries of `ends`: the piece that starts at `start` ends at ``ends[start]``, or is empty when it has
-    become a part of the one before. A candidate of the heap that no longer is two adjacent pieces is left out.
+    A piece that starts at `start` ends at ``ends[start]``. After it has been joined to the piece before it, this entry
+    is an empty piece. Candidates in the heap that are no longer two adjacent pieces are skipped.
     """
     rank_of, size = ranks.get, len(token)
-    ends, befores = list(range(1, size + 1)), list(range(-1, size - 1))
+    ends, previous_starts = list(range(1, size + 1)), list(range(-1, size - 1))
     candidates = [(r, i, i + 2) for i in range(size - 1) if (r := rank_of(token[i : i + 2])) is not None]
     heapify(candidates)
     while candidates:
@@ -57,29 +59,32 @@ def last_cut(token: bytes, ranks: Mapping[bytes, int]) -> int | None:
             return middle
         ends[start], ends[middle] = end, middle
         if end < size:
-            befores[end] = start
-            after = ends[end]
-            if (rank := rank_of(token[start:after])) is not None:
-                heappush(candidates, (rank, start, after))
+            previous_starts[end] = start
+            next_end = ends[end]
+            if (rank := rank_of(token[start:next_end])) is not None:
+                heappush(candidates, (rank, start, next_end))
         if start > 0:
-            before = befores[start]
-            if (rank := rank_of(token[before:end])) is not None:
-                heappush(candidates, (rank, before, end))
+            previous_start = previous_starts[start]
+            if (rank := rank_of(token[previous_start:end])) is not None:
+                heappush(candidates, (rank, previous_start, end))
     return None
 
 
 def first_difference(ranks: Mapping[bytes, int], merges: Iterable[Merge], whole_tokens: bool) -> str | None:
-    """Say what `ranks` alone would do differently from `merges`; None where both yield the same for every text.
+    """Describe the first difference between merging by `ranks` and by `merges`; None if both always yield the same.
 
-    With `whole_tokens`, tokens that merging never yields are found in both cases; without it they are a difference,
-    for tiktoken takes a pre-token that is a token whole.
+    Tokens that merging never yields are a difference unless `whole_tokens` is true, because tiktoken yields them for
+    pre-tokens that equal them.
     """
     merges = list(merges)
     recovered = recover_merges(ranks)
     if not whole_tokens and len(recovered) + 256 < len(ranks):
         made = {left + right for left, right in recovered}
         token = min((t for t in ranks if len(t) > 1 and t not in made), key=ranks.__getitem__)
-        return f"token {token!r} (id {ranks[token]}) is yielded by no merge, but would be taken where it is a pre-token"
+        return (
+            f"token {token!r} (id {ranks[token]}) is not the result of any merge, but would be used for a "
+            "pre-token that equals it"
+        )
     if recovered == merges:
         return None
     known = set(merges)
@@ -87,11 +92,11 @@ def first_difference(ranks: Mapping[bytes, int], merges: Iterable[Merge], whole_
         if (left, right) not in known:
             return f"token {left + right!r} (id {ranks[left + right]}) would be merged from {left!r} and {right!r}"
     highest = -1
-    for number, (left, right) in enumerate(merges):
+    for rank, (left, right) in enumerate(merges):
         if ranks[left + right] < highest:
             return (
-                f"merge {number}, {left!r} + {right!r}, makes id {ranks[left + right]}, lower than the {highest} of a "
-                "merge before it"
+                f"merge {rank}, {left!r} + {right!r}, makes id {ranks[left + right]}, which is lower than the id "
+                f"{highest} of an earlier merge"
             )
         highest = ranks[left + right]
     return None

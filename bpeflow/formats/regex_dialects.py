@@ -1,8 +1,8 @@
-"""How formats write split patterns, and which patterns other engines read otherwise than the `regex` module does.
+"""Conversion of split patterns between bpeflow and other tools, whose regex engines read some patterns differently.
 
-tiktoken has fancy-regex (Rust), HuggingFace tokenizers has Oniguruma with Ruby's syntax. The named patterns are proved
-to be read alike, each in the spelling that is written here. What is known to be read otherwise in a custom pattern is
-refused; for the rest of it the log tells which engine will read it.
+tiktoken uses fancy-regex (Rust), and HuggingFace tokenizers uses Oniguruma with Ruby's syntax. The named patterns are
+proved to be read identically in the spelling that is written for each engine. Custom patterns with known differences
+are refused. For all other custom patterns the log warns which engine will read them.
 """
 
 from __future__ import annotations
@@ -14,41 +14,48 @@ from pathlib import Path
 from typing import Literal
 
 from bpeflow.errors import FormatError, PatternError
-from bpeflow.formats.untrusted import shown
+from bpeflow.formats.untrusted import short_repr
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 
+#: The regex engines of tiktoken and of HuggingFace tokenizers.
 Engine = Literal["fancy-regex", "Oniguruma"]
 
-#: GPT-2's pattern as published with the model (encoder.py) and as tiktoken had it before 0.8; equal on every text.
-_GPT2_OLDER = (
+#: Earlier spellings of GPT-2's pattern that split every text in the same way: as published with the model (encoder.py),
+#: and as in tiktoken before 0.8.
+_GPT2_SPELLINGS = (
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
 )
 
-#: Oniguruma takes ``{1,3}+`` for "one to three, once or more". As nothing follows it, ``{1,3}`` says the same.
+#: cl100k for Oniguruma, which reads the possessive ``{1,3}+`` as "one to three, repeated". Nothing follows it in its
+#: alternative, so ``{1,3}`` means the same.
 _CL100K_ONIGURUMA = NAMED_PATTERNS["cl100k"].regex.replace(r"\p{N}{1,3}+", r"\p{N}{1,3}")
 
+#: The name of each known spelling of a named pattern.
 _NAMES = {
     **{pattern.regex: name for name, pattern in NAMED_PATTERNS.items()},
-    **dict.fromkeys(_GPT2_OLDER, "gpt2"),
+    **dict.fromkeys(_GPT2_SPELLINGS, "gpt2"),
     _CL100K_ONIGURUMA: "cl100k",
 }
 
-_LONGEST_PATTERN = 100_000
+#: The longest pattern that is compiled, in characters: far above any real one.
+_MAX_PATTERN_LENGTH = 100_000
+
+#: The parts of a pattern that `_differences` looks at.
 _ITEM = re.compile(r"\\.|\{\d*,?\d*\}\+|\(\?[a-zA-Z0-9-]*[:)]|\[\^?\]?|&&|--|~~|\|\||.", re.DOTALL)
 log = logging.getLogger(__name__)
 
 
-def named(regex: str) -> str:
-    """The name of a pattern, where it has one; else the expression itself."""
+def regex_to_pattern(regex: str) -> str:
+    """Return the name of the named pattern with this regular expression, or the expression itself."""
     return _NAMES.get(regex, regex)
 
 
-def spelled(pattern: str, engine: Engine, path: Path) -> str:
-    """The expression by which `engine` splits as `pattern`, a name or an expression, does.
+def pattern_to_regex(pattern: str, engine: Engine, path: Path) -> str:
+    """Return the regular expression with which `engine` splits text as `pattern`, a name or an expression, does.
 
-    Raises `FormatError`, which names `path`, for an expression that it reads otherwise.
+    Raises `FormatError`, with `path`, for a custom pattern that the engine reads differently.
     """
     if pattern in NAMED_PATTERNS:
         return _CL100K_ONIGURUMA if (pattern, engine) == ("cl100k", "Oniguruma") else NAMED_PATTERNS[pattern].regex
@@ -57,9 +64,9 @@ def spelled(pattern: str, engine: Engine, path: Path) -> str:
 
 
 def check_pattern(pattern: str, path: Path) -> str:
-    """Return `pattern`, a name or an expression of the `regex` module. Raises `FormatError` where it is neither."""
-    if len(pattern) > _LONGEST_PATTERN:
-        raise FormatError(f"{path}: a pattern of {len(pattern)} characters")
+    """Return `pattern` if it is a name or an expression of the `regex` module. Raises `FormatError` otherwise."""
+    if len(pattern) > _MAX_PATTERN_LENGTH:
+        raise FormatError(f"{path}: a pattern of {len(pattern)} characters; the limit is {_MAX_PATTERN_LENGTH}")
     try:
         load_pretokenizer(pattern)
     except PatternError as error:
@@ -68,47 +75,51 @@ def check_pattern(pattern: str, path: Path) -> str:
 
 
 def refuse_differences(regex: str, engine: Engine, path: Path) -> None:
-    """Raise `FormatError` for the first thing in `regex` that `engine` reads otherwise than the `regex` module.
+    r"""Raise `FormatError` for the first part of `regex` that `engine` and the `regex` module read differently.
 
-    Warn of what remains: characters that one version of Unicode has and another has not, and in Oniguruma ``\\w``,
-    which leaves out ``²`` and ``½``, and ``(?i:ss)``, which matches ``ß``.
+    For all other expressions, warn of the differences that cannot be excluded: characters that only one of the two
+    Unicode versions has, and in Oniguruma ``\w``, which does not match ``²`` and ``½``, and ``(?i:ss)``, which matches
+    ``ß``.
     """
-    for item, place in _differences(regex, engine):
+    for item, position in _differences(regex, engine):
         raise FormatError(
-            f"{path}: pattern {shown(regex)}, character {place}: {engine} and the regex module read {item}; "
-            "write it in a way that has one meaning"
+            f"{path}: pattern {short_repr(regex)}, character {position}: {engine} and the regex module read {item}; "
+            "rewrite it so that it has only one meaning"
         )
     if load_pretokenizer(regex).compiled.match(""):
         raise FormatError(
-            f"{path}: pattern {shown(regex)} matches nothing at all, too, after which engines go on differently; let "
-            "each alternative match at least one character"
+            f"{path}: pattern {short_repr(regex)} can match the empty string, after which engines continue "
+            "differently; make each alternative match at least one character"
         )
     log.warning(
-        "%s: a custom pattern, which %s there and the regex module here may read differently for rare characters: %s",
+        "%s: %s and bpeflow's regex module may read this custom pattern differently for rare characters: %s",
         path,
         engine,
-        shown(regex),
+        short_repr(regex),
     )
 
 
 def _differences(regex: str, engine: Engine) -> Iterator[tuple[str, int]]:
-    """What is read differently, with its place. Source: the manuals of the three; held against them by tests."""
+    """Yield what is read differently, and its position. Source: the manuals of the three engines; tests confirm it."""
     depth = 0
     for match in _ITEM.finditer(regex):
-        item, place = match.group(), match.start()
+        item, position = match.group(), match.start()
         if depth and item.startswith("["):
-            yield "'[' within a class differently (a class in it, or a character)", place
+            yield "'[' inside a class differently (as a nested class or as a character)", position
         elif item.startswith("["):
             depth = 1
         elif item == "]":
             depth = 0
         elif depth and item in ("&&", "--", "~~", "||"):
-            yield f"{item!r} within a class differently (an operator, or characters)", place
+            yield f"{item!r} inside a class differently (as an operator or as characters)", position
         elif item in (r"\h", r"\H", r"\Z", r"\R", r"\X", r"\G", r"\N", r"\<", r"\>", r"\m", r"\M", r"\L"):
-            yield f"{item!r} differently", place
+            yield f"{item!r} differently", position
         elif not depth and item in ("^", "$"):
-            yield f"{item!r} differently (the text's end, or a line's); (?![\\s\\S]) is the end of the text", place
+            yield (
+                f"{item!r} differently (for the text or for each line); (?![\\s\\S]) is always the end of the text",
+                position,
+            )
         elif not depth and engine == "Oniguruma" and item.endswith("}+"):
-            yield f"{item!r} differently (possessive, or repeated)", place
+            yield f"{item!r} differently (as possessive or as repeated)", position
         elif not depth and item.startswith("(?") and item not in ("(?:", "(?i:"):
-            yield f"the flags {item!r} differently", place
+            yield f"the flags {item!r} differently", position

@@ -1,4 +1,4 @@
-"""The formats of tokenizers: what there is, and which one a path has."""
+"""The list of formats, and loading and saving of tokenizers in any of them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from pathlib import Path
 from bpeflow._util.atomic import make_folder
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import cs336, gpt2, huggingface, tiktoken
-from bpeflow.formats import gpt2 as folder
 from bpeflow.formats.spec import TokenizerSpec
 
 
 @dataclass(frozen=True)
 class Format:
-    """One way to keep a tokenizer in files.
+    """A file format of tokenizers.
 
     Attributes:
-        name: what ``--to`` and ``output.formats`` call it.
-        file: the file in a folder by which the format is known; it is what `load` gets, unless the path is a file.
-        suffix: how names of such files end; empty where they have no name but `file`.
-        others: further files that `save` writes into the folder.
-        load: reads the file.
-        save: writes the file, and returns the paths of all that it wrote.
+        name: its name in ``--to`` and ``output.formats``.
+        file: the main file's name in a folder, by which the format is recognised.
+        suffix: the suffix of file names in this format; empty if the only name is `file`.
+        others: the names of further files that `save` writes to the folder.
+        load: reads a tokenizer, given the path of the main file.
+        save: writes a tokenizer, given the path of the main file, and returns the paths of all files that it wrote.
     """
 
     name: str
@@ -35,11 +34,11 @@ class Format:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that `save` writes into a folder."""
+        """The names of all files that `save` writes to a folder."""
         return (self.file, *self.others)
 
-    def has_name_of(self, path: Path) -> bool:
-        """Whether a file is of this format, as far as its name tells."""
+    def matches_name(self, path: Path) -> bool:
+        """Return whether a file has a name of this format."""
         return path.name == self.file or bool(self.suffix and path.name.endswith(self.suffix))
 
 
@@ -48,31 +47,32 @@ FORMATS = (
         "gpt2",
         gpt2.VOCAB_FILE,
         "",
-        (gpt2.MERGES_FILE, folder.TOKENIZER_FILE),
-        lambda path: folder.load(path.parent),
-        lambda spec, path: folder.save(spec, path.parent),
+        (gpt2.MERGES_FILE, gpt2.TOKENIZER_FILE),
+        lambda path: gpt2.load(path.parent),
+        lambda spec, path: gpt2.save(spec, path.parent),
     ),
     Format("huggingface", huggingface.FILE, ".json", (), huggingface.load, huggingface.save),
     Format(
         "tiktoken",
         tiktoken.FILE,
         tiktoken.SUFFIX,
-        (tiktoken.about_path(Path(tiktoken.FILE)).name,),
+        (tiktoken.sidecar_path(Path(tiktoken.FILE)).name,),
         tiktoken.load,
         tiktoken.save,
     ),
     Format("cs336", cs336.VOCAB_FILE, cs336.SUFFIX, (cs336.MERGES_FILE,), cs336.load, cs336.save),
 )
 
-#: In this order a folder is searched: `folder.TOKENIZER_FILE` tells everything, GPT-2's two files alone the least.
-_SEARCHED = (
-    (folder.TOKENIZER_FILE, FORMATS[0]),
+#: The files that are searched in a folder, in this order. A folder with ``bpeflow.json`` has the most complete
+#: description of a tokenizer, and one with GPT-2's two files only has the least complete.
+_SEARCH_ORDER = (
+    (gpt2.TOKENIZER_FILE, FORMATS[0]),
     *((known.file, known) for known in FORMATS[1:]),
-    *((vocab_file, FORMATS[0]) for vocab_file, _ in gpt2.NAMES),
+    *((vocab_file, FORMATS[0]) for vocab_file, _ in gpt2.FILE_NAMES),
 )
 
 #: Files of tokenizers that are not byte-level BPE.
-_OTHERS = {
+_UNSUPPORTED = {
     "vocab.txt": "a WordPiece vocabulary",
     "spiece.model": "a SentencePiece model",
     "sentencepiece.bpe.model": "a SentencePiece model",
@@ -80,56 +80,65 @@ _OTHERS = {
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read a tokenizer: a file of any format, or a folder with one.
+    """Read a tokenizer from a file in any format, or from a folder with such a file.
 
-    Raises `FormatError` where there is none, where it is damaged, and where it is of a kind that bpeflow does not have.
+    Raises:
+        FormatError: there is no tokenizer, or it is damaged or of a kind that bpeflow does not support.
     """
     found, file = find_format(path)
     return found.load(file)
 
 
 def save(spec: TokenizerSpec, path: Path, name: str) -> list[Path]:
-    """Write a tokenizer in the format `name`, and return the paths of its files.
+    """Write a tokenizer and return the paths of its files.
 
-    `path` is a folder, which is made where it is missing, or the file itself, if its name ends as those of the format
-    do. Raises `ConfigError` for an unknown format, and `FormatError` for what the format cannot hold.
+    Args:
+        spec: the tokenizer.
+        path: the file to write, if its name is one of the format; otherwise a folder, which is created if it is
+            missing.
+        name: the name of the format.
+
+    Raises:
+        ConfigError: the format is unknown.
+        FormatError: the format cannot hold the tokenizer.
     """
     format_ = next((known for known in FORMATS if known.name == name), None)
     if format_ is None:
-        raise ConfigError(f"unknown format {name!r}; there are {', '.join(known.name for known in FORMATS)}")
-    file = path if format_.has_name_of(path) and not path.is_dir() else path / format_.file
+        raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
+    file = path if format_.matches_name(path) and not path.is_dir() else path / format_.file
     make_folder(file.parent)
     return format_.save(spec, file)
 
 
 def find_format(path: Path) -> tuple[Format, Path]:
-    """The format of a file, by its name, or of the first file in a folder that has one; and that file.
+    """Return the format of a file, or of the first known file in a folder, and the path of that file.
 
-    Raises `FormatError` where there is none.
+    Raises:
+        FormatError: there is no file in a known format.
     """
     if path.is_dir():
-        for name, known in _SEARCHED:
+        for name, known in _SEARCH_ORDER:
             if (path / name).is_file():
                 return known, path / known.file
         ranks = sorted(path.glob(f"*{tiktoken.SUFFIX}"))
         if len(ranks) == 1:
             return find_format(ranks[0])
-        for name in _OTHERS:
+        for name in _UNSUPPORTED:
             if (path / name).is_file():
                 return find_format(path / name)
         files = ", ".join(known.file for known in FORMATS)
-        raise FormatError(f"{path}: no tokenizer in it; need one of {files}")
+        raise FormatError(f"{path}: no tokenizer in this folder; need one of {files}")
     if not path.is_file():
-        what = "is no regular file, and no folder" if path.exists() else "there is no such file or folder"
-        raise FormatError(f"{path}: {what}")
-    if path.name in _OTHERS:
-        raise FormatError(f"{path}: {_OTHERS[path.name]}; bpeflow reads byte-level BPE only")
+        problem = "is neither a regular file nor a folder" if path.exists() else "no such file or folder"
+        raise FormatError(f"{path}: {problem}")
+    if path.name in _UNSUPPORTED:
+        raise FormatError(f"{path}: {_UNSUPPORTED[path.name]}; bpeflow reads byte-level BPE only")
     for known in FORMATS:
-        if known.has_name_of(path):
+        if known.matches_name(path):
             return known, path
     if tiktoken.looks_like_ranks(path):
         return next(known for known in FORMATS if known.name == "tiktoken"), path
     if path.suffix == ".model":
         raise FormatError(f"{path}: a SentencePiece model; bpeflow reads byte-level BPE only")
     known_files = ", ".join(f"*{known.suffix}" if known.suffix else known.file for known in FORMATS)
-    raise FormatError(f"{path}: no format has this name; known are {known_files}, or a folder with one")
+    raise FormatError(f"{path}: not the name of a known format; need {known_files}, or a folder with such a file")

@@ -1,4 +1,4 @@
-"""`TokenizerSpec`: what file formats hold of a tokenizer, and hand to each other and to `bpeflow.Tokenizer`."""
+"""`TokenizerSpec`: the content of a tokenizer, independent of file formats."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from bpeflow.vocab import Vocab
 
 @dataclass(frozen=True)
 class TokenizerSpec:
-    """All that decides what a tokenizer yields.
+    """Everything that determines the ids of a text. All formats load and save one.
 
     Attributes:
-        vocab: tokens (``b""`` for an id that stands for nothing), special tokens, merges by rank.
-        pattern: how text is split into pre-tokens: a pattern's name, or a regular expression.
-        whole_tokens: whether a pre-token that is a token is taken whole even where merging would yield something else
-            (HuggingFace's ``ignore_merges``; tiktoken always does so).
+        vocab: the tokens, special tokens and merges.
+        pattern: how text is split into pre-tokens: the name of a pattern, or a regular expression.
+        whole_tokens: whether a pre-token that equals a token becomes that token, even if merging would yield other
+            tokens. HuggingFace calls this `ignore_merges`, and tiktoken always does it.
     """
 
     vocab: Vocab

@@ -1,13 +1,13 @@
-"""tiktoken's form: a line for each token, its bytes in base64 and its rank, which is its id.
+"""tiktoken's format: one line per token, with the token's bytes in base64 and its rank, which is also its id.
 
-The file knows neither special tokens nor the split pattern. They are in a JSON file beside it, `about_path`, that holds
-what ``tiktoken.Encoding`` takes besides the ranks::
+The file has neither special tokens nor the split pattern. They are in a sidecar, a JSON file beside it (see
+`sidecar_path`) with the other arguments of ``tiktoken.Encoding``::
 
-    about = json.loads(Path("tokenizer.tiktoken.json").read_text())
-    tiktoken.Encoding(**about, mergeable_ranks=load_tiktoken_bpe("tokenizer.tiktoken"))
+    arguments = json.loads(Path("tokenizer.tiktoken.json").read_text())
+    tiktoken.Encoding(**arguments, mergeable_ranks=load_tiktoken_bpe("tokenizer.tiktoken"))
 
-The files that OpenAI publishes need none: they are known by their content. Source: tiktoken 0.14, ``tiktoken/load.py``
-and ``tiktoken_ext/openai_public.py``.
+The files that OpenAI publishes need no sidecar: they are recognised by their content. Source: tiktoken 0.14,
+``tiktoken/load.py`` and ``tiktoken_ext/openai_public.py``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from bpeflow._util.atomic import atomic_path
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference, recover_merges
-from bpeflow.formats.regex_dialects import check_pattern, named, refuse_differences, spelled
+from bpeflow.formats.regex_dialects import check_pattern, pattern_to_regex, refuse_differences, regex_to_pattern
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.untrusted import (
     check_bytes,
@@ -34,65 +34,71 @@ from bpeflow.formats.untrusted import (
     place_tokens,
     read_bytes,
     read_json,
-    shown,
+    short_repr,
 )
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.tiktoken"
 SUFFIX = ".tiktoken"
 
-#: The arguments of ``tiktoken.Encoding`` that the file beside the ranks may hold.
-_ABOUT = ("name", "pat_str", "special_tokens", "explicit_n_vocab")
+#: The arguments of ``tiktoken.Encoding`` that a sidecar may have.
+_ENCODING_ARGUMENTS = ("name", "pat_str", "special_tokens", "explicit_n_vocab")
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Published:
+class _Arguments:
+    """The content of a sidecar, with the pattern as bpeflow writes it."""
+
     pattern: str
     special_tokens: dict[str, int]
 
 
 _FIM = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260}
 
-#: By the SHA-256 of the file, since any file can have any name. r50k_base, cl100k_base and o200k_base.
+#: The published files r50k_base, cl100k_base and o200k_base, by the SHA-256 of their content, because file names prove
+#: nothing.
 _PUBLISHED = {
-    "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930": _Published("gpt2", {"<|endoftext|>": 50256}),
-    "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7": _Published(
+    "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930": _Arguments("gpt2", {"<|endoftext|>": 50256}),
+    "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7": _Arguments(
         "cl100k", {"<|endoftext|>": 100257, **_FIM, "<|endofprompt|>": 100276}
     ),
-    "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d": _Published(
+    "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d": _Arguments(
         "o200k", {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
     ),
 }
 
 
-def about_path(path: Path) -> Path:
-    """The JSON file with special tokens and pattern: ``x.tiktoken`` has ``x.tiktoken.json``."""
+def sidecar_path(path: Path) -> Path:
+    """Return the path of a file's sidecar: ``x.tiktoken.json`` for ``x.tiktoken``."""
     return path.with_name(path.name + ".json")
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read ranks and, from the file beside them, special tokens and pattern; the merges are recovered from the ranks.
+    """Read the ranks and their sidecar, and recover the merges from the ranks.
 
-    Raises `FormatError`, with file and place, for anything that does not fit.
+    Raises:
+        FormatError: a file is damaged, or the sidecar is missing and the file is not a published one. The message has
+            the file and the position.
     """
     content = read_bytes(path)
     ranks = _read_ranks(path, content)
     check_bytes(path, ranks)
-    about = _read_about(path, content)
-    specials = [(token_id, text.encode()) for text, token_id in about.special_tokens.items()]
-    ids_of_ranks = {rank: token for token, rank in ranks.items()}
-    apart = [(i, token) for i, token in specials if ids_of_ranks.get(i) != token]
-    tokens = place_tokens(path, [*ids_of_ranks.items(), *apart])
-    vocab = Vocab(tokens, about.special_tokens, tuple(recover_merges(ranks)))
-    return TokenizerSpec(vocab, about.pattern, whole_tokens=True)
+    arguments = _read_sidecar(path, content)
+    specials = [(token_id, text.encode()) for text, token_id in arguments.special_tokens.items()]
+    by_rank = {rank: token for token, rank in ranks.items()}
+    unranked = [(token_id, token) for token_id, token in specials if by_rank.get(token_id) != token]
+    tokens = place_tokens(path, [*by_rank.items(), *unranked])
+    vocab = Vocab(tokens, arguments.special_tokens, tuple(recover_merges(ranks)))
+    return TokenizerSpec(vocab, arguments.pattern, whole_tokens=True)
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
-    """Write ranks and the file beside them, and return their paths.
+    """Write the ranks and their sidecar, and return the paths of both.
 
-    Raises `FormatError`, before anything is written, where ranks alone would be merged differently, where two ids have
-    the same bytes, and for a pattern that tiktoken's engine reads differently.
+    Raises:
+        FormatError: merging by ranks would differ from merging by the list of merges, two ids have the same bytes, an
+            id has two strings, or tiktoken's engine reads the pattern differently. Nothing has been written.
     """
     vocab = spec.vocab
     ordinary = vocab.ordinary_tokens
@@ -100,24 +106,24 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     _check_ids(vocab, ordinary, path)
     if difference := first_difference(ranks, vocab.merges, spec.whole_tokens):
         raise FormatError(
-            f"{path}: tiktoken has no list of merges, only ranks, and would merge differently: {difference}. "
-            "Use another format"
+            f"{path}: tiktoken has only ranks, no list of merges, and would merge differently: {difference}; use "
+            "another format"
         )
     _warn_of_prefixes(vocab, path)
-    about: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "name": path.name.removesuffix(SUFFIX),
-        "pat_str": spelled(spec.pattern, "fancy-regex", path),
+        "pat_str": pattern_to_regex(spec.pattern, "fancy-regex", path),
         "special_tokens": vocab.special_tokens,
     }
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items())
-    with atomic_path(about_path(path)) as temporary:
-        temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    return [path, about_path(path)]
+    with atomic_path(sidecar_path(path)) as temporary:
+        temporary.write_text(json.dumps(arguments, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return [path, sidecar_path(path)]
 
 
 def looks_like_ranks(path: Path) -> bool:
-    """Whether a file begins as tiktoken's do, whatever its name: Llama 3's is called ``tokenizer.model``."""
+    """Return whether a file starts like tiktoken's, whatever its name. Llama 3's is called ``tokenizer.model``."""
     try:
         with path.open("rb") as file:
             line = file.readline(4096)
@@ -133,12 +139,12 @@ def looks_like_ranks(path: Path) -> bool:
 
 
 def _warn_of_prefixes(vocab: Vocab, path: Path) -> None:
-    """Warn of special tokens of which one begins another: in tiktoken either may be taken, here it is the longer."""
+    """Warn of special tokens that are a prefix of another one: tiktoken may match either, bpeflow the longer."""
     specials = sorted(vocab.special_tokens)
     for text, following in itertools.pairwise(specials):
-        if following.startswith(text):  # what begins with a text follows it in this order
+        if following.startswith(text):  # a text is directly followed by one that starts with it, if there is one
             log.warning(
-                "%s: special token %r begins %r: tiktoken takes the one or the other, bpeflow the longer",
+                "%s: special token %r is a prefix of %r: tiktoken may match either of them, bpeflow matches the longer",
                 path,
                 text,
                 following,
@@ -149,11 +155,11 @@ def _check_ids(vocab: Vocab, ordinary: tuple[bytes, ...], path: Path) -> None:
     specials = {token_id: token for token, token_id in vocab.special_tokens.items()}
     for token_id, token in enumerate(vocab.tokens):
         if token and token_id not in specials and not ordinary[token_id]:
-            raise FormatError(f"{path}: tiktoken has one id for each string, and {token!r} (id {token_id}) has two")
+            raise FormatError(f"{path}: tiktoken has one id per string, but {token!r} (id {token_id}) has two")
         if token_id in specials and ordinary[token_id] not in (b"", token):
             raise FormatError(
                 f"{path}: special token {specials[token_id]!r} shares id {token_id} with {ordinary[token_id]!r}; "
-                "in tiktoken an id stands for one string"
+                "in tiktoken an id has one string"
             )
 
 
@@ -165,43 +171,45 @@ def _read_ranks(path: Path, content: bytes) -> dict[bytes, int]:
             continue
         parts = line.split()
         if len(parts) != 2 or not parts[1].isdigit() or len(parts[1]) > 10:
-            raise FormatError(f"{path}, line {number}: need a token in base64 and its rank, found {shown(line)}")
+            raise FormatError(f"{path}, line {number}: need a token in base64 and its rank, found {short_repr(line)}")
         try:
             token = base64.b64decode(parts[0], validate=True)
         except binascii.Error as error:
-            raise FormatError(f"{path}, line {number}: {shown(parts[0])} is not base64: {error}") from error
+            raise FormatError(f"{path}, line {number}: {short_repr(parts[0])} is not base64: {error}") from error
         rank = int(parts[1])
         if not token:
             raise FormatError(f"{path}, line {number}: an empty token")
         if token in ranks:
             raise FormatError(
-                f"{path}, line {number}: token {shown(token)} has rank {ranks[token]} already, from line "
+                f"{path}, line {number}: token {short_repr(token)} already has rank {ranks[token]}, from line "
                 f"{lines[ranks[token]]}"
             )
         if rank in lines:
-            raise FormatError(f"{path}, line {number}: rank {rank} stands in line {lines[rank]} already")
+            raise FormatError(f"{path}, line {number}: rank {rank} is already in line {lines[rank]}")
         ranks[token] = rank
         lines[rank] = number
     return ranks
 
 
-def _read_about(path: Path, content: bytes) -> _Published:
-    beside = about_path(path)
-    if not beside.exists():
+def _read_sidecar(path: Path, content: bytes) -> _Arguments:
+    sidecar = sidecar_path(path)
+    if not sidecar.exists():
         published = _PUBLISHED.get(hashlib.sha256(content).hexdigest())
         if published is None:
             raise FormatError(
-                f"{path}: not one of the published files that are known, so its special tokens and split pattern are "
-                f'needed: write {{"pat_str": "...", "special_tokens": {{"<|endoftext|>": 50256}}}} into {beside}'
+                f"{path}: not one of the known published files, so it needs a file with its special tokens and split "
+                f'pattern: write {{"pat_str": "...", "special_tokens": {{"<|endoftext|>": 50256}}}} to {sidecar}'
             )
         return published
-    about = read_json(beside)
-    if unknown := [key for key in about if key not in _ABOUT]:
-        raise FormatError(f"{beside}: unknown key {shown(unknown[0])}; known are {', '.join(_ABOUT)}")
-    regex = about.get("pat_str")
+    arguments = read_json(sidecar)
+    if unknown := [key for key in arguments if key not in _ENCODING_ARGUMENTS]:
+        raise FormatError(
+            f"{sidecar}: unknown key {short_repr(unknown[0])}; known keys are {', '.join(_ENCODING_ARGUMENTS)}"
+        )
+    regex = arguments.get("pat_str")
     if not regex or not isinstance(regex, str) or not is_text(regex):
-        raise FormatError(f"{beside}: pat_str must be a regular expression, found {shown(regex)}")
-    pattern = check_pattern(named(regex), beside)
+        raise FormatError(f"{sidecar}: pat_str must be a regular expression, found {short_repr(regex)}")
+    pattern = check_pattern(regex_to_pattern(regex), sidecar)
     if pattern == regex:
-        refuse_differences(pattern, "fancy-regex", beside)
-    return _Published(pattern, check_special_tokens(beside, about.get("special_tokens", {})))
+        refuse_differences(pattern, "fancy-regex", sidecar)
+    return _Arguments(pattern, check_special_tokens(sidecar, arguments.get("special_tokens", {})))

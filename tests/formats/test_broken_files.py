@@ -1,4 +1,4 @@
-"""Whatever is in a file, loading it ends with a tokenizer, or with an error of ours that names the file and place."""
+"""Loading a file with any content gives a tokenizer or a `FormatError` with the file and the position."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.untrusted import shown
+from bpeflow.formats.untrusted import short_repr
 from bpeflow.vocab import Vocab
 
-SAVED = TokenizerSpec(Vocab.build([(b"t", b"h"), (b" ", b"th"), ("é".encode()[:1], "é".encode()[1:])], ["<s>"]))
+SPEC = TokenizerSpec(Vocab.build([(b"t", b"h"), (b" ", b"th"), ("é".encode()[:1], "é".encode()[1:])], ["<s>"]))
 NAMES = [known.name for known in formats.FORMATS]
-#: The files of each format, each of which is damaged in turn.
+#: All files of all formats. Each is damaged in turn.
 FILES = [(known.name, file) for known in formats.FORMATS for file in known.files]
 LINE = base64.b64encode(b"th")
 NESTED = {"brackets": b"[" * 100_000_000, "braces": b'{"a":' * 20_000_000}
@@ -32,13 +32,13 @@ Damage = Callable[[bytes], bytes]
 
 
 def write(folder: Path, name: str, file: str, damage: Damage) -> None:
-    """Write the format, and damage one of its files."""
-    formats.save(SAVED, folder, name)
+    """Write a tokenizer and damage one of its files."""
+    formats.save(SPEC, folder, name)
     (folder / file).write_bytes(damage((folder / file).read_bytes()))
 
 
-def complaint(folder: Path, name: str, file: str, damage: Damage) -> str:
-    """Write and damage; return what loading says."""
+def load_error(folder: Path, name: str, file: str, damage: Damage) -> str:
+    """Write a tokenizer, damage one of its files, and return the message of the error on loading it."""
     write(folder, name, file, damage)
     known = next(known for known in formats.FORMATS if known.name == name)
     with pytest.raises(FormatError) as caught:
@@ -48,34 +48,36 @@ def complaint(folder: Path, name: str, file: str, damage: Damage) -> str:
 
 @pytest.mark.parametrize(("name", "file"), FILES)
 def test_truncated_files_are_refused(name: str, file: str, tmp_path: Path) -> None:
-    """In the middle, so that no file of lines is a whole one by chance."""
-    message = complaint(tmp_path, name, file, lambda content: content[: len(content) // 2 - 3])
+    """The cut is in the middle of a line, because a file of lines could be valid after a cut at the end of a line."""
+    message = load_error(tmp_path, name, file, lambda content: content[: len(content) // 2 - 3])
     assert str(tmp_path) in message
 
 
 @pytest.mark.parametrize(("name", "file"), FILES)
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x00" * 100, b"null", b"7", b'"text"', b"[]"])
-def test_files_of_something_else_are_refused(name: str, file: str, content: bytes, tmp_path: Path) -> None:
-    assert file in complaint(tmp_path, name, file, lambda _: content)
+def test_files_with_other_content_are_refused(name: str, file: str, content: bytes, tmp_path: Path) -> None:
+    assert file in load_error(tmp_path, name, file, lambda _: content)
 
 
 @pytest.mark.parametrize(("name", "file"), [(name, file) for name, file in FILES if file.endswith(".json")])
 @pytest.mark.parametrize("content", NESTED.values(), ids=NESTED)
-def test_nesting_without_end_is_refused(name: str, file: str, content: bytes, tmp_path: Path) -> None:
-    assert file in complaint(tmp_path, name, file, lambda _: content)
+def test_extremely_deep_nesting_is_refused(name: str, file: str, content: bytes, tmp_path: Path) -> None:
+    assert file in load_error(tmp_path, name, file, lambda _: content)
 
 
 @pytest.mark.parametrize(("name", "file"), [(name, file) for name, file in FILES if file.endswith(".json")])
-def test_a_key_that_stands_twice_is_refused(name: str, file: str, tmp_path: Path) -> None:
-    """Which of the two would count?"""
-    damage: Damage = lambda content: content.replace(b'"<s>": 256', b'"<s>": 300, "<s>": 256')
-    assert f"{file}: '<s>' stands twice in one object" in complaint(tmp_path, name, file, damage)
+def test_a_duplicate_key_is_refused(name: str, file: str, tmp_path: Path) -> None:
+
+    def damage(content: bytes) -> bytes:
+        return content.replace(b'"<s>": 256', b'"<s>": 300, "<s>": 256')
+
+    assert f"{file}: duplicate key '<s>' in one object" in load_error(tmp_path, name, file, damage)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     known = next(known for known in formats.FORMATS if known.name == name)
-    formats.save(SAVED, tmp_path, name)
+    formats.save(SPEC, tmp_path, name)
     (tmp_path / known.file).unlink()
     with pytest.raises(FormatError, match=known.file.replace(".", r"\.")):
         known.load(tmp_path / known.file)
@@ -89,9 +91,9 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
         (lambda c: c.replace(LINE + b" ", LINE), r"line 257: need a token in base64 and its rank"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" -1"), r"line 257: need a token in base64 and its rank"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" " + b"9" * 5000), r"line 257: need a token in base64"),
-        (lambda c: c.replace(LINE + b" 257", LINE + b" 65"), r"line 257: rank 65 stands in line 66 already"),
-        (lambda c: c + LINE + b" 400\n", r"line 260: token b'th' has rank 257 already, from line 257"),
-        (lambda c: c.replace(LINE + b" 257", LINE + b" 256"), r"id 256 is given to b'th' and to b'<s>'"),
+        (lambda c: c.replace(LINE + b" 257", LINE + b" 65"), r"line 257: rank 65 is already in line 66"),
+        (lambda c: c + LINE + b" 400\n", r"line 260: token b'th' already has rank 257, from line 257"),
+        (lambda c: c.replace(LINE + b" 257", LINE + b" 256"), r"two tokens have id 256: b'th' and b'<s>'"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" 4000000000"), r"ids up to 4000000000, but only 260 tokens"),
         (lambda c: c[c.index(b"\n") + 1 :], r"no token for 1 of the 256 bytes, the first of them 0x00"),
         (lambda c: b"", r"no token for 256 of the 256 bytes"),
@@ -100,11 +102,11 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
 )
 def test_broken_ranks_are_refused_with_their_line(damage: Damage, expected: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=rf"tokenizer\.tiktoken(, |: ){expected}"):
-        raise FormatError(complaint(tmp_path, "tiktoken", "tokenizer.tiktoken", damage))
+        raise FormatError(load_error(tmp_path, "tiktoken", "tokenizer.tiktoken", damage))
 
 
 @pytest.mark.parametrize(
-    ("about", "expected"),
+    ("arguments", "expected"),
     [
         ({"pat_str": 5}, "pat_str must be a regular expression, found 5"),
         ({}, "pat_str must be a regular expression, found None"),
@@ -117,17 +119,20 @@ def test_broken_ranks_are_refused_with_their_line(damage: Damage, expected: str,
         ({"pat_str": r"\s|\S", "special_tokens": {"<s>": True}}, "special_tokens must be an object of text: id"),
         ({"pat_str": r"\s|\S", "special_tokens": {"": 300}}, "special_tokens must be an object of text: id"),
         ({"pat_str": r"\s|\S", "special_tokens": {"\ud800": 300}}, "special_tokens must be an object of text: id"),
-        ({"pat_str": r"\s|\S", "special_tokens": {"<a>": 300, "<b>": 300}}, "special_tokens: two have the same id"),
+        (
+            {"pat_str": r"\s|\S", "special_tokens": {"<a>": 300, "<b>": 300}},
+            "special_tokens: two tokens have the same id",
+        ),
         ({"pat_str": "\ud800"}, "pat_str must be a regular expression"),
     ],
 )
-def test_what_is_beside_the_ranks_is_checked(about: dict[str, Any], expected: str, tmp_path: Path) -> None:
-    message = complaint(tmp_path, "tiktoken", "tokenizer.tiktoken.json", lambda _: json.dumps(about).encode())
+def test_a_broken_sidecar_of_ranks_is_refused(arguments: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    message = load_error(tmp_path, "tiktoken", "tokenizer.tiktoken.json", lambda _: json.dumps(arguments).encode())
     assert f"tokenizer.tiktoken.json: {expected}" in message
 
 
 def edit(**changes: Any) -> Damage:
-    """Change parts of the model of a tokenizer.json, or of all of it."""
+    """Change settings of a tokenizer.json, in its model if they are there."""
 
     def damage(content: bytes) -> bytes:
         parsed = json.loads(content)
@@ -158,7 +163,7 @@ def edit_vocab(change: Callable[[dict[str, Any]], object]) -> Damage:
         (edit(vocab={"a": "0"}), "model.vocab must be an object of token: id"),
         (edit(vocab={}, merges=[], added_tokens=[]), "no token for 256 of the 256 bytes"),
         (edit_vocab(lambda vocab: vocab.pop("a")), "no token for 1 of the 256 bytes, the first of them 0x61"),
-        (edit_vocab(lambda vocab: vocab.update(th=5)), "id 5 is given to"),
+        (edit_vocab(lambda vocab: vocab.update(th=5)), "two tokens have id 5: "),
         (edit_vocab(lambda vocab: vocab.update(th=-5)), "b'th' has the negative id -5"),
         (edit_vocab(lambda vocab: vocab.update(th=2**40)), "ids up to 1099511627776, but only 260 tokens"),
         (edit_vocab(lambda vocab: vocab.update(th=1.5)), "model.vocab must be an object of token: id"),
@@ -171,14 +176,17 @@ def edit_vocab(change: Callable[[dict[str, Any]], object]) -> Damage:
         (edit(merges=["t h", "t  h"]), "model.merges[1]: need two tokens, found 't  h'"),
         (edit(merges=[["t", 5]]), "model.merges[0]: need two tokens"),
         (edit(merges=["t h", "h t"]), "model.merges[1]: 'ht' is not in model.vocab"),
-        (edit(merges=["t h", "t h"]), "model.merges[1]: 't h' is merge 0 already"),
+        (edit(merges=["t h", "t h"]), "model.merges[1]: 't h' is the same as merge 0"),
         (edit(merges=[["th", ""]]), "model.merges[0]: '' is not in model.vocab"),
         (edit(ignore_merges="yes"), "model.ignore_merges: need true or false, found 'yes'"),
         (edit(added_tokens={}), "added_tokens: need a list, found {}"),
         (edit(added_tokens=[5]), "added_tokens[0]: need an object with content and id, found 5"),
         (edit(added_tokens=[{"content": "<s>"}]), "added_tokens[0]: need an object with content and id"),
-        (edit(added_tokens=[{"content": "<s>", "id": 256}] * 2), "added_tokens[1]: '<s>' is added already"),
-        (edit(added_tokens=[{"content": "<t>", "id": 65}, {"content": "<s>", "id": 256}]), "id 65 is given to b'A'"),
+        (edit(added_tokens=[{"content": "<s>", "id": 256}] * 2), "added_tokens[1]: duplicate token '<s>'"),
+        (
+            edit(added_tokens=[{"content": "<t>", "id": 65}, {"content": "<s>", "id": 256}]),
+            "two tokens have id 65: b'A'",
+        ),
         (edit(added_tokens=[{"content": "<s>", "id": 256, "lstrip": 1}]), "added_tokens[0].lstrip: need true or false"),
         (edit(pre_tokenizer=[]), "pre_tokenizer: [] is not supported"),
         (edit(pre_tokenizer={"type": "Sequence", "pretokenizers": []}), "pre_tokenizer: 'Sequence of ' is not"),
@@ -186,21 +194,21 @@ def edit_vocab(change: Callable[[dict[str, Any]], object]) -> Damage:
         (edit(normalizer=[[[[[[[[5]]]]]]]]), "normalizer: [[[...]]] is not supported"),
     ],
 )
-def test_a_broken_tokenizer_json_is_refused_with_its_place(damage: Damage, expected: str, tmp_path: Path) -> None:
-    assert f"tokenizer.json: {expected}" in complaint(tmp_path, "huggingface", "tokenizer.json", damage)
+def test_a_broken_tokenizer_json_is_refused_with_the_position(damage: Damage, expected: str, tmp_path: Path) -> None:
+    assert f"tokenizer.json: {expected}" in load_error(tmp_path, "huggingface", "tokenizer.json", damage)
 
 
 @settings(max_examples=150)
 @given(data=st.data())
 @pytest.mark.parametrize(("name", "file"), FILES)
-def test_random_damage_never_leads_to_another_error(name: str, file: str, data: st.DataObject, tmp_path: Path) -> None:
-    """Bytes cut out, put in and changed. What still loads can be used."""
+def test_random_damage_never_causes_another_error(name: str, file: str, data: st.DataObject, tmp_path: Path) -> None:
+    """Bytes are removed, inserted and changed. A tokenizer that still loads can be used."""
 
     def damage(content: bytes) -> bytes:
         for _ in range(data.draw(st.integers(1, 3))):
             at = data.draw(st.integers(0, len(content)))
-            put_in = data.draw(st.binary(max_size=4) | st.sampled_from([b'"', b"{", b"}", b"[", b",", b" ", b"9"]))
-            content = content[:at] + put_in + content[at + data.draw(st.integers(0, 8)) :]
+            inserted = data.draw(st.binary(max_size=4) | st.sampled_from([b'"', b"{", b"}", b"[", b",", b" ", b"9"]))
+            content = content[:at] + inserted + content[at + data.draw(st.integers(0, 8)) :]
         return content
 
     write(tmp_path, name, file, damage)
@@ -211,8 +219,8 @@ def test_random_damage_never_leads_to_another_error(name: str, file: str, data: 
 
 @settings(max_examples=200)
 @given(data=st.data())
-def test_random_json_never_leads_to_another_error(data: st.DataObject, tmp_path: Path) -> None:
-    """Any value in the place of any part."""
+def test_random_json_never_causes_another_error(data: st.DataObject, tmp_path: Path) -> None:
+    """A random value replaces a random part."""
     leaves = (
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["th", "BPE"])
     )
@@ -221,7 +229,7 @@ def test_random_json_never_leads_to_another_error(data: st.DataObject, tmp_path:
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
         max_leaves=6,
     )
-    [path] = formats.save(SAVED, tmp_path, "huggingface")
+    [path] = formats.save(SPEC, tmp_path, "huggingface")
     content = json.loads(path.read_text(encoding="utf-8"))
     part = content
     for _ in range(data.draw(st.integers(0, 3))):
@@ -234,15 +242,15 @@ def test_random_json_never_leads_to_another_error(data: st.DataObject, tmp_path:
         Tokenizer.from_spec(formats.load(path)).encode(" the <s>")
 
 
-def test_values_are_shown_briefly() -> None:
+def test_values_in_messages_are_short() -> None:
     nested: list[Any] = []
     nested.append(nested)
     for value in ("a" * 10**6, b"a" * 10**6, nested, {"a": [[[[5]]]]}, 10**4000, "\ud800", [list(range(10**6))] * 9):
-        assert len(shown(value)) < 1000
-        shown(value).encode()
+        assert len(short_repr(value)) < 1000
+        short_repr(value).encode()
 
 
 def test_pickles_in_other_formats_are_not_read(tmp_path: Path) -> None:
     for name, file in FILES:
         if name != "cs336":
-            assert file in complaint(tmp_path, name, file, lambda _: pickle.dumps({0: b"a"}))
+            assert file in load_error(tmp_path, name, file, lambda _: pickle.dumps({0: b"a"}))

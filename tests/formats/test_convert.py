@@ -1,4 +1,4 @@
-"""From any format to any other; formats found by name; `convert` and `output.formats`."""
+"""Conversion between all formats, recognition of formats, `convert` and `output.formats`."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def train(folder: Path, **settings: object) -> Path:
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(NAMES, NAMES)))
-def test_every_format_becomes_every_other(source: str, target: str, tmp_path: Path) -> None:
+def test_every_format_converts_to_every_other(source: str, target: str, tmp_path: Path) -> None:
     run = train(tmp_path)
-    saved = formats.load(run)
-    formats.save(saved, tmp_path / "a", source)
+    spec = formats.load(run)
+    formats.save(spec, tmp_path / "a", source)
     formats.save(formats.load(tmp_path / "a"), tmp_path / "b", target)
     again = formats.load(tmp_path / "b")
-    assert again.vocab == saved.vocab
+    assert again.vocab == spec.vocab
     assert again.pattern == "gpt2"
-    assert Tokenizer.from_spec(again).encode(TEXT) == Tokenizer.from_spec(saved).encode(TEXT)
+    assert Tokenizer.from_spec(again).encode(TEXT) == Tokenizer.from_spec(spec).encode(TEXT)
 
 
-def test_convert_writes_files_and_tells_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_writes_files_and_prints_their_paths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path)
     for name, path, files in [
         ("huggingface", tmp_path / "x.json", ["x.json"]),
@@ -58,75 +58,75 @@ def test_convert_writes_files_and_tells_their_names(tmp_path: Path, capsys: pyte
         assert formats.load(path).vocab == formats.load(run).vocab
 
 
-def test_convert_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path)
-    for arguments, complaint in [
+    for arguments, message in [
         (
             [str(run), str(tmp_path / "x"), "--to", "sentencepiece"],
-            "unknown format 'sentencepiece'; there are gpt2, hugg",
+            "unknown format 'sentencepiece'; need one of gpt2, hugg",
         ),
         (
             [str(tmp_path / "no"), str(tmp_path / "x"), "--to", "gpt2"],
-            f"{tmp_path / 'no'}: there is no such file or fo",
+            f"{tmp_path / 'no'}: no such file or folder",
         ),
         (
             [str(tmp_path), str(tmp_path / "x"), "--to", "gpt2"],
-            f"{tmp_path}: no tokenizer in it; need one of vocab.json",
+            f"{tmp_path}: no tokenizer in this folder; need one of vocab.json",
         ),
     ]:
         assert main(["convert", *arguments]) == 2
-        assert complaint in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
 def test_convert_shows_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path, pattern="llama3")
     assert main(["convert", str(run), str(tmp_path / "x"), "--to", "cs336"]) == 0
-    assert "does not tell the pattern, llama3" in capsys.readouterr().err
+    assert "does not store the pattern, llama3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "complaint"),
+    ("name", "content", "message"),
     [
         ("vocab.txt", b"[PAD]\n[UNK]\n", "a WordPiece vocabulary; bpeflow reads byte-level BPE only"),
         ("spiece.model", b"\x0a\x0e", "a SentencePiece model; bpeflow reads byte-level BPE only"),
         ("tokenizer.model", b"\x0a\x0e\x0a\x05<unk>\x15", "a SentencePiece model; bpeflow reads byte-level BPE only"),
-        ("corpus.bin", b"\x0a\x0e", "no format has this name; known are vocab.json, *.json, *.tiktoken, *.pkl"),
+        ("corpus.bin", b"\x0a\x0e", "not the name of a known format; need vocab.json, *.json, *.tiktoken, *.pkl"),
     ],
 )
-def test_other_kinds_of_tokenizers_are_refused_by_name(
-    name: str, content: bytes, complaint: str, tmp_path: Path
+def test_other_kinds_of_tokenizers_are_refused_with_their_kind(
+    name: str, content: bytes, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(FormatError) as caught:
         formats.load(path)
-    assert str(caught.value).startswith(f"{path}: {complaint}")
+    assert str(caught.value).startswith(f"{path}: {message}")
     if name in ("vocab.txt", "spiece.model"):
-        with pytest.raises(FormatError, match=complaint):
+        with pytest.raises(FormatError, match=message):
             formats.load(tmp_path)
 
 
-def test_a_unigram_model_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_unigram_model_is_refused_with_its_type(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram", "vocab": [["a", -1.0]]}}))
     with pytest.raises(FormatError, match=r"tokenizer\.json: a 'Unigram' model; bpeflow reads byte-level BPE only"):
         formats.load(tmp_path)
 
 
 def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
-    """Llama 3's file of ranks is called tokenizer.model."""
-    saved = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
-    ranks, about = formats.save(saved, tmp_path / "x.tiktoken", "tiktoken")
+    """Llama 3's ranks are called tokenizer.model."""
+    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    ranks, sidecar = formats.save(spec, tmp_path / "x.tiktoken", "tiktoken")
     ranks.rename(tmp_path / "tokenizer.model")
-    about.rename(tmp_path / "tokenizer.model.json")
-    assert formats.load(tmp_path / "tokenizer.model") == saved
+    sidecar.rename(tmp_path / "tokenizer.model.json")
+    assert formats.load(tmp_path / "tokenizer.model") == spec
 
 
-def test_the_file_that_tells_most_is_read_first(tmp_path: Path) -> None:
-    """Published folders have vocab.json and merges.txt beside a tokenizer.json that tells pattern and normalizer."""
-    saved = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
-    formats.save(TokenizerSpec(saved.vocab, "o200k"), tmp_path, "gpt2")
-    formats.save(saved, tmp_path, "huggingface")
+def test_the_most_complete_file_in_a_folder_is_read(tmp_path: Path) -> None:
+    """Published folders have vocab.json and merges.txt beside a tokenizer.json, which also has the pattern."""
+    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    formats.save(TokenizerSpec(spec.vocab, "o200k"), tmp_path, "gpt2")
+    formats.save(spec, tmp_path, "huggingface")
     assert formats.load(tmp_path).pattern == "o200k"
     (tmp_path / "bpeflow.json").unlink()
     assert formats.load(tmp_path).pattern == "llama3"
@@ -134,17 +134,17 @@ def test_the_file_that_tells_most_is_read_first(tmp_path: Path) -> None:
     assert formats.load(tmp_path).pattern == "gpt2"
 
 
-def test_a_json_file_is_what_is_in_it_and_not_what_stands_beside_it(tmp_path: Path) -> None:
+def test_a_json_file_is_judged_by_its_content_and_not_by_the_files_beside_it(tmp_path: Path) -> None:
     formats.save(TokenizerSpec(Vocab.build([], ["<s>"])), tmp_path, "gpt2")
     (tmp_path / "vocab.json").rename(tmp_path / "my-vocab.json")
     with pytest.raises(FormatError, match=r'my-vocab\.json: no "model" in it, .* give their folder'):
         formats.load(tmp_path / "my-vocab.json")
 
 
-def test_a_folder_with_one_file_of_ranks_is_read(tmp_path: Path) -> None:
-    saved = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
-    formats.save(saved, tmp_path / "mine.tiktoken", "tiktoken")
-    assert formats.load(tmp_path) == saved
+def test_a_folder_with_ranks_under_another_name_is_read(tmp_path: Path) -> None:
+    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    formats.save(spec, tmp_path / "mine.tiktoken", "tiktoken")
+    assert formats.load(tmp_path) == spec
 
 
 def test_output_formats_are_written_for_each_size(tmp_path: Path) -> None:
@@ -157,21 +157,21 @@ def test_output_formats_are_written_for_each_size(tmp_path: Path) -> None:
             assert {(folder / file).relative_to(run).as_posix() for file in known.files} <= set(report["files"])
 
 
-def test_another_run_removes_the_formats_of_the_one_before(tmp_path: Path) -> None:
+def test_a_run_removes_formats_of_an_earlier_run(tmp_path: Path) -> None:
     run = train(tmp_path, output={"formats": "huggingface"})
     assert (run / "tokenizer.json").exists()
     train(tmp_path)
     assert not (run / "tokenizer.json").exists()
 
 
-def test_what_a_format_cannot_hold_is_refused_before_the_work(tmp_path: Path) -> None:
+def test_a_pattern_that_a_format_cannot_hold_is_refused_before_any_work(tmp_path: Path) -> None:
     settings = {"pattern": r"\p{N}{1,3}+|\S+|\s+", "output": {"formats": ["huggingface"]}}
     with pytest.raises(ConfigError, match=r"^output\.formats: huggingface: pattern .* Oniguruma"):
         train(tmp_path, **settings)
     assert not (tmp_path / "run").exists()
 
 
-def test_what_only_the_merges_show_is_warned_about_and_the_rest_written(
+def test_a_format_that_cannot_hold_the_learned_merges_is_skipped_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     output = {"formats": ["huggingface", "tiktoken"]}

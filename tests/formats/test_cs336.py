@@ -1,4 +1,4 @@
-"""CS336's pickles: written as the course's code loads them, read without running anything."""
+"""CS336's pickles: the course's code can load ours, and reading others' never runs code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPECIALS = ["<|endoftext|>", "<pad token>"]
 
 
 @pytest.fixture
-def saved() -> TokenizerSpec:
+def spec() -> TokenizerSpec:
     return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, SPECIALS), SPECIALS))
 
 
@@ -35,33 +35,33 @@ def write(folder: Path, vocab: object, merges: object, protocol: int = 4) -> Pat
     return folder / "vocab.pkl"
 
 
-def test_pickles_are_what_the_course_has(tmp_path: Path, saved: TokenizerSpec) -> None:
-    vocab_path, merges_path = cs336.save(saved, tmp_path / "vocab.pkl")
-    assert pickle.loads(vocab_path.read_bytes()) == saved.vocab.to_dict()
-    assert pickle.loads(merges_path.read_bytes()) == list(saved.vocab.merges)
-    assert cs336.load(vocab_path) == saved
+def test_pickles_have_the_values_of_the_course(tmp_path: Path, spec: TokenizerSpec) -> None:
+    vocab_path, merges_path = cs336.save(spec, tmp_path / "vocab.pkl")
+    assert pickle.loads(vocab_path.read_bytes()) == spec.vocab.to_dict()
+    assert pickle.loads(merges_path.read_bytes()) == list(spec.vocab.merges)
+    assert cs336.load(vocab_path) == spec
 
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
-def test_pickles_of_others_are_read(tmp_path: Path, protocol: int) -> None:
+def test_pickles_of_other_programs_are_read(tmp_path: Path, protocol: int) -> None:
     vocab = {**BYTES, 300: b"ab", 256: "<é>".encode()}
-    saved = cs336.load(write(tmp_path, vocab, [(b"a", b"b")], protocol))
-    assert saved.vocab.special_tokens == {"<é>": 256}
-    assert saved.vocab.merges == ((b"a", b"b"),)
-    assert saved.vocab.tokens[257:] == (b"",) * 43 + (b"ab",)
+    spec = cs336.load(write(tmp_path, vocab, [(b"a", b"b")], protocol))
+    assert spec.vocab.special_tokens == {"<é>": 256}
+    assert spec.vocab.merges == ((b"a", b"b"),)
+    assert spec.vocab.tokens[257:] == (b"",) * 43 + (b"ab",)
 
 
-def test_any_name_with_vocab_in_it_has_its_merges_beside_it(tmp_path: Path) -> None:
+def test_the_merges_of_any_name_with_vocab_are_found_beside_it(tmp_path: Path) -> None:
     write(tmp_path, BYTES, [])
     (tmp_path / "vocab.pkl").rename(tmp_path / "owt_vocab.pkl")
     with pytest.raises(FormatError, match=r"owt_merges\.pkl: cannot be read: No such file"):
         cs336.load(tmp_path / "owt_vocab.pkl")
-    with pytest.raises(FormatError, match="need a name with 'vocab' in it"):
+    with pytest.raises(FormatError, match="need a file name with 'vocab' in it"):
         cs336.load(tmp_path / "merges.pkl")
 
 
-class Runs:
-    """Unpickled, it makes a folder."""
+class CreatesFolder:
+    """An object that creates a folder when it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,58 +71,58 @@ class Runs:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_nothing_is_run(tmp_path: Path, protocol: int) -> None:
-    ran = tmp_path / "ran"
-    vocab: dict[int, Any] = {**BYTES, 256: Runs(ran)}
-    with pytest.raises(FormatError, match=r"vocab\.pkl, byte \d+: a pickle of something else"):
+def test_reading_a_pickle_never_runs_code(tmp_path: Path, protocol: int) -> None:
+    created = tmp_path / "created"
+    vocab: dict[int, Any] = {**BYTES, 256: CreatesFolder(created)}
+    with pytest.raises(FormatError, match=r"vocab\.pkl, byte \d+: a pickle of something other"):
         cs336.load(write(tmp_path, vocab, [], protocol))
-    with pytest.raises(FormatError, match=r"merges\.pkl, byte \d+: a pickle of something else"):
-        cs336.load(write(tmp_path, BYTES, pickle.dumps([Runs(ran)], protocol=protocol), 4))
-    assert not ran.exists()
+    with pytest.raises(FormatError, match=r"merges\.pkl, byte \d+: a pickle of something other"):
+        cs336.load(write(tmp_path, BYTES, pickle.dumps([CreatesFolder(created)], protocol=protocol), 4))
+    assert not created.exists()
 
 
 @pytest.mark.parametrize(
-    ("vocab", "merges", "complaint"),
+    ("vocab", "merges", "message"),
     [
         ([b"a"], [], r"vocab\.pkl: need a dict of int: bytes, found list"),
-        ({**BYTES, 256: "a"}, [], r"vocab\.pkl, byte \d+: a pickle of something else .*SHORT_BINUNICODE 'a'"),
+        ({**BYTES, 256: "a"}, [], r"vocab\.pkl, byte \d+: a pickle of something other .*SHORT_BINUNICODE 'a'"),
         ({**BYTES, 256: 5}, [], r"vocab\.pkl: need a dict of int: bytes"),
-        ({**BYTES, b"a": b"a"}, [], r"vocab\.pkl, byte \d+: not a whole pickle: 'a key that is no int'"),
+        ({**BYTES, b"a": b"a"}, [], r"vocab\.pkl, byte \d+: not a complete pickle: 'a key is not an int'"),
         ({**BYTES, -1: b"ab"}, [], r"vocab\.pkl: b'ab' has the negative id -1"),
         ({**BYTES, 10**9: b"ab"}, [], r"vocab\.pkl: ids up to 1000000000, but only 257 tokens"),
         ({i: t for i, t in BYTES.items() if i != 7}, [], r"vocab\.pkl: no token for 1 of the 256 bytes, .* 0x07"),
-        ({**BYTES, 256: b"\xff\xfe"}, [], r"vocab\.pkl: b'\\xff\\xfe' is no merge's result, and no text"),
+        ({**BYTES, 256: b"\xff\xfe"}, [], r"vocab\.pkl: b'\\xff\\xfe' is neither a byte .* because it is not UTF-8"),
         (BYTES, {}, r"merges\.pkl: need a list of pairs of bytes, found dict"),
         (BYTES, [(b"a", b"b")], r"merges\.pkl: merge 0, b'a' \+ b'b', .* no token b'ab'"),
         (BYTES, [(b"a", b"")], r"merges\.pkl: merge 0: need a pair of bytes"),
         (BYTES, [(b"a", b"b", b"c")], r"merges\.pkl: merge 0: need a pair of bytes"),
         (BYTES, [[b"a", b"b"]], r"merges\.pkl: merge 0: need a pair of bytes"),
-        (BYTES, pickle.dumps([(b"a", b"b")])[:-4], r"merges\.pkl, byte \d+: not a whole pickle"),
-        (BYTES, b"", r"merges\.pkl, byte 0: not a whole pickle"),
-        (BYTES, b"\x80\x04.", r"merges\.pkl: not a whole pickle: 0 values"),
-        (BYTES, b"\x80\x04e.", r"merges\.pkl, byte 2: not a whole pickle"),
-        (BYTES, b"\x80\x04h\x07.", r"merges\.pkl, byte 2: not a whole pickle"),
-        (BYTES, b"\x80\x04B\xff\xff\xff\x7fab.", r"merges\.pkl, byte 2: not a whole pickle"),
+        (BYTES, pickle.dumps([(b"a", b"b")])[:-4], r"merges\.pkl, byte \d+: not a complete pickle"),
+        (BYTES, b"", r"merges\.pkl, byte 0: not a complete pickle"),
+        (BYTES, b"\x80\x04.", r"merges\.pkl: not a complete pickle: 0 values"),
+        (BYTES, b"\x80\x04e.", r"merges\.pkl, byte 2: not a complete pickle"),
+        (BYTES, b"\x80\x04h\x07.", r"merges\.pkl, byte 2: not a complete pickle"),
+        (BYTES, b"\x80\x04B\xff\xff\xff\x7fab.", r"merges\.pkl, byte 2: not a complete pickle"),
         (BYTES, b"\x80\x04]q\x00h\x00a.", r"merges\.pkl: merge 0: need a pair of bytes, found \["),
-        (b"\x80\x04}(K\x00C\x01aK\x00C\x01bu.", [], r"vocab\.pkl, byte 14: not a whole pickle: 'an id .* twice'"),
+        (b"\x80\x04}(K\x00C\x01aK\x00C\x01bu.", [], r"vocab\.pkl, byte 14: not a complete pickle: 'an id .* twice'"),
     ],
 )  # fmt: skip
-def test_broken_pickles_are_refused_with_their_place(
-    tmp_path: Path, vocab: object, merges: object, complaint: str
+def test_broken_pickles_are_refused_with_the_position(
+    tmp_path: Path, vocab: object, merges: object, message: str
 ) -> None:
-    with pytest.raises(FormatError, match=complaint):
+    with pytest.raises(FormatError, match=message):
         cs336.load(write(tmp_path, vocab, merges))
 
 
-def test_values_nested_in_each_other_are_shown_briefly(tmp_path: Path) -> None:
-    doubled = b"\x80\x04" + b")" + b"q\x00h\x00\x86" * 200 + b"."  # 2^200 tuples if written out
+def test_exponentially_nested_values_have_a_short_message(tmp_path: Path) -> None:
+    doubled = b"\x80\x04" + b")" + b"q\x00h\x00\x86" * 200 + b"."  # 2^200 tuples if printed in full
     with pytest.raises(FormatError, match=r"need a list of pairs of bytes, found tuple") as caught:
         cs336.load(write(tmp_path, BYTES, doubled))
     assert len(str(caught.value)) < 1000
 
 
 @given(content=st.binary(max_size=40), at=st.integers(0, 3000))
-def test_no_bytes_lead_to_anything_but_an_error_of_our_own(tmp_path: Path, content: bytes, at: int) -> None:
+def test_arbitrary_bytes_cause_no_other_error(tmp_path: Path, content: bytes, at: int) -> None:
     whole = pickle.dumps(BYTES)
     for damaged in (content, b"\x80\x04" + content + b".", whole[:at] + content + whole[at + len(content) :]):
         path = write(tmp_path, damaged, [])
@@ -130,9 +130,9 @@ def test_no_bytes_lead_to_anything_but_an_error_of_our_own(tmp_path: Path, conte
             cs336.load(path)
 
 
-def test_a_special_token_that_a_merge_yields_too_is_known_by_its_lower_id(tmp_path: Path) -> None:
-    saved = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the", "<s>"]))
-    assert cs336.load(cs336.save(saved, tmp_path / "vocab.pkl")[0]) == saved
+def test_a_special_token_that_is_also_a_merge_is_recognised_by_its_lower_id(tmp_path: Path) -> None:
+    spec = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the", "<s>"]))
+    assert cs336.load(cs336.save(spec, tmp_path / "vocab.pkl")[0]) == spec
 
 
 def test_a_special_token_that_shares_its_id_is_refused(tmp_path: Path) -> None:
@@ -151,16 +151,16 @@ def test_a_special_token_that_shares_its_id_with_other_bytes_is_refused(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whole_tokens_are_refused_where_they_matter(tmp_path: Path, saved: TokenizerSpec) -> None:
+def test_whole_tokens_are_refused_where_they_matter(tmp_path: Path, spec: TokenizerSpec) -> None:
     tokens = (*BYTES.values(), b"xyz")
-    with pytest.raises(FormatError, match=r"cannot tell that pre-tokens .* b'xyz' \(id 256\) is yielded by no merge"):
+    with pytest.raises(
+        FormatError, match=r"no setting for pre-tokens .* b'xyz' \(id 256\) is not the result of any merge"
+    ):
         cs336.save(TokenizerSpec(Vocab(tokens, {}, ()), whole_tokens=True), tmp_path / "vocab.pkl")
-    cs336.save(TokenizerSpec(saved.vocab, whole_tokens=True), tmp_path / "vocab.pkl")
+    cs336.save(TokenizerSpec(spec.vocab, whole_tokens=True), tmp_path / "vocab.pkl")
 
 
-def test_another_pattern_is_warned_about(
-    tmp_path: Path, saved: TokenizerSpec, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_pattern_is_warned_about(tmp_path: Path, spec: TokenizerSpec, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        cs336.save(TokenizerSpec(saved.vocab, "llama3"), tmp_path / "vocab.pkl")
-    assert "does not tell the pattern, llama3" in caplog.text
+        cs336.save(TokenizerSpec(spec.vocab, "llama3"), tmp_path / "vocab.pkl")
+    assert "does not store the pattern, llama3" in caplog.text

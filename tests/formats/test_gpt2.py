@@ -1,4 +1,4 @@
-"""GPT-2's form: what we write is read back by us and by HuggingFace tokenizers; what is broken is refused."""
+"""GPT-2's two files: bpeflow and HuggingFace tokenizers read what is written; broken files are refused."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def vocab() -> Vocab:
     return Vocab.build(merges, ["<|endoftext|>", "<pad token>"])
 
 
-def test_files_bring_back_the_vocabulary(tmp_path: Path, vocab: Vocab) -> None:
+def test_a_vocabulary_survives_saving_and_loading(tmp_path: Path, vocab: Vocab) -> None:
     paths = gpt2.save_files(vocab, tmp_path)
     assert [path.name for path in paths] == ["vocab.json", "merges.txt"]
     assert gpt2.load_files(*paths) == vocab
 
 
-def test_files_are_in_gpt2s_form(tmp_path: Path, vocab: Vocab) -> None:
+def test_files_are_in_gpt2s_format(tmp_path: Path, vocab: Vocab) -> None:
     gpt2.save_files(vocab, tmp_path)
     lines = (tmp_path / "merges.txt").read_text(encoding="utf-8").splitlines()
     assert lines[:4] == ["#version: 0.2", "h e", "t he", "Ġ the"]
@@ -38,7 +38,7 @@ def test_files_are_in_gpt2s_form(tmp_path: Path, vocab: Vocab) -> None:
     assert ids["<pad token>"] == 257
 
 
-def test_huggingface_tokenizers_reads_them_and_merges_alike(tmp_path: Path, vocab: Vocab) -> None:
+def test_huggingface_tokenizers_reads_the_files_and_merges_identically(tmp_path: Path, vocab: Vocab) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="HuggingFace tokenizers is not installed")
     vocab_path, merges_path = gpt2.save_files(vocab, tmp_path)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocab_path), str(merges_path)))
@@ -55,7 +55,7 @@ def test_published_gpt2_files_are_read() -> None:
     assert vocab.tokens[262] == b" the"
 
 
-def test_tokens_of_the_same_bytes_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_tokens_with_the_same_bytes_cause_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     vocab = Vocab.build([(b"a", b"b"), (b"ab", b"c"), (b"b", b"c"), (b"a", b"bc"), (b"t", b"o")], ["to"])
     with caplog.at_level(logging.WARNING):
         paths = gpt2.save_files(vocab, tmp_path)
@@ -67,40 +67,42 @@ def test_tokens_of_the_same_bytes_are_warned_about(tmp_path: Path, caplog: pytes
     assert again.tokens[258:260] == (b"abc", b"bc")
 
 
-def test_ids_that_stand_for_nothing_are_left_out_without_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """cl100k_base has a gap of sixteen before its last special token."""
+def test_unused_ids_are_left_out_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """cl100k_base has sixteen unused ids before its last special token."""
     vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"", b"", b"<s>"), {"<s>": 258}, ())
     with caplog.at_level(logging.WARNING):
         assert gpt2.load_files(*gpt2.save_files(vocab, tmp_path)) == vocab
     assert not caplog.records
 
 
-def test_a_special_token_in_the_form_of_another_token_is_warned_about(
+def test_a_special_token_that_is_the_printable_form_of_a_token_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e"), (b" ", b"the")], ["Ġthe"])
     with caplog.at_level(logging.WARNING):
         paths = gpt2.save_files(vocab, tmp_path)
     assert "'Ġthe' keeps id 256, and id 259, which has the same form" in caplog.text
-    assert "bytes" not in caplog.text  # the special token has others
+    assert "bytes" not in caplog.text  # the bytes of the special token are different
     assert gpt2.load_files(*paths, special_tokens=["Ġthe"]).special_tokens == {"Ġthe": 256}
 
 
 @pytest.mark.parametrize("special_tokens_first", [True, False])
 @pytest.mark.parametrize(("special", "byte"), [("Ġ", "0x20"), ("a", "0x61"), ("é", "0xe9")])
-def test_a_special_token_in_the_form_of_a_byte_is_refused_before_anything_is_written(
+def test_a_special_token_that_is_the_printable_form_of_a_byte_is_refused_before_anything_is_written(
     tmp_path: Path, special: str, byte: str, special_tokens_first: bool
 ) -> None:
     vocab = Vocab.build([], ["<s>", special], special_tokens_first=special_tokens_first)
-    with pytest.raises(FormatError, match=rf"vocab\.json: special token '{special}' is the form .* byte {byte}"):
+    with pytest.raises(
+        FormatError, match=rf"vocab\.json: special token '{special}' is the printable form .* byte {byte}"
+    ):
         gpt2.save_files(vocab, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("special", ["Ġ", "a", "é"])
-def test_a_special_token_that_shares_an_id_with_a_byte_comes_back(tmp_path: Path, special: str) -> None:
+def test_a_special_token_that_shares_an_id_with_a_byte_survives_saving_and_loading(
+    tmp_path: Path, special: str
+) -> None:
     vocab = Vocab.build([(b" ", b"a")], ["<s>", special], special_tokens_first=True, reuse_tokens=True)
     again = gpt2.load_files(*gpt2.save_files(vocab, tmp_path), special_tokens=[special])
     assert again == vocab
@@ -108,13 +110,13 @@ def test_a_special_token_that_shares_an_id_with_a_byte_comes_back(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("vocab_text", "merges_text", "complaint"),
+    ("vocab_text", "merges_text", "message"),
     [
         ("{", "", r"vocab\.json: not JSON"),
         ("[]", "", r"vocab\.json: need one JSON object"),
         ('{"a": "0"}', "", r"vocab\.json: need one JSON object"),
-        ('{"a": 0, "b": 0}', "", "negative or given to two"),
-        ('{"a": -1}', "", "negative or given to two"),
+        ('{"a": 0, "b": 0}', "", "negative or assigned to two"),
+        ('{"a": -1}', "", "negative or assigned to two"),
         ('{"a": 0}', "", "no id for"),
         pytest.param(f'{{"a": {"9" * 5000}}}', "", r"vocab\.json: not JSON", id="5000 digits"),
         ("NO SPACE", "", r"vocab\.json: no id for 'Ġ', which is a byte"),
@@ -125,15 +127,15 @@ def test_a_special_token_that_shares_an_id_with_a_byte_comes_back(tmp_path: Path
         ("GAP", "", r"ids up to 1000000000, but only 257 tokens"),
     ],
 )
-def test_broken_files_are_refused_with_their_place(
-    tmp_path: Path, vocab_text: str, merges_text: str, complaint: str
+def test_broken_files_are_refused_with_the_position(
+    tmp_path: Path, vocab_text: str, merges_text: str, message: str
 ) -> None:
     paths = gpt2.save_files(Vocab.build([], []), tmp_path)
     full = paths[0].read_text(encoding="utf-8")
     texts = {"FULL": full, "NO SPACE": full.replace('"Ġ": 32, ', ""), "GAP": full.rstrip("\n}") + ', "zz": 1000000000}'}
     paths[0].write_text(texts.get(vocab_text, vocab_text), encoding="utf-8")
     paths[1].write_text(merges_text, encoding="utf-8")
-    with pytest.raises(FormatError, match=complaint):
+    with pytest.raises(FormatError, match=message):
         gpt2.load_files(*paths)
 
 

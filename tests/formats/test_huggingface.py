@@ -1,4 +1,4 @@
-"""tokenizer.json: HuggingFace's tools load what we write; what we do not have is refused by name."""
+"""tokenizer.json: HuggingFace's tools load what is written, and unsupported parts are refused by name."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Content = dict[str, Any]
 
 
 @pytest.fixture
-def saved() -> TokenizerSpec:
+def spec() -> TokenizerSpec:
     return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, SPECIALS), SPECIALS))
 
 
 @pytest.fixture
-def edited(tmp_path: Path, saved: TokenizerSpec) -> Callable[[Callable[[Content], object]], Path]:
-    """Write a good file with a change."""
+def edited(tmp_path: Path, spec: TokenizerSpec) -> Callable[[Callable[[Content], object]], Path]:
+    """Return a function that writes a valid file with a change."""
 
     def edit(change: Callable[[Content], object]) -> Path:
-        [path] = huggingface.save(saved, tmp_path / "tokenizer.json")
+        [path] = huggingface.save(spec, tmp_path / "tokenizer.json")
         content = json.loads(path.read_text(encoding="utf-8"))
         change(content)
         path.write_text(json.dumps(content), encoding="utf-8")
@@ -48,24 +48,26 @@ def edited(tmp_path: Path, saved: TokenizerSpec) -> Callable[[Callable[[Content]
 
 @pytest.mark.parametrize("whole_tokens", [True, False])
 @pytest.mark.parametrize("pattern", [*NAMED_PATTERNS, r"\w+|\W"])
-def test_files_bring_back_the_tokenizer(tmp_path: Path, saved: TokenizerSpec, pattern: str, whole_tokens: bool) -> None:
-    saved = TokenizerSpec(saved.vocab, pattern, whole_tokens)
-    [path] = huggingface.save(saved, tmp_path / "tokenizer.json")
-    assert huggingface.load(path) == saved
+def test_a_tokenizer_survives_saving_and_loading(
+    tmp_path: Path, spec: TokenizerSpec, pattern: str, whole_tokens: bool
+) -> None:
+    spec = TokenizerSpec(spec.vocab, pattern, whole_tokens)
+    [path] = huggingface.save(spec, tmp_path / "tokenizer.json")
+    assert huggingface.load(path) == spec
 
 
-def test_transformers_loads_them(tmp_path: Path, saved: TokenizerSpec) -> None:
+def test_transformers_loads_the_file(tmp_path: Path, spec: TokenizerSpec) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    [path] = huggingface.save(saved, tmp_path / "tokenizer.json")
+    [path] = huggingface.save(spec, tmp_path / "tokenizer.json")
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(path), eos_token="<|endoftext|>")
     ids = theirs(TEXT)["input_ids"]
-    assert ids == Tokenizer.from_spec(saved).encode(TEXT)
+    assert ids == Tokenizer.from_spec(spec).encode(TEXT)
     assert theirs.decode(ids) == TEXT
-    assert theirs.eos_token_id == saved.vocab.special_tokens["<|endoftext|>"]
-    assert len(theirs) == len(saved.vocab)
+    assert theirs.eos_token_id == spec.vocab.special_tokens["<|endoftext|>"]
+    assert len(theirs) == len(spec.vocab)
 
 
-def test_what_tokenizers_trained_and_saved_is_read(tmp_path: Path) -> None:
+def test_files_that_tokenizers_trained_and_saved_are_read(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
     theirs.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -81,16 +83,16 @@ def test_what_tokenizers_trained_and_saved_is_read(tmp_path: Path) -> None:
     assert tokenizer.special_tokens == {text: theirs.token_to_id(text) for text in [*SPECIALS, "<think>"]}
 
 
-def test_the_older_spelling_of_merges_is_read(edited: Callable[..., Path], saved: TokenizerSpec) -> None:
+def test_the_older_spelling_of_merges_is_read(edited: Callable[..., Path], spec: TokenizerSpec) -> None:
     def respell(content: Content) -> None:
         content["model"]["merges"] = [" ".join(pair) for pair in content["model"]["merges"]]
         del content["model"]["type"], content["model"]["ignore_merges"], content["pre_tokenizer"]["use_regex"]
 
-    assert huggingface.load(edited(respell)) == saved
+    assert huggingface.load(edited(respell)) == spec
 
 
-def test_a_special_token_that_other_text_is_taken_for_as_a_whole_is_refused(tmp_path: Path) -> None:
-    """With ignore_merges HuggingFace looks pre-tokens up in printable form: the text " the" is the token "Ġthe"."""
+def test_a_special_token_that_other_text_would_be_encoded_as_is_refused(tmp_path: Path) -> None:
+    """With ignore_merges HuggingFace looks up the printable form of pre-tokens, so the text " the" becomes "Ġthe"."""
     vocab = Vocab.build([(b"t", b"h")], ["Ġthe", "<s>"])
     message = "special token 'Ġthe' is the printable form of b' the'"
     with pytest.raises(FormatError, match=message):
@@ -108,7 +110,7 @@ def test_a_special_token_that_other_text_is_taken_for_as_a_whole_is_refused(tmp_
     assert open_huggingface(path).encode(" the").ids == Tokenizer.load(path).encode(" the") == [0]
 
 
-def test_ignore_merges_takes_whole_pre_tokens(tmp_path: Path) -> None:
+def test_ignore_merges_makes_tokens_of_whole_pre_tokens(tmp_path: Path) -> None:
     vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"xyz", b"xy"), {}, ((b"x", b"y"),))
     for whole_tokens, ids in ((True, [256]), (False, [257, *b"z"])):
         [path] = huggingface.save(TokenizerSpec(vocab, "gpt2", whole_tokens), tmp_path / "tokenizer.json")
@@ -117,15 +119,15 @@ def test_ignore_merges_takes_whole_pre_tokens(tmp_path: Path) -> None:
         )
 
 
-def test_two_merges_that_make_one_token_are_read(edited: Callable[..., Path], saved: TokenizerSpec) -> None:
+def test_two_merges_that_make_one_token_are_read(edited: Callable[..., Path], spec: TokenizerSpec) -> None:
     def edit(content: Content) -> None:
         content["model"]["merges"].append(["Ġt", "he"])
         content["model"]["vocab"]["Ġt"] = 1000
 
     path = edited(edit)
     again = huggingface.load(path)
-    assert again.vocab.merges == (*saved.vocab.merges, (b" t", b"he"))
-    assert again.vocab.merge_ids[-1, 2] == saved.vocab.tokens.index(b" the")
+    assert again.vocab.merges == (*spec.vocab.merges, (b" t", b"he"))
+    assert again.vocab.merge_ids[-1, 2] == spec.vocab.tokens.index(b" the")
 
 
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
@@ -147,20 +149,20 @@ def test_the_original_pattern_of_gpt2_is_recognised(edited: Callable[..., Path])
 
 
 @pytest.mark.parametrize(("behavior", "invert"), [("Isolated", False), ("Isolated", True), ("Removed", True)])
-def test_a_custom_pattern_splits_as_there(
+def test_a_custom_pattern_splits_as_in_huggingface(
     behavior: str, invert: bool, edited: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It leaves out, or keeps as pre-tokens, what it does not match."""
+    """Text that the pattern does not match is left out or becomes pre-tokens, as the file says."""
     path = edited(lambda content: content.update(pre_tokenizer=split(r"[a-z]+|,", behavior, invert)))
     with caplog.at_level(logging.WARNING):
         ours = Tokenizer.from_spec(huggingface.load(path))
-    assert "a custom pattern, which Oniguruma there and the regex module here may read differently" in caplog.text
+    assert "Oniguruma and bpeflow's regex module may read this custom pattern differently" in caplog.text
     theirs = open_huggingface(path)
     for text in ("the then,, AND the", "THE", " the", "the "):
         assert ours.encode(text) == theirs.encode(text).ids
 
 
-def test_byte_level_without_a_pattern_merges_over_everything(edited: Callable[..., Path]) -> None:
+def test_byte_level_without_a_pattern_does_not_split(edited: Callable[..., Path]) -> None:
     def edit(content: Content) -> None:
         content["pre_tokenizer"] = BYTE_LEVEL
         content["model"]["merges"].append(["e", "Ġ"])
@@ -169,10 +171,10 @@ def test_byte_level_without_a_pattern_merges_over_everything(edited: Callable[..
     path = edited(edit)
     ids = Tokenizer.from_spec(huggingface.load(path)).encode("e the\n e ")
     assert ids == open_huggingface(path).encode("e the\n e ").ids
-    assert ids[-1] == 999  # which crosses what would be two pre-tokens
+    assert ids[-1] == 999  # a token that would cross two pre-tokens of a pattern
 
 
-def test_a_post_processor_is_left_out_with_a_warning(
+def test_a_post_processor_is_ignored_with_a_warning(
     edited: Callable[..., Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     template = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
@@ -183,8 +185,8 @@ def test_a_post_processor_is_left_out_with_a_warning(
     }
     with caplog.at_level(logging.WARNING):
         huggingface.load(edited(lambda content: content.update(change)))
-    assert "post-processor, 'Sequence of ByteLevel, TemplateProcessing', is left out" in caplog.text
-    assert "its padding is left out" in caplog.text
+    assert "post-processor, 'Sequence of ByteLevel, TemplateProcessing', is ignored" in caplog.text
+    assert "padding is ignored" in caplog.text
 
 
 CHANGES: list[tuple[str, Content, str]] = [
@@ -222,49 +224,47 @@ CHANGES: list[tuple[str, Content, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("part", "change", "complaint"), CHANGES, ids=[part for part, _, _ in CHANGES])
-def test_what_bpeflow_does_not_have_is_refused_by_name(
-    part: str, change: Content, complaint: str, edited: Callable[..., Path]
+@pytest.mark.parametrize(("part", "change", "message"), CHANGES, ids=[part for part, _, _ in CHANGES])
+def test_unsupported_parts_are_refused_by_name(
+    part: str, change: Content, message: str, edited: Callable[..., Path]
 ) -> None:
     def edit(content: Content) -> None:
         (content["model"] if part.startswith("model.") else content).update(change)
 
-    with pytest.raises(FormatError, match=rf"tokenizer\.json: .*{complaint}"):
+    with pytest.raises(FormatError, match=rf"tokenizer\.json: .*{message}"):
         huggingface.load(edited(edit))
 
 
 @pytest.mark.parametrize("option", ["lstrip", "rstrip", "single_word"])
-def test_options_of_added_tokens_that_change_what_is_matched_are_refused(
-    option: str, edited: Callable[..., Path]
-) -> None:
+def test_options_of_added_tokens_that_affect_matching_are_refused(option: str, edited: Callable[..., Path]) -> None:
     with pytest.raises(FormatError, match=rf"added_tokens\[1\]\.{option}: '<pad token>' is not supported"):
         huggingface.load(edited(lambda content: content["added_tokens"][1].update({option: True})))
 
 
 @pytest.mark.parametrize(
-    ("late", "overlaps"),
+    ("text", "overlaps"),
     [("  ", False), ("<|end", True), ("a<|endoftext|>b", True), ("x<|", True), ("|>x", True), ("<think>", False)],
 )  # fmt: skip
-def test_added_tokens_that_are_searched_later_are_refused_where_they_overlap(
-    late: str, overlaps: bool, edited: Callable[..., Path]
+def test_normalized_added_tokens_are_refused_if_they_can_overlap_with_others(
+    text: str, overlaps: bool, edited: Callable[..., Path]
 ) -> None:
-    entry = {"id": 900, "content": late, "normalized": True, "special": False}
+    entry = {"id": 900, "content": text, "normalized": True, "special": False}
     path = edited(lambda content: content["added_tokens"].append(entry))
     if overlaps:
         with pytest.raises(FormatError, match="it is normalized, and overlaps"):
             huggingface.load(path)
     else:
-        assert huggingface.load(path).vocab.special_tokens[late] == 900
+        assert huggingface.load(path).vocab.special_tokens[text] == 900
 
 
-def test_a_special_token_that_a_merge_yields_too_is_refused(tmp_path: Path) -> None:
+def test_a_special_token_that_is_also_a_merge_is_refused(tmp_path: Path) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"])
-    with pytest.raises(FormatError, match=r"special token 'the' \(id 256\) is also what merging yields \(id 258\)"):
+    with pytest.raises(FormatError, match=r"special token 'the' \(id 256\) is also the result of a merge \(id 258\)"):
         huggingface.save(TokenizerSpec(vocab), tmp_path / "tokenizer.json")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_in_huggingfaces_mode_the_two_share_an_id(tmp_path: Path) -> None:
+def test_in_huggingfaces_mode_a_special_token_and_a_merge_share_an_id(tmp_path: Path) -> None:
     vocab = Vocab.build(
         [(b"t", b"h"), (b"th", b"e"), (b" ", b"the")], ["the", "Ġ"], special_tokens_first=True, reuse_tokens=True
     )
@@ -281,20 +281,20 @@ def test_one_string_with_two_ids_is_refused(tmp_path: Path) -> None:
         huggingface.save(TokenizerSpec(Vocab(tokens, {}, ((b"a", b"b"),))), tmp_path / "tokenizer.json")
 
 
-def test_a_special_token_that_the_decoder_garbles_is_warned_about(
+def test_a_special_token_that_the_decoder_garbles_causes_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         [path] = huggingface.save(TokenizerSpec(Vocab.build([], ["<é>", "<日>", "<s>"])), tmp_path / "tokenizer.json")
     assert len(caplog.records) == 1
-    assert "special token '<é>' is encoded by HuggingFace's tokenizers as here, but its ByteLevel" in caplog.text
+    assert "HuggingFace's tokenizers encode special token '<é>' as bpeflow does, but their ByteLevel" in caplog.text
     theirs = open_huggingface(path)
     assert [theirs.decode([i], skip_special_tokens=False) for i in (256, 257, 258)] == ["<\ufffd>", "<日>", "<s>"]
 
 
 @pytest.mark.parametrize("pattern", [r"\p{N}{1,3}+", r"\w+$", r"(?s).", r"[a[b]]"])
 def test_a_pattern_that_oniguruma_reads_differently_is_refused(
-    pattern: str, tmp_path: Path, saved: TokenizerSpec
+    pattern: str, tmp_path: Path, spec: TokenizerSpec
 ) -> None:
     with pytest.raises(FormatError, match=r"tokenizer\.json: pattern .* Oniguruma and the regex module read"):
-        huggingface.save(TokenizerSpec(saved.vocab, pattern), tmp_path / "tokenizer.json")
+        huggingface.save(TokenizerSpec(spec.vocab, pattern), tmp_path / "tokenizer.json")

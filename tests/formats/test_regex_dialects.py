@@ -1,4 +1,4 @@
-"""What other engines read differently: each refusal has its reason, and what is not refused is read alike."""
+"""Refused patterns are read differently by another engine, and all other patterns are read identically."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from peers import CHARACTERS
 
 from bpeflow.errors import FormatError
-from bpeflow.formats.regex_dialects import Engine, named, refuse_differences, spelled
+from bpeflow.formats.regex_dialects import Engine, pattern_to_regex, refuse_differences, regex_to_pattern
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 ENGINES: tuple[Engine, ...] = ("fancy-regex", "Oniguruma")
 
-#: A pattern, a text, and the engines that split it otherwise than the regex module, or do not know the pattern.
+#: A pattern, a text, and the engines that split it differently than the regex module or do not accept the pattern.
 DIFFERENT = [
     (r"\p{N}{1,3}+", "12345", ["Oniguruma"]),
     (r"\w+$", "ab\n", ["fancy-regex"]),
@@ -34,8 +34,8 @@ DIFFERENT = [
     (r"\N", "a\nb", ["fancy-regex"]),
 ]
 
-#: What stands in patterns that people write.
-ALIKE = [
+#: Patterns with constructs that people use.
+SAME = [
     *[pattern.regex.replace("{1,3}+", "{1,3}") for pattern in NAMED_PATTERNS.values() if "$" not in pattern.regex],
     r"[^\s]+|\s+",
     r"\d{1,3}|\D",
@@ -48,7 +48,7 @@ ALIKE = [
 
 
 def pieces(engine: Engine, pattern: str, text: str) -> list[str] | None:
-    """How an engine splits a text; None where it does not know the pattern."""
+    """Return the pre-tokens that an engine splits a text into; None if it does not accept the pattern."""
     if engine == "Oniguruma":
         tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
         try:
@@ -67,7 +67,7 @@ def pieces(engine: Engine, pattern: str, text: str) -> list[str] | None:
 
 
 @pytest.mark.parametrize(("pattern", "text", "engines"), DIFFERENT)
-def test_what_is_refused_is_read_differently(pattern: str, text: str, engines: list[Engine]) -> None:
+def test_refused_patterns_are_read_differently(pattern: str, text: str, engines: list[Engine]) -> None:
     for engine in engines:
         assert pieces(engine, pattern, text) != load_pretokenizer(pattern).pretokens(text)
         with pytest.raises(FormatError, match=rf"x: pattern .* {engine} and the regex module read"):
@@ -76,18 +76,18 @@ def test_what_is_refused_is_read_differently(pattern: str, text: str, engines: l
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("pattern", [r"\s*|\S", r"a?", r"(?:)"])
-def test_what_matches_nothing_at_all_is_refused(pattern: str, engine: Engine) -> None:
-    """The regex module looks for more at the same place, Oniguruma goes on, tiktoken panics."""
+def test_patterns_that_match_the_empty_string_are_refused(pattern: str, engine: Engine) -> None:
+    """After an empty match the regex module tries the same position again, Oniguruma moves on, and tiktoken panics."""
     assert load_pretokenizer(r"\s*|\S").pretokens("0") == ["0"]
     assert pieces("Oniguruma", r"\s*|\S", "0") == []
-    with pytest.raises(FormatError, match="matches nothing at all, too"):
+    with pytest.raises(FormatError, match="can match the empty string"):
         refuse_differences(pattern, engine, Path("x"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("pattern", ALIKE)
+@pytest.mark.parametrize("pattern", SAME)
 @given(text=st.text(st.sampled_from(CHARACTERS.replace("²", "").replace("\u200d", "")), max_size=20))
-def test_what_is_not_refused_is_read_alike(pattern: str, engine: Engine, text: str) -> None:
+def test_patterns_that_are_not_refused_are_read_identically(pattern: str, engine: Engine, text: str) -> None:
     refuse_differences(pattern, engine, Path("x"))
     assert pieces(engine, pattern, text) == load_pretokenizer(pattern).pretokens(text)
 
@@ -96,7 +96,9 @@ def test_what_is_not_refused_is_read_alike(pattern: str, engine: Engine, text: s
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
 @example(text="12345 a\n\n")
 @given(text=st.text(st.sampled_from(CHARACTERS), max_size=20))
-def test_named_patterns_are_read_alike_as_they_are_spelled(name: str, engine: Engine, text: str) -> None:
-    regex = spelled(name, engine, Path("x"))
-    assert named(regex) == name
+def test_named_patterns_are_read_identically_in_the_spelling_for_each_engine(
+    name: str, engine: Engine, text: str
+) -> None:
+    regex = pattern_to_regex(name, engine, Path("x"))
+    assert regex_to_pattern(regex) == name
     assert pieces(engine, regex, text) == load_pretokenizer(name).pretokens(text)

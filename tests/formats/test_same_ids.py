@@ -1,4 +1,4 @@
-"""Every tool gives the same ids: ours, tiktoken and HuggingFace tokenizers, each loading the same tokenizer."""
+"""bpeflow, tiktoken and HuggingFace tokenizers give the same ids with the same tokenizer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start(corpus: str) -> str:
 
 
 def trained(pattern: str) -> TokenizerSpec:
-    """A vocabulary of all kinds of text, with some of each of the characters that are tried."""
+    """Train a vocabulary on all kinds of text, including the characters of the random texts."""
     text = "".join(start(corpus)[:200_000] for corpus in CORPORA) + CHARACTERS * 50
     return train(text, pattern, 6000)
 
@@ -63,7 +63,7 @@ def trained_encoders(pattern: str) -> tuple[Tokenizer, dict[str, Encode]]:
 
 @cache
 def published(name: str) -> tuple[Tokenizer, Any]:
-    """Our tokenizer of published files, and tiktoken's of the same."""
+    """Return bpeflow's and tiktoken's tokenizer of the same published files."""
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     public = pytest.importorskip("tiktoken_ext.openai_public", reason="tiktoken is not installed")
     folder = real_data("vocabs")
@@ -71,19 +71,19 @@ def published(name: str) -> tuple[Tokenizer, Any]:
         paths = (folder / "gpt2.encoder.json", folder / "gpt2.vocab.bpe")
         load = pytest.importorskip("tiktoken.load").data_gym_to_mergeable_bpe_ranks
         ranks = load(vocab_bpe_file=str(paths[1]), encoder_json_file=str(paths[0]))
-        saved = TokenizerSpec(gpt2.load_files(*paths))
+        spec = TokenizerSpec(gpt2.load_files(*paths))
     else:
         path = folder / f"{name}.tiktoken"
-        ranks, saved = read_ranks(path), formats.load(path)
-    with pytest.MonkeyPatch.context() as patch:  # nothing is fetched from the network
+        ranks, spec = read_ranks(path), formats.load(path)
+    with pytest.MonkeyPatch.context() as patch:  # no downloads
         patch.setattr(public, "load_tiktoken_bpe", lambda *_, **__: ranks)
         patch.setattr(public, "data_gym_to_mergeable_bpe_ranks", lambda *_, **__: ranks)
         theirs = tiktoken.Encoding(**getattr(public, name)())
-    return Tokenizer.from_spec(saved), theirs
+    return Tokenizer.from_spec(spec), theirs
 
 
 def assert_same(text: str, ours: list[int], theirs: list[int], decode: Callable[[list[int]], bytes]) -> None:
-    """Show where two encodings part, instead of all of both."""
+    """Fail with the first difference between two encodings, instead of all their ids."""
     if ours == theirs:
         return
     at = next(
@@ -93,7 +93,7 @@ def assert_same(text: str, ours: list[int], theirs: list[int], decode: Callable[
     pytest.fail(f"token {at}: {ours[at : at + 5]} and {theirs[at : at + 5]}, around: {around}")
 
 
-def hold_against_peers(pattern: str, text: str) -> None:
+def compare_with_peers(pattern: str, text: str) -> None:
     tokenizer, peers = trained_encoders(pattern)
     ours = tokenizer.encode(text)
     for theirs in peers.values():
@@ -102,8 +102,8 @@ def hold_against_peers(pattern: str, text: str) -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_three_tools_agree_on_our_export(pattern: str, corpus: str) -> None:
-    hold_against_peers(pattern, start(corpus))
+def test_three_tools_agree_on_real_text(pattern: str, corpus: str) -> None:
+    compare_with_peers(pattern, start(corpus))
 
 
 @pytest.mark.large
@@ -112,13 +112,13 @@ def test_three_tools_agree_on_our_export(pattern: str, corpus: str) -> None:
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_three_tools_agree_on_whole_corpora(pattern: str, corpus: str) -> None:
     for document in documents(corpus):
-        hold_against_peers(pattern, document)
+        compare_with_peers(pattern, document)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @given(text=texts_with_specials)
 def test_three_tools_agree_on_any_text(pattern: str, text: str) -> None:
-    hold_against_peers(pattern, text)
+    compare_with_peers(pattern, text)
 
 
 letters = st.text(st.sampled_from("aab "), max_size=16)
@@ -133,20 +133,20 @@ tables = st.dictionaries(
     specials=st.lists(st.sampled_from(["<s>", "aa", "ba", "b"]), max_size=2, unique=True),
     tie_break=st.sampled_from(["greatest_bytes", "smallest_ids", "huggingface"]),
 )  # fmt: skip
-def test_all_agree_on_any_vocabulary_that_is_learned(
+def test_all_agree_on_any_learned_vocabulary(
     table: dict[str, int], texts: list[str], first: bool, specials: list[str], tie_break: str
 ) -> None:
-    """Where a format cannot hold one, it says so."""
+    """A format that cannot hold the vocabulary is skipped, because it raises `FormatError`."""
     assume(tie_break == "huggingface" or "b" not in specials)
     learned = bpeflow.learn_merges(table, 256 + len(specials) + 12, specials, tie_break=tie_break)
     vocab = Vocab.build(learned.pairs, specials, special_tokens_first=first, reuse_tokens=tie_break == "huggingface")
-    hold_all_against_ours(TokenizerSpec(vocab), texts)
+    compare_all_encoders(TokenizerSpec(vocab), texts)
 
 
 @settings(max_examples=150)
 @given(data=st.data(), texts=st.lists(letters, max_size=4), whole_tokens=st.booleans())
 def test_all_agree_on_any_list_of_merges(data: st.DataObject, texts: list[str], whole_tokens: bool) -> None:
-    """As lists are that nobody learned: in any order, with several merges that make one string."""
+    """Also on lists that were never learned: in any order, with several merges that make the same string."""
     tokens, merges = [b"a", b"b", b" "], []
     for _ in range(data.draw(st.integers(0, 8))):
         merge = data.draw(st.tuples(st.sampled_from(tokens), st.sampled_from(tokens)).filter(lambda m: m not in merges))
@@ -154,15 +154,15 @@ def test_all_agree_on_any_list_of_merges(data: st.DataObject, texts: list[str], 
         tokens.append(merge[0] + merge[1])
     vocab = Vocab.build(merges, ["<s>"], reuse_tokens=True)
     order = data.draw(st.permutations(merges) | st.just(merges))
-    hold_all_against_ours(TokenizerSpec(replace(vocab, merges=tuple(order)), "gpt2", whole_tokens), texts)
+    compare_all_encoders(TokenizerSpec(replace(vocab, merges=tuple(order)), "gpt2", whole_tokens), texts)
 
 
-def hold_all_against_ours(saved: TokenizerSpec, texts: list[str]) -> None:
-    tokenizer = Tokenizer.from_spec(saved)
+def compare_all_encoders(spec: TokenizerSpec, texts: list[str]) -> None:
+    tokenizer = Tokenizer.from_spec(spec)
     with TemporaryDirectory() as folder:
         for name, encoder in (("tiktoken", tiktoken_encoder), ("huggingface", huggingface_encoder)):
             with suppress(FormatError):
-                encode = encoder(formats.save(saved, Path(folder), name)[0])
+                encode = encoder(formats.save(spec, Path(folder), name)[0])
                 for text in texts:
                     assert (name, encode(text)) == (name, tokenizer.encode(text))
 
@@ -170,7 +170,7 @@ def hold_all_against_ours(saved: TokenizerSpec, texts: list[str]) -> None:
 @pytest.mark.parametrize("name", PUBLISHED)
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_published_vocabularies_give_tiktokens_ids(name: str, corpus: str) -> None:
-    hold_against_tiktoken(name, start(corpus))
+    compare_with_tiktoken(name, start(corpus))
 
 
 @pytest.mark.large
@@ -179,16 +179,16 @@ def test_published_vocabularies_give_tiktokens_ids(name: str, corpus: str) -> No
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_published_vocabularies_give_tiktokens_ids_on_whole_corpora(name: str, corpus: str) -> None:
     for document in documents(corpus):
-        hold_against_tiktoken(name, document)
+        compare_with_tiktoken(name, document)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 @given(text=texts | st.lists(st.sampled_from(["<|endoftext|>", "<|endofprompt|>", " the", "aaaa", "\n"])).map("".join))
 def test_published_vocabularies_give_tiktokens_ids_for_any_text(name: str, text: str) -> None:
-    hold_against_tiktoken(name, text)
+    compare_with_tiktoken(name, text)
 
 
-def hold_against_tiktoken(name: str, text: str) -> None:
+def compare_with_tiktoken(name: str, text: str) -> None:
     tokenizer, theirs = published(name)
     ids = theirs.encode(text, allowed_special="all")
     assert_same(text, tokenizer.encode(text), ids, tokenizer.decode_bytes)
@@ -196,7 +196,7 @@ def hold_against_tiktoken(name: str, text: str) -> None:
 
 
 def documents(corpus: str) -> list[str]:
-    """The whole corpus in pieces of some megabytes, cut where special tokens are."""
+    """Return the whole corpus in pieces of a few megabytes, cut at special tokens."""
     pieces, size = [""], 0
     for document in real_text(corpus).decode().split("<|endoftext|>"):
         if size > 4 * MEGABYTE:
@@ -207,7 +207,7 @@ def documents(corpus: str) -> list[str]:
     return pieces
 
 
-def test_published_special_tokens_and_patterns_are_known_without_a_file_beside_the_ranks(tmp_path: Path) -> None:
+def test_special_tokens_and_patterns_of_published_files_are_known_without_a_sidecar(tmp_path: Path) -> None:
     for name in PUBLISHED[1:]:
         ours, theirs = published(name)
         assert ours.special_tokens == theirs._special_tokens

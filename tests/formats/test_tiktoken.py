@@ -1,4 +1,4 @@
-"""tiktoken's form: what we write is read by tiktoken and by us; merges come back from ranks alone."""
+"""tiktoken's format: tiktoken and bpeflow read what is written, and merges are recovered from ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import bpeflow
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2, tiktoken
-from bpeflow.formats.ranks import last_cut, recover_merges
+from bpeflow.formats.ranks import final_split, recover_merges
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
 
@@ -26,54 +26,54 @@ BYTES = {bytes([byte]): byte for byte in range(256)}
 
 
 @pytest.fixture
-def saved() -> TokenizerSpec:
+def spec() -> TokenizerSpec:
     specials = ["<|endoftext|>", "<pad token>"]
     return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, specials), specials), "cl100k", whole_tokens=True)
 
 
-def write(path: Path, ranks: dict[bytes, int], about: object = None) -> Path:
+def write(path: Path, ranks: dict[bytes, int], arguments: object = None) -> Path:
     lines = [b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items()]
     path.write_bytes(b"".join(lines))
-    about = {"pat_str": r"\S+|\s+", "special_tokens": {}} if about is None else about
-    tiktoken.about_path(path).write_text(json.dumps(about), encoding="utf-8")
+    arguments = {"pat_str": r"\S+|\s+", "special_tokens": {}} if arguments is None else arguments
+    tiktoken.sidecar_path(path).write_text(json.dumps(arguments), encoding="utf-8")
     return path
 
 
-def test_files_bring_back_the_tokenizer(tmp_path: Path, saved: TokenizerSpec) -> None:
-    paths = tiktoken.save(saved, tmp_path / "mine.tiktoken")
+def test_a_tokenizer_survives_saving_and_loading(tmp_path: Path, spec: TokenizerSpec) -> None:
+    paths = tiktoken.save(spec, tmp_path / "mine.tiktoken")
     assert [path.name for path in paths] == ["mine.tiktoken", "mine.tiktoken.json"]
-    assert tiktoken.load(paths[0]) == saved
+    assert tiktoken.load(paths[0]) == spec
 
 
-def test_tiktoken_loads_what_is_beside_the_ranks(tmp_path: Path, saved: TokenizerSpec) -> None:
-    ranks, _ = tiktoken.save(saved, tmp_path / "mine.tiktoken")
+def test_tiktoken_loads_the_ranks_and_their_sidecar(tmp_path: Path, spec: TokenizerSpec) -> None:
+    ranks, _ = tiktoken.save(spec, tmp_path / "mine.tiktoken")
     encoding = open_tiktoken(ranks)
     assert encoding.name == "mine"
-    assert encoding.n_vocab == len(saved.vocab)
+    assert encoding.n_vocab == len(spec.vocab)
     assert encoding.encode("<pad token>", allowed_special="all") == [257]
     for text in (" then the naïve", "日本\n", "aaaaaaaaaaaaaa"):
-        assert encoding.encode(text) == Tokenizer.from_spec(saved).encode(text)
+        assert encoding.encode(text) == Tokenizer.from_spec(spec).encode(text)
 
 
 @pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
-def test_published_files_come_back_to_the_byte(name: str, tmp_path: Path) -> None:
+def test_published_files_are_reproduced_byte_for_byte(name: str, tmp_path: Path) -> None:
     path = real_data(f"vocabs/{name}.tiktoken")
-    saved = tiktoken.load(path)
-    again, _ = tiktoken.save(saved, tmp_path / "again.tiktoken")
+    spec = tiktoken.load(path)
+    again, _ = tiktoken.save(spec, tmp_path / "again.tiktoken")
     assert again.read_bytes() == path.read_bytes()
-    assert tiktoken.load(again) == saved
+    assert tiktoken.load(again) == spec
 
 
-def test_the_merges_of_gpt2_come_back_from_its_ranks() -> None:
+def test_gpt2s_merges_are_recovered_from_its_ranks() -> None:
     theirs = gpt2.load_files(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
     assert tiktoken.load(real_data("vocabs/r50k_base.tiktoken")).vocab.merges == theirs.merges
 
 
 def merge_by_ranks(text: bytes, ranks: dict[bytes, int]) -> list[bytes]:
-    """What tiktoken does to a pre-token that is no token, stated plainly."""
+    """Merge a pre-token that is not a token as tiktoken does, in the simplest way."""
     pieces = [bytes([byte]) for byte in text]
     while True:
-        joined = [(ranks[a + b], i) for i, (a, b) in enumerate(zip(pieces, pieces[1:])) if a + b in ranks]
+        joined = [(ranks[a + b], i) for i, (a, b) in enumerate(zip(pieces, pieces[1:])) if a + b in ranks]  # noqa: B905, RUF007
         if not joined:
             return pieces
         at = min(joined)[1]
@@ -81,11 +81,11 @@ def merge_by_ranks(text: bytes, ranks: dict[bytes, int]) -> list[bytes]:
 
 
 def merge_by_list(text: bytes, merges: list[Merge]) -> list[bytes]:
-    """What a list of merges does to a pre-token: lowest rank first, leftmost first."""
+    """Merge a pre-token by a list of merges: lowest rank first, leftmost first."""
     rank_of = {pair: rank for rank, pair in reversed([*enumerate(merges)])}
     pieces = [bytes([byte]) for byte in text]
     while True:
-        joined = [(rank_of[p], i) for i, p in enumerate(zip(pieces, pieces[1:])) if p in rank_of]
+        joined = [(rank_of[p], i) for i, p in enumerate(zip(pieces, pieces[1:])) if p in rank_of]  # noqa: B905, RUF007
         if not joined:
             return pieces
         at = min(joined)[1]
@@ -100,21 +100,21 @@ short = st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=2, max_size=7).ma
     tokens=st.lists(short, max_size=14, unique=True), text=st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=14)
 )
 def test_recovered_merges_merge_any_text_as_ranks_do(tokens: list[bytes], text: list[bytes]) -> None:
-    """For ranks of any strings in any order, not only those of a training."""
+    """This holds for ranks of any strings in any order, not only for learned ones."""
     ranks = BYTES | {token: 256 + index for index, token in enumerate(tokens)}
     merges = recover_merges(ranks)
     assert merge_by_list(b"".join(text), merges) == merge_by_ranks(b"".join(text), ranks)
     for token in tokens:
         merged = merge_by_ranks(token, ranks) == [token]
-        assert merged == (last_cut(token, ranks) is not None) == (token in {a + b for a, b in merges})
+        assert merged == (final_split(token, ranks) is not None) == (token in {a + b for a, b in merges})
 
 
 @settings(max_examples=300)
 @given(
     tokens=st.lists(short, max_size=14, unique=True), text=st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=14)
 )
-def test_all_ways_to_make_a_token_merge_as_one_does(tokens: list[bytes], text: list[bytes]) -> None:
-    """HuggingFace's converter lists all of them."""
+def test_a_list_of_all_ways_to_make_each_token_merges_as_ranks_do(tokens: list[bytes], text: list[bytes]) -> None:
+    """HuggingFace's converter writes such lists."""
     ranks = BYTES | {token: 256 + index for index, token in enumerate(tokens)}
     merges = [(t[:i], t[i:]) for t in tokens for i in range(1, len(t)) if t[:i] in ranks and t[i:] in ranks]
     assert merge_by_list(b"".join(text), merges) == merge_by_ranks(b"".join(text), ranks)
@@ -124,47 +124,47 @@ def test_all_ways_to_make_a_token_merge_as_one_does(tokens: list[bytes], text: l
 @given(
     tokens=st.lists(short, max_size=14, unique=True), text=st.lists(st.sampled_from("abc "), max_size=20).map("".join)
 )
-def test_tokens_of_any_kind_are_encoded_as_tiktoken_does(tokens: list[bytes], text: str, tmp_path: Path) -> None:
+def test_any_ranks_encode_as_in_tiktoken(tokens: list[bytes], text: str, tmp_path: Path) -> None:
     ranks = BYTES | {token: 256 + index for index, token in enumerate(tokens)}
     path = write(tmp_path / "x.tiktoken", ranks, {"name": "x", "pat_str": r"\S+|\s+", "special_tokens": {}})
-    saved = tiktoken.load(path)
+    spec = tiktoken.load(path)
     theirs = open_tiktoken(path)
-    assert Tokenizer.from_spec(saved, encoder="python").encode(text) == theirs.encode(text)
-    written, _ = tiktoken.save(saved, tmp_path / "again.tiktoken")
+    assert Tokenizer.from_spec(spec, encoder="python").encode(text) == theirs.encode(text)
+    written, _ = tiktoken.save(spec, tmp_path / "again.tiktoken")
     assert written.read_bytes() == b"".join(
         sorted(path.read_bytes().splitlines(True), key=lambda line: int(line.split()[1]))
     )
 
 
 @pytest.mark.timeout(60)
-def test_a_long_token_takes_no_quadratic_time(tmp_path: Path) -> None:
-    """200,000 bytes would take minutes if all pieces were looked at for each merge."""
+def test_a_long_token_does_not_take_quadratic_time(tmp_path: Path) -> None:
+    """200,000 bytes would take minutes if each merge visited all pieces."""
     path = write(tmp_path / "x.tiktoken", BYTES | {b"ab": 256, b"ab" * 100_000: 257})
     assert tiktoken.load(path).vocab.merges == ((b"a", b"b"),)
 
 
-def test_a_token_that_no_merge_yields_is_taken_whole(tmp_path: Path) -> None:
-    saved = tiktoken.load(write(tmp_path / "x.tiktoken", BYTES | {b"xyz": 256}))
-    assert saved.vocab.merges == ()
-    assert saved.whole_tokens
-    assert Tokenizer.from_spec(saved).encode("xyz xyzz") == [256, 32, *b"xyzz"]
+def test_a_token_without_a_merge_is_used_for_whole_pre_tokens(tmp_path: Path) -> None:
+    spec = tiktoken.load(write(tmp_path / "x.tiktoken", BYTES | {b"xyz": 256}))
+    assert spec.vocab.merges == ()
+    assert spec.whole_tokens
+    assert Tokenizer.from_spec(spec).encode("xyz xyzz") == [256, 32, *b"xyzz"]
 
 
-def test_a_token_that_no_merge_yields_is_refused_where_it_is_not_taken_whole(tmp_path: Path) -> None:
+def test_a_token_without_a_merge_is_refused_if_it_is_not_used_for_whole_pre_tokens(tmp_path: Path) -> None:
     vocab = tiktoken.load(write(tmp_path / "x.tiktoken", BYTES | {b"xyz": 256})).vocab
-    with pytest.raises(FormatError, match=r"again\.tiktoken: .* b'xyz' \(id 256\) is yielded by no merge"):
+    with pytest.raises(FormatError, match=r"again\.tiktoken: .* b'xyz' \(id 256\) is not the result of any merge"):
         tiktoken.save(TokenizerSpec(vocab), tmp_path / "again.tiktoken")
     assert not (tmp_path / "again.tiktoken").exists()
 
 
-def test_merges_in_another_order_than_ids_are_refused(tmp_path: Path) -> None:
+def test_merges_in_a_different_order_than_their_ids_are_refused(tmp_path: Path) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"bc", b"ab")
     vocab = Vocab(tokens, {}, ((b"a", b"b"), (b"b", b"c")))
-    with pytest.raises(FormatError, match=r"merge 1, b'b' \+ b'c', makes id 256, lower than the 257"):
+    with pytest.raises(FormatError, match=r"merge 1, b'b' \+ b'c', makes id 256, which is lower than the id 257"):
         tiktoken.save(TokenizerSpec(vocab), tmp_path / "x.tiktoken")
 
 
-def test_merges_that_make_a_token_of_other_parts_are_refused(tmp_path: Path) -> None:
+def test_merges_that_make_a_token_from_other_parts_are_refused(tmp_path: Path) -> None:
     tokens = (*(bytes([byte]) for byte in range(256)), b"ab", b"bc", b"abc")
     vocab = Vocab(tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"bc")))
     with pytest.raises(FormatError, match=r"b'abc' \(id 258\) would be merged from b'ab' and b'c'"):
@@ -177,13 +177,13 @@ def test_one_string_with_two_ids_is_refused(tmp_path: Path) -> None:
         tiktoken.save(TokenizerSpec(Vocab(tokens, {}, ((b"a", b"b"),))), tmp_path / "x.tiktoken")
 
 
-def test_a_special_token_that_merging_yields_too_is_kept_apart(tmp_path: Path) -> None:
-    saved = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"]), whole_tokens=True)
-    path, _ = tiktoken.save(saved, tmp_path / "x.tiktoken")
-    assert tiktoken.load(path) == saved
+def test_a_special_token_that_is_also_a_merge_keeps_its_own_id(tmp_path: Path) -> None:
+    spec = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"]), whole_tokens=True)
+    path, _ = tiktoken.save(spec, tmp_path / "x.tiktoken")
+    assert tiktoken.load(path) == spec
     theirs = open_tiktoken(path)
-    assert theirs.encode("the", disallowed_special=()) == Tokenizer.from_spec(saved).encode_ordinary("the") == [258]
-    assert theirs.encode("the", allowed_special="all") == Tokenizer.from_spec(saved).encode("the") == [256]
+    assert theirs.encode("the", disallowed_special=()) == Tokenizer.from_spec(spec).encode_ordinary("the") == [258]
+    assert theirs.encode("the", allowed_special="all") == Tokenizer.from_spec(spec).encode("the") == [256]
 
 
 def test_a_special_token_that_shares_an_id_with_other_bytes_is_refused(tmp_path: Path) -> None:
@@ -192,19 +192,21 @@ def test_a_special_token_that_shares_an_id_with_other_bytes_is_refused(tmp_path:
         tiktoken.save(TokenizerSpec(vocab), tmp_path / "x.tiktoken")
 
 
-def test_special_tokens_that_begin_alike_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_special_token_that_is_a_prefix_of_another_causes_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         tiktoken.save(TokenizerSpec(Vocab.build([], ["<a>", "<a>!", "<b>"])), tmp_path / "x.tiktoken")
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'x.tiktoken'}: special token '<a>' begins '<a>!': tiktoken takes the one or the other, "
-        "bpeflow the longer"
+        f"{tmp_path / 'x.tiktoken'}: special token '<a>' is a prefix of '<a>!': tiktoken may match either of "
+        "them, bpeflow matches the longer"
     ]
 
 
-def test_ranks_without_special_tokens_and_pattern_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_unknown_ranks_without_a_sidecar_are_refused_with_what_to_do(tmp_path: Path) -> None:
     path = write(tmp_path / "cl100k_base.tiktoken", BYTES)
-    tiktoken.about_path(path).unlink()
-    with pytest.raises(FormatError, match=r'write \{"pat_str": .* into .*cl100k_base\.tiktoken\.json'):
+    tiktoken.sidecar_path(path).unlink()
+    with pytest.raises(FormatError, match=r'write \{"pat_str": .* to .*cl100k_base\.tiktoken\.json'):
         tiktoken.load(path)
 
 
@@ -212,12 +214,12 @@ def test_ranks_without_special_tokens_and_pattern_are_refused_with_what_to_do(tm
 def test_a_pattern_that_tiktoken_reads_differently_is_refused(pattern: str, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"x\.tiktoken: pattern .* fancy-regex and the regex module read"):
         tiktoken.save(TokenizerSpec(Vocab.build([]), pattern), tmp_path / "x.tiktoken")
-    about = {"pat_str": pattern, "special_tokens": {}}
+    arguments = {"pat_str": pattern, "special_tokens": {}}
     with pytest.raises(FormatError, match=r"x\.tiktoken\.json: pattern .* fancy-regex and the regex module read"):
-        tiktoken.load(write(tmp_path / "x.tiktoken", BYTES, about))
+        tiktoken.load(write(tmp_path / "x.tiktoken", BYTES, arguments))
 
 
-def test_a_custom_pattern_comes_back(tmp_path: Path) -> None:
-    saved = TokenizerSpec(Vocab.build([]), r"[^\s$^]++|\s{1,3}+|(?i:a)\$", whole_tokens=True)
-    path, _ = tiktoken.save(saved, tmp_path / "x.tiktoken")
-    assert tiktoken.load(path) == saved
+def test_a_custom_pattern_survives_saving_and_loading(tmp_path: Path) -> None:
+    spec = TokenizerSpec(Vocab.build([]), r"[^\s$^]++|\s{1,3}+|(?i:a)\$", whole_tokens=True)
+    path, _ = tiktoken.save(spec, tmp_path / "x.tiktoken")
+    assert tiktoken.load(path) == spec

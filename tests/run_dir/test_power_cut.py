@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from distinct_words import write_corpus
-from power_cuts import Recorder, put, read
+from power_cuts import Recorder, read_tree, write_tree
 
 import bpeflow
 from bpeflow.dataset.encode import encode_file
@@ -49,7 +49,7 @@ def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[t
             seen.add(key)
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
-            put(tree, place)
+            write_tree(tree, place)
             yield f"before {moment.step}; {what}", place, done
 
 
@@ -122,14 +122,14 @@ def test_each_file_of_a_tokenizer_is_the_earlier_one_or_the_new_one(tmp_path: Pa
     disk = tmp_path / "disk"
     disk.mkdir()
     tokenizer(False).save(disk / "kept", to)
-    old = read(disk)
+    old = read_tree(disk)
 
     def save_twice() -> None:
         tokenizer(True).save(disk / "kept", to)
         tokenizer(True).save(disk / "new" / "one", to)
 
     for what, place, done in states_of(disk, save_twice, tmp_path / "after"):
-        new, found = read(disk), read(place)
+        new, found = read_tree(disk), read_tree(place)
         assert {*old} <= {*found}, what
         for name in (name for name in found if not name.endswith(".part")):
             assert found[name] in (old.get(name, new[name]), new[name]), (what, name)

@@ -1,11 +1,11 @@
-"""Text that is hard to split right."""
+"""Text that is hard to split correctly."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-# Parts that patterns treat specially, put together at random: contractions of both cases (and ſ, which folds to s),
-# every kind of white space, marks, letters and digits of several scripts and cases, unassigned code points.
+#: Strings that patterns treat specially, concatenated at random: contractions in both cases (and ſ, which folds to s),
+#: every kind of white space, marks, letters and digits of several scripts and cases, unassigned code points.
 PARTS = [
     *["'s", "'S", "'ll", "'LL", "'lL", "'re", "'ve", "'m", "'d", "'t", "'ſ", "'l", "'r", "'", "’s", "''"],
     *[" ", "  ", "\n", "\r\n", "\r", "\n\n", "\t", "\v", "\f", " \n ", "\n ", " \r\n"],

@@ -1,4 +1,4 @@
-"""Which implementations are tested, and what to do with tests of native libraries that are not here."""
+"""Choice of the implementations to test, and skipping of tests whose native library is missing."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import pytest
 
 T = TypeVar("T")
 
-#: Names, with commas between them, the implementations to test where there are several: `c,native`. All by default.
+#: Environment variable: the implementations to test, separated by commas, where there are several, such as `c,native`.
+#: By default all are tested.
 ONLY = "BPEFLOW_TEST_ONLY"
 
-#: Names, with commas between them, the native libraries that must be there: what CI has built must be tested.
+#: Environment variable: the native libraries that must be available, separated by commas. CI sets it, so that tests of
+#: the libraries that it has built fail instead of being skipped.
 REQUIRED_LIBRARIES = "BPEFLOW_REQUIRE"
 
 
 def skip_missing(library: str, reason: str | None) -> None:
-    """Skip the test if there is a reason why the library is missing; fail it if the library is required."""
+    """Skip the test if the library is missing (`reason` says why), or fail it if the library is required."""
     if reason is None:
         return
     fail_if_required(library, reason)
@@ -26,12 +28,12 @@ def skip_missing(library: str, reason: str | None) -> None:
 
 
 def fail_if_required(library: str, reason: str) -> None:
-    """Fail the test if the library, which is missing, must be there."""
+    """Fail the test if this missing library is required."""
     if library in os.environ.get(REQUIRED_LIBRARIES, "").split(","):
-        pytest.fail(f"{REQUIRED_LIBRARIES} names {library}, which is not here: {reason}")
+        pytest.fail(f"{REQUIRED_LIBRARIES} requires {library}, which is missing: {reason}")
 
 
 def chosen(implementations: Iterable[T]) -> list[T]:
-    """Leave out those that `BPEFLOW_TEST_ONLY` does not name, for instance Python's under sanitizers."""
+    """Return the implementations named in `BPEFLOW_TEST_ONLY`. Sanitizer runs leave out the Python ones this way."""
     only = os.environ.get(ONLY)
     return [each for each in implementations if only is None or getattr(each, "name", each) in only.split(",")]

@@ -1,4 +1,4 @@
-"""The same documents in every form that a corpus can have."""
+"""The same documents in every file format and compression that a corpus can have."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FORMS = ["txt", "jsonl", "parquet", *(f"{form}.{suffix}" for form in ("txt", "js
 
 
 def write(path: Path, documents: Sequence[str]) -> Path:
-    """Write documents in the form that the name's endings tell."""
+    """Write documents in the format and compression that the extensions of the file name ask for."""
     form, *compressed = path.name.split(".")[1:]
     if form == "parquet":
         write_parquet(path, documents)
@@ -63,6 +63,6 @@ def write(path: Path, documents: Sequence[str]) -> Path:
 
 
 def pieces(items: Sequence[str], parts: int) -> Iterator[Sequence[str]]:
-    """The items in so many runs."""
+    """Divide the items into this many consecutive parts."""
     for part in range(parts):
         yield items[len(items) * part // parts : len(items) * (part + 1) // parts]

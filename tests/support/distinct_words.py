@@ -1,4 +1,4 @@
-"""A small corpus of which most words are rare."""
+"""A small corpus in which most words are rare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def distinct_words(seed: int, number: int) -> str:
 
 
 def write_corpus(folder: Path) -> Path:
-    """Make a folder of three files of documents, one of them empty; 20 kB."""
+    """Create a folder with three files of documents, one of them empty, of 20 kB in total."""
     folder.mkdir()
     for name, number in (("a", 700), ("b", 0), ("c", 1500)):
         documents = [distinct_words(seed, number // 10) for seed in range(10)] if number else []

@@ -1,7 +1,7 @@
-"""A script that kills runs over the results of an earlier one at every step of their work on files.
+"""Script: start a run over the results of an earlier one, and kill it at each of its file operations in turn.
 
-`test_publishing` runs it, in a process of its own (see `killed_runs`). After each kill the earlier results are as they
-were, or all files of the new run are whole; and the next run brings it to its end.
+`test_publish` runs this script in a process of its own (see `killed_runs`). After each kill, either the earlier results
+are unchanged or all files of the new run are complete, and the next run finishes it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Any
 
 from killed_runs import DONE, KILLED, REFUSED, train
 
-from bpeflow.run_dir.layout import UNFINISHED
-from bpeflow.run_dir.publish import is_done
+from bpeflow.run_dir.layout import DONE_FILE, UNFINISHED
 
 
 def finished_files(folder: Path) -> dict[str, str]:
-    """The content of all files but those of an unfinished run; of the report, which tells of times, the settings."""
+    """Return the contents of all files of finished runs. Of the report, which contains times, only the settings."""
     found = {}
     for path in (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"):
         name = path.relative_to(folder).as_posix()
@@ -32,8 +31,13 @@ def finished_files(folder: Path) -> dict[str, str]:
     return found
 
 
+def awaits_publishing(folder: Path) -> bool:
+    """Return whether a run in this folder is done, but has not finished publishing its results."""
+    return (folder / UNFINISHED / DONE_FILE).exists()
+
+
 def mixed(found: dict[str, str], earlier: dict[str, str], expected: dict[str, str]) -> bool:
-    """Whether there are files of both runs."""
+    """Return whether there are files of both runs."""
     differing = [name for name in found if earlier.get(name) != expected.get(name)]
     of_earlier = {found[name] == earlier.get(name) for name in differing}
     return len(of_earlier) > 1
@@ -44,29 +48,29 @@ def main() -> None:
     folder = Path(work["folder"])
 
     def run(out: Path, killed_at: int | None, **flags: Any) -> str:
-        given = {"counts": str(out)} if work["merge"] else {}
-        return train({**settings, **given, "out_dir": str(out), **flags}, killed_at)
+        extra = {"counts": str(out)} if work["merge"] else {}
+        return train({**settings, **extra, "out_dir": str(out), **flags}, killed_at)
 
     assert train({**earlier_settings, "out_dir": str(folder / "earlier")}, None) == DONE
     earlier = finished_files(folder / "earlier")
     shutil.copytree(folder / "earlier", folder / "unbroken")
     assert run(folder / "unbroken", None) == DONE
     expected = finished_files(folder / "unbroken")
-    told = {"steps": 0, "published": 0, "refused": 0}
+    summary = {"steps": 0, "published": 0, "refused": 0}
     for step in count(1):
         out = Path(shutil.copytree(folder / "earlier", folder / f"killed{step}"))
         outcome = run(out, step)
         found = finished_files(out)
-        if is_done(out):
-            told["published"] += 1
+        if awaits_publishing(out):
+            summary["published"] += 1
             assert not mixed(found, earlier, expected), step
             assert "run.json" not in found or {*found} <= {*earlier}, step
         else:
             assert found in (earlier, expected), (step, {*found})
-        told["steps"] = step
-        done, again = is_done(out), run(out, None, resume=step % 2 == 0)
+        summary["steps"] = step
+        done, again = awaits_publishing(out), run(out, None, resume=step % 2 == 0)
         if again == REFUSED:
-            told["refused"] += 1
+            summary["refused"] += 1
             assert not done and finished_files(out) == earlier, step
             again = run(out, None)
         assert again == DONE, step
@@ -75,7 +79,7 @@ def main() -> None:
         shutil.rmtree(out)
         if outcome != KILLED:
             break
-    sys.stdout.write(json.dumps(told))
+    sys.stdout.write(json.dumps(summary))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A script that kills training runs at every step of their work on files, one step later each time, and resumes them.
+"""Script: kill a training run at each of its file operations, one operation later each time, and resume it.
 
-`test_resume` runs it, in a process of its own: its children, of which each is a run, are forked from one that has no
-threads. Python tells audit hooks of every file that is opened, renamed or removed, before that is done; so the
-kill comes between any two such steps, in the middle of any file too, which is open and not yet renamed then.
+`test_resume` runs this script in a process of its own, because each run is a forked child and the parent must not have
+threads. Python calls audit hooks before a file is opened, renamed or removed. So the kill can fall between any two such
+steps, and also in the middle of writing a file, when it is open and not yet renamed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEPS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 
 
 def train(settings: dict[str, object], last_step: int | None) -> str:
-    """Train, or learn from `counts`, in a child, which is killed at a step; return how that ended."""
+    """Train, or learn from `counts`, in a child that is killed at `last_step`. Return the outcome."""
     child = os.fork()
     if child == 0:
         status = 3
@@ -66,7 +66,7 @@ def kill_at(last_step: int, folder: str) -> None:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """The content of all files, but for the report, which tells of times."""
+    """Return the contents of all files, except for the report, which contains times."""
     return {
         str(path.relative_to(folder)): "" if path.name == "run.json" else path.read_bytes().hex()
         for path in sorted(folder.rglob("*"))
@@ -75,7 +75,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def resume(settings: dict[str, object], choose: random.Random) -> None:
-    """Go on to the end, and be killed on the way now and then."""
+    """Resume the run until it is done, killing it up to twice on the way."""
     for _ in range(choose.randrange(3)):
         train({**settings, "resume": True}, choose.randrange(1, 60))
     assert train({**settings, "resume": True}, None) == DONE

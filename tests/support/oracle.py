@@ -1,4 +1,4 @@
-"""The naive recount: byte-pair encoding as its definition reads, for tests to compare the backends with."""
+"""The naive recount: byte-pair encoding exactly as defined, as the oracle for tests of the backends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Merge = tuple[int, int, int, int]  # left, right, token, count
 
 
 def naive_merges(task: MergeTask) -> list[Merge]:
-    """Count all pairs of the current tokenization from scratch, merge the best one everywhere, and begin again.
+    """Count all pairs of the current tokenization from scratch, merge the best pair everywhere, and repeat.
 
-    The best one is the next initial merge, as long as there are any.
+    As long as there are initial merges, the next of them is the best pair.
     """
     tokens = list(task.tokens)
     initial = iter(task.initial_merges)

@@ -1,4 +1,4 @@
-"""Our exports as others load them: tiktoken and HuggingFace tokenizers."""
+"""Our exports, loaded by tiktoken and by HuggingFace tokenizers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from bpeflow.vocab import Vocab
 
 Encode = Callable[[str], list[int]]
 
-#: Characters that all engines' versions of Unicode know, and in which the patterns make differences.
+#: Characters that the Unicode versions of all engines know, and that the patterns treat differently.
 CHARACTERS = "aZéßſ日д07²٣' \n\r\t\xa0\u3000!/-_sStTlLdDvVrReEmM\u0301\u200d🙂"
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|pad|>", "<a b>")
 
 
 def open_tiktoken(path: Path) -> Any:
-    """Load a .tiktoken file and what is beside it, as docs/migrating.md says."""
+    """Load a .tiktoken file and the JSON file beside it, as docs/migrating.md describes."""
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed")
     about = json.loads(path.with_name(path.name + ".json").read_text(encoding="utf-8"))
     return tiktoken.Encoding(**about, mergeable_ranks=read_ranks(path))
 
 
 def read_ranks(path: Path) -> dict[bytes, int]:
-    """Read ranks by tiktoken's function, without the cache that it keeps by name."""
+    """Read ranks with tiktoken's function, but without its cache, whose key is the file name."""
     load = pytest.importorskip("tiktoken.load", reason="tiktoken is not installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIKTOKEN_CACHE_DIR", "")
@@ -46,7 +46,7 @@ def open_huggingface(path: Path) -> Any:
 
 
 def export(saved: TokenizerSpec) -> tuple[Any, Any]:
-    """Write a tokenizer for tiktoken and for HuggingFace, and load it there."""
+    """Save a tokenizer for tiktoken and for HuggingFace, and load both."""
     with TemporaryDirectory() as folder:
         ranks, _ = formats.save(saved, Path(folder), "tiktoken")
         [json_path] = formats.save(saved, Path(folder), "huggingface")
@@ -54,19 +54,19 @@ def export(saved: TokenizerSpec) -> tuple[Any, Any]:
 
 
 def tiktoken_encoder(path: Path) -> Encode:
-    """How tiktoken encodes, special tokens being taken for themselves."""
+    """Return tiktoken's encoding function, with special tokens in the text recognised."""
     theirs = open_tiktoken(path)
     return lambda text: list(theirs.encode(text, allowed_special="all"))
 
 
 def huggingface_encoder(path: Path) -> Encode:
-    """How HuggingFace tokenizers encodes."""
+    """Return the encoding function of HuggingFace tokenizers."""
     theirs = open_huggingface(path)
     return lambda text: list(theirs.encode(text, add_special_tokens=False).ids)
 
 
 def encoders(saved: TokenizerSpec) -> dict[str, Encode]:
-    """The encoders of both, by name."""
+    """Return both encoding functions, by library name."""
     with TemporaryDirectory() as folder:
         ranks, _ = formats.save(saved, Path(folder), "tiktoken")
         [json_path] = formats.save(saved, Path(folder), "huggingface")
@@ -75,7 +75,7 @@ def encoders(saved: TokenizerSpec) -> dict[str, Encode]:
 
 @cache
 def train(text: str, pattern: str, vocab_size: int, tie_break: str = "greatest_bytes") -> TokenizerSpec:
-    """A tokenizer of a text, in the order of ids that the tie-breaking's tool has."""
+    """Train a tokenizer. With `huggingface` tie-breaking, special tokens get the first ids, as in that tool."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "text.txt"
         path.write_text(text, encoding="utf-8", newline="")

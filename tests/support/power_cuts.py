@@ -1,13 +1,15 @@
-"""What a power cut may leave on a disk: records what is done to the files in a folder, and tells in which states the
-disk may be if the power goes at any moment of it.
+"""A model of power cuts: record the file operations in a folder, and list the states that a power cut may leave.
 
-A disk of two parts. Files have content, and names stand for files, or for folders. What is written to a file is on the
-disk for certain when the file has been synced, and before that all of it may be there, or none, or some, or zeros in
-its place. A change of names (a file that is made, renamed, removed) is on the disk for certain when the folder has been
-synced (the one where the new name is, if a file changes folders), and before that it may be there or not, whatever
-becomes of the changes before and after it; but a rename is done as a whole, or not at all. Real file systems promise
-more, each of them something else: the vulnerabilities that come of relying on it are the subject of Pillai et al., "All
-File Systems Are Not Created Equal", OSDI 2014.
+The model has two parts: files with content, and names that refer to files or folders.
+
+* Content is durable once the file has been synced. Before that, a power cut may leave all of it, none, a part, or zeros
+  in its place.
+* A change of names (a file is created, renamed or removed) is durable once the folder has been synced; for a file that
+  moves between folders, the folder of the new name. Before that, the change may be lost or kept, independently of the
+  changes before and after it. But a rename is atomic.
+
+Real file systems guarantee more, each of them something different. Pillai et al., "All File Systems Are Not Created
+Equal", OSDI 2014, describe the vulnerabilities of programs that rely on it.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: A file, by its number, or a folder; by its path beneath the root.
+#: Files (as numbers) and folders (as `FOLDER`), by path relative to the root.
 Names = dict[str, int]
 FOLDER = -1
 
-#: Changes of names that are done together or not at all; None for a name that is gone.
+#: An atomic change of names. None marks a removed name.
 Change = dict[str, "int | None"]
 
-#: What is on the disk: the content of files, None for folders.
+#: The contents of a disk by path: bytes for files, None for folders.
 Tree = dict[str, "bytes | None"]
 
-#: What may be there of a file, of which this was on the disk and that was to be.
+#: A function from the durable and the latest content of a file to the content that a power cut leaves.
 Loss = Callable[[bytes, bytes], bytes]
 
 LOSSES: dict[str, Loss] = {
@@ -42,15 +44,15 @@ LOSSES: dict[str, Loss] = {
 
 @dataclass(frozen=True)
 class Moment:
-    """What has been done at a moment.
+    """The state of all operations at one moment.
 
     Attributes:
-        step: what is about to be done.
-        durable: the names that are on the disk.
-        pending: changes since then, in their order.
-        synced: the content of files that is on the disk.
-        written: the content that they have been given.
-        promised: what the program has said is safe by now.
+        step: The next operation.
+        durable: The names that are durable.
+        pending: The changes of names since then, in order.
+        synced: The durable content of each file.
+        written: The latest content of each file.
+        promised: The amounts of work that the program has promised to be durable by now.
     """
 
     step: str
@@ -61,7 +63,7 @@ class Moment:
     promised: dict[str, int]
 
     def tree(self, happened: list[bool], loss: Mapping[int, Loss]) -> Tree:
-        """The disk after a cut, of which these changes have happened, and these files have lost something."""
+        """Return the disk after a cut that kept the changes marked in `happened` and damaged the files in `loss`."""
         names = {**self.durable}
         for change in (change for change, has in zip(self.pending, happened, strict=True) if has):
             apply(change, names)
@@ -74,15 +76,15 @@ class Moment:
         return tree
 
     def trees(self, choose: random.Random, mixtures: int = 2) -> Iterator[tuple[str, Tree]]:
-        """States in which a cut at this moment may leave the disk, with what has happened then, in words."""
+        """Yield states in which a cut at this moment may leave the disk, each with a description."""
         all_, none = [True] * len(self.pending), [False] * len(self.pending)
         unsynced = [file for file, content in self.written.items() if content != self.synced.get(file)]
         nothing_written = dict.fromkeys(unsynced, LOSSES["nothing written"])
         yield "all", self.tree(all_, {})
         yield "what was synced", self.tree(none, nothing_written)
         yield "contents only", self.tree(none, {})
-        for what, loss in LOSSES.items():
-            yield f"names first, {what}", self.tree(all_, dict.fromkeys(unsynced, loss))
+        for kind, loss in LOSSES.items():
+            yield f"names first, {kind}", self.tree(all_, dict.fromkeys(unsynced, loss))
         for late, change in enumerate(self.pending):
             yield f"all but {change}", self.tree([number != late for number in range(len(self.pending))], {})
         for _ in range(mixtures):
@@ -93,16 +95,17 @@ class Moment:
 
 @dataclass
 class Recorder:
-    """Writes down all that this process does to files beneath a folder, while the block runs.
+    """Records all operations of this process on files in a folder, while the block runs.
 
-    Audit hooks are told before a file is opened, renamed or removed. So it looks at the folder whenever anything is
-    about to be done, and what is not as it was at the last look has happened in between: what native code writes, too.
+    Python calls audit hooks before a file is opened, renamed or removed. The recorder scans the folder at each
+    call. All differences from the previous scan have happened in between. This also covers files that native code
+    writes.
 
     Attributes:
-        root: the folder, which is on the disk with all that is in it.
-        moments: one before each step, and the last one when the block has ended.
-        promised: to be told of what the program has said is safe.
-        syncs: how often something was synced.
+        root: The folder. All of its contents are durable at the start.
+        moments: One before each operation, and a last one at the end of the block.
+        promised: Filled by the caller: the amounts of work that the program has promised to be durable.
+        syncs: The number of syncs.
     """
 
     root: Path
@@ -115,31 +118,31 @@ class Recorder:
         self._inodes: dict[str, int] = {}
         self._pending: list[Change] = []
         self._written: dict[int, bytes] = {}
-        self._look()
+        self._scan()
         self._durable, self._pending, self._synced = {**self._names}, [], {**self._written}
-        self._looking, self._real_fsync, os.fsync = False, os.fsync, self._fsync
+        self._scanning, self._real_fsync, os.fsync = False, os.fsync, self._fsync
         sys.addaudithook(self._about_to)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._take_down("the end")
-        self._looking, os.fsync = True, self._real_fsync  # the hook, which cannot be taken back, does nothing now
+        self._record("the end")
+        self._scanning, os.fsync = True, self._real_fsync  # the hook cannot be removed, but does nothing now
 
     def _about_to(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self._looking or event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"):
+        if self._scanning or event not in ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"):
             return
         if self._name(arguments[0]).startswith(".."):
             return
-        self._take_down(f"{event} {self._name(arguments[0])}")
+        self._record(f"{event} {self._name(arguments[0])}")
         if event == "os.rename" and (old := self._name(arguments[0])) in self._names:
             new = self._name(arguments[1])
             self._names[new], self._inodes[new] = self._names.pop(old), self._inodes.pop(old)
             self._pending.append({old: None, new: self._names[new]})
 
     def _fsync(self, descriptor: int) -> None:
-        """Count it, and note what is on the disk now; the real disk need not know."""
+        """Count the call and record what is durable now. The real disk is not synced."""
         self.syncs += 1
-        self._take_down("fsync")
+        self._record("fsync")
         inode = os.fstat(descriptor).st_ino
         for name in (name for name, known in self._inodes.items() if known == inode):
             if self._names[name] != FOLDER:
@@ -149,33 +152,33 @@ class Recorder:
             self._sync_names(folder)
 
     def _sync_names(self, folder: str) -> None:
-        """Note that the names in a folder are on the disk; what was done in a folder that is gone no longer matters."""
-        left: list[Change] = []
+        """Record that the names in a folder are durable. Changes in a folder that is removed no longer matter."""
+        remaining: list[Change] = []
         for change in self._pending:
             if folder_of([*change][-1]) != folder:
-                left.append(change)
+                remaining.append(change)
                 continue
             apply(change, self._durable)
-            gone = [f"{name}/" for name, file in change.items() if file is None]
-            left = [other for other in left if not [*other][-1].startswith(tuple(gone))]
-        self._pending = left
+            removed = [f"{name}/" for name, file in change.items() if file is None]
+            remaining = [other for other in remaining if not [*other][-1].startswith(tuple(removed))]
+        self._pending = remaining
 
     def _name(self, path: object) -> str:
         return os.path.relpath(os.fsdecode(path), self.root) if isinstance(path, (str, bytes, os.PathLike)) else ".."
 
-    def _take_down(self, step: str) -> None:
-        self._looking = True
+    def _record(self, step: str) -> None:
+        self._scanning = True
         try:
-            self._look()
+            self._scan()
         finally:
-            self._looking = False
+            self._scanning = False
         written = {**self._written}
         moment = Moment(step, {**self._durable}, [*self._pending], {**self._synced}, written, {**self.promised})
         self.moments.append(moment)
 
-    def _look(self) -> None:
-        """Find out what has been made, written or removed."""
-        found = read(self.root)
+    def _scan(self) -> None:
+        """Find the files that have been created, written or removed since the last scan."""
+        found = read_tree(self.root)
         inodes = {name: (self.root / name).stat().st_ino for name in found}
         for name in sorted(self._names, reverse=True):
             if inodes.get(name) != self._inodes[name]:
@@ -191,28 +194,28 @@ class Recorder:
 
 
 def apply(change: Change, names: Names) -> None:
-    """Do it. With a folder goes what was in it."""
+    """Apply a change to `names`. Removing a folder also removes its contents."""
     for name, file in change.items():
         if file is not None:
             names[name] = file
             continue
-        for gone in [known for known in names if f"{known}/".startswith(f"{name}/")]:
-            del names[gone]
+        for removed in [known for known in names if f"{known}/".startswith(f"{name}/")]:
+            del names[removed]
 
 
 def folder_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def read(root: Path) -> Tree:
-    """What is on the disk now."""
+def read_tree(root: Path) -> Tree:
+    """Return the contents of a folder."""
     paths = sorted(root.rglob("*"))
     return {path.relative_to(root).as_posix(): None if path.is_dir() else path.read_bytes() for path in paths}
 
 
-def put(tree: Tree, root: Path) -> None:
-    """Make `root`, which is empty, what the disk is after a cut."""
-    for name, content in tree.items():  # folders come before what is in them
+def write_tree(tree: Tree, root: Path) -> None:
+    """Fill the empty folder `root` with the contents of a disk."""
+    for name, content in tree.items():  # folders come before their contents
         if content is None:
             (root / name).mkdir()
         else:

@@ -1,7 +1,8 @@
-"""A script that records a training run, and resumes it from every state in which a power cut may leave the disk.
+"""Script: record a training run, and resume it from states in which a power cut may leave the disk.
 
-`test_power_cut` runs it, in a process of its own: its children, of which each is a run, are forked from one that has no
-threads. A resumed run must end with the bytes of an unbroken one, and must not do again what was promised to be safe.
+`test_power_cut` runs this script in a process of its own, because each run is a forked child and the parent must not
+have threads. A resumed run must produce the same bytes as an uninterrupted one, and must not repeat work that was
+promised to be durable.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from killed_runs import DONE, KILLED, train
-from power_cuts import Moment, Recorder, Tree, put, read
+from power_cuts import Moment, Recorder, Tree, read_tree, write_tree
 
 import bpeflow
 from bpeflow.counting.budget import MemoryBudget
@@ -31,18 +32,18 @@ from bpeflow.run_dir.checkpoint import MergeCheckpoint
 from bpeflow.run_dir.layout import DONE_FILE
 from bpeflow.training import learn
 
-#: The run folder, beneath the disk; that above it is new, too.
+#: The run folder, relative to the disk. Its parent folder is new, too.
 RUN = "new/run"
 
-#: In it, what there is of a run that is not finished.
+#: The part of the run folder that belongs to an unfinished run.
 UNFINISHED = "unfinished/"
 
-#: MemoryBudget of a counter and of a merger, in bytes: so little that each spills now and then.
+#: MemoryBudget of a counter and of a merger, in bytes: small enough that each spills now and then.
 SHARES = (20_000, 20_000)
 
 
 def in_child(work: Callable[[], object]) -> Any:
-    """Do it in a child, and return what it returns."""
+    """Call `work` in a forked child, and return its result."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -54,26 +55,26 @@ def in_child(work: Callable[[], object]) -> Any:
             os._exit(1)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
+        pickled = pipe.read()
     _, status = os.waitpid(child, 0)
     assert status == 0
-    return pickle.loads(told)
+    return pickle.loads(pickled)
 
 
 def record(settings: dict[str, object], disk: Path) -> tuple[list[Moment], int]:
-    """Train, and return all moments, and how often something was synced."""
+    """Train, and return all moments and the number of syncs."""
     recorder = Recorder(disk)
     save_manifest, save_merges = Manifest.save, MergeCheckpoint.save
 
-    def promise_segments(manifest: Manifest) -> None:
+    def record_segments(manifest: Manifest) -> None:
         save_manifest(manifest)
         recorder.promised["segments"] = len(manifest.segments)
 
-    def promise_merges(partial: MergeCheckpoint, merges: Any) -> None:
-        save_merges(partial, merges)
+    def record_merges(merge_checkpoint: MergeCheckpoint, merges: Any) -> None:
+        save_merges(merge_checkpoint, merges)
         recorder.promised["merges"] = len(merges)
 
-    Manifest.save, MergeCheckpoint.save = promise_segments, promise_merges  # type: ignore[method-assign]
+    Manifest.save, MergeCheckpoint.save = record_segments, record_merges  # type: ignore[method-assign]
     with recorder:
         bpeflow.train(settings)
         recorder.promised["done"] = 1
@@ -81,16 +82,16 @@ def record(settings: dict[str, object], disk: Path) -> tuple[list[Moment], int]:
 
 
 def resume(settings: dict[str, object]) -> dict[str, Any] | None:
-    """Go on, and return what was done again; None if that was refused."""
-    os.fsync = lambda descriptor: None  # there is no other cut, and it takes most of the time
+    """Resume the run. Return the work that it repeated or took over, or None if it refused to resume."""
+    os.fsync = lambda descriptor: None  # no second power cut follows, and syncing takes most of the time
     counted: list[object] = []
     count = SegmentFolder._count
 
-    def note(folder: SegmentFolder, number: int, *rest: Any) -> None:
+    def record_count(folder: SegmentFolder, number: int, *rest: Any) -> None:
         counted.append(number)
         count(folder, number, *rest)
 
-    SegmentFolder._count = note  # type: ignore[method-assign]
+    SegmentFolder._count = record_count  # type: ignore[method-assign]
     try:
         result = bpeflow.train({**settings, "resume": True})
     except ResumeError:
@@ -100,65 +101,67 @@ def resume(settings: dict[str, object]) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Case:
-    """A state of the disk, at a moment of the run: which change has happened and which has not is told in words."""
+    """A state of the disk after a power cut at a moment of the run, with a description of the kept changes."""
 
     moment: Moment
-    what: str
+    description: str
     tree: Tree
 
 
 def cases(moments: list[Moment], choose: random.Random, most: int) -> list[Case]:
-    """So many different ones: what is certainly on the disk at each moment, all of the end, and some of the others."""
+    """Choose about `most` different cases: the durable state of each moment, all states of the end, and some others."""
     found: dict[object, Case] = {}
     wanted: dict[object, None] = {}
     for moment in moments:
-        for what, tree in moment.trees(choose):
+        for description, tree in moment.trees(choose):
             key = (frozenset(tree.items()), frozenset(moment.promised.items()))
-            found.setdefault(key, Case(moment, what, tree))
-            if what == "what was synced" or moment is moments[-1]:
+            found.setdefault(key, Case(moment, description, tree))
+            if description == "what was synced" or moment is moments[-1]:
                 wanted[key] = None
     others = [key for key in found if key not in wanted]
     chosen = [*wanted, *choose.sample(others, max(min(most - len(wanted), len(others)), 0))]
     return [found[key] for key in chosen]
 
 
-def complaint_of(case: Case, told: dict[str, Any] | None, segments: int, old: Tree, expected: Tree, found: Tree) -> str:
-    """What is not as it should be, once the run was resumed."""
-    promised, left = case.moment.promised, of_run(case.tree)
-    results = {name: content for name, content in left.items() if content is not None and name in expected}
+def problem_of(
+    case: Case, outcome: dict[str, Any] | None, segments: int, old: Tree, expected: Tree, found: Tree
+) -> str:
+    """Return a description of the first problem after the run was resumed, or an empty string."""
+    promised, on_disk = case.moment.promised, of_run(case.tree)
+    results = {name: content for name, content in on_disk.items() if content is not None and name in expected}
     of_old = [name for name, content in results.items() if content == old.get(name) != expected[name]]
     of_new = [name for name, content in results.items() if content == expected[name] != old.get(name)]
     if of_old and of_new:
-        return f"{of_old} are of the earlier run, {of_new} of this one"
-    earlier, finished = finished_of(old), finished_of(left)
-    if f"{UNFINISHED}{DONE_FILE}" not in left and finished not in (earlier, expected):
-        return f"of the earlier run there is {[*finished]}"
+        return f"{of_old} are from the earlier run, {of_new} from this one"
+    earlier, finished = finished_of(old), finished_of(on_disk)
+    if f"{UNFINISHED}{DONE_FILE}" not in on_disk and finished not in (earlier, expected):
+        return f"only a part of the earlier run is left: {[*finished]}"
     if "done" in promised:
-        again = told is None or told["counted"] or told["merges"] is not None
-        if again or {*left} - {".lock"} != {*expected}:
-            return f"the run was done: {told}, {[*left]}"
+        repeated = outcome is None or outcome["counted"] or outcome["merges"] is not None
+        if repeated or {*on_disk} - {".lock"} != {*expected}:
+            return f"the run was already done: {outcome}, {[*on_disk]}"
     if scratch := [name for name in found if name.startswith(".scratch-")]:
-        return f"nobody removes {scratch}"
-    if told is None:
-        counted = f"{UNFINISHED}run.json" in left and f"{UNFINISHED}counts.npz" in left
+        return f"{scratch} were not removed"
+    if outcome is None:
+        counted = f"{UNFINISHED}run.json" in on_disk and f"{UNFINISHED}counts.npz" in on_disk
         return "" if earlier and finished == earlier and not counted else "refused"
-    if told["counted"] > segments - promised.get("segments", 0):
-        return f"{told['counted']} of {segments} segments are counted again, {promised} were safe"
-    if told["merges"] is not None and told["merges"] < promised.get("merges", 0):
-        return f"{told['merges']} merges taken over, {promised} were safe"
+    if outcome["counted"] > segments - promised.get("segments", 0):
+        return f"{outcome['counted']} of {segments} segments were counted again, {promised} were durable"
+    if outcome["merges"] is not None and outcome["merges"] < promised.get("merges", 0):
+        return f"{outcome['merges']} merges were taken over, {promised} were durable"
     names = [name for name in {*found, *expected} if found.get(name) != expected.get(name)]
-    return f"other bytes: {names}" if names else ""
+    return f"different bytes: {names}" if names else ""
 
 
 def finished_of(tree: Tree) -> Tree:
-    """What a run that is finished has left in the run folder."""
+    """Return the files of finished runs in the run folder."""
     return {name: content for name, content in tree.items() if not f"{name}/".startswith((UNFINISHED, "."))}
 
 
 def of_run(tree: Tree) -> Tree:
-    """What is in the run folder; of the report, which tells of times, the settings."""
+    """Return the contents of the run folder. Of the report, which contains times, only the settings."""
     inside = {name[len(RUN) + 1 :]: content for name, content in tree.items() if name.startswith(f"{RUN}/")}
-    with suppress(KeyError, TypeError, ValueError):  # there is none, or it is damaged
+    with suppress(KeyError, TypeError, ValueError):  # the report is missing or damaged
         settings = json.loads(inside["run.json"] or b"")["settings"]
         inside["run.json"] = json.dumps({**settings, "resume": False}).encode()
     return inside
@@ -176,19 +179,19 @@ def main() -> None:
     if earlier:
         outcome = train({**settings, **earlier["settings"]}, earlier["killed_at"])
         assert outcome == (KILLED if earlier["killed_at"] else DONE)
-    old = of_run(read(disk))
+    old = of_run(read_tree(disk))
     moments, syncs = in_child(lambda: record(settings, disk))
-    expected, segments = of_run(read(disk)), max(moment.promised.get("segments", 0) for moment in moments)
+    expected, segments = of_run(read_tree(disk)), max(moment.promised.get("segments", 0) for moment in moments)
     wrong, refused = [], 0
     chosen = cases(moments, choose, most)
     for case in chosen:
         shutil.rmtree(disk)
         disk.mkdir()
-        put(case.tree, disk)
-        told = in_child(lambda: resume(settings))
-        refused += told is None
-        if complaint := complaint_of(case, told, segments, old, expected, of_run(read(disk))):
-            wrong.append(f"before {case.moment.step}; {case.what}: {complaint}")
+        write_tree(case.tree, disk)
+        outcome = in_child(lambda: resume(settings))
+        refused += outcome is None
+        if problem := problem_of(case, outcome, segments, old, expected, of_run(read_tree(disk))):
+            wrong.append(f"before {case.moment.step}; {case.description}: {problem}")
     report = {"moments": len(moments), "cases": len(chosen), "refused": refused, "syncs": syncs, "wrong": wrong}
     sys.stdout.write(json.dumps(report))
 

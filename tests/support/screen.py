@@ -1,4 +1,4 @@
-"""What a command shows on a terminal."""
+"""The output of a command on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def screen_of(*arguments: str) -> bytes:
-    """Run bpeflow's command line on a terminal of 100 columns, and return all that it writes there."""
+    """Run bpeflow's command line on a terminal with 100 columns, and return its output."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "bpeflow", *arguments],
@@ -22,7 +22,7 @@ def screen_of(*arguments: str) -> bytes:
     while True:
         try:
             read = os.read(master, 65536)
-        except OSError:  # how Linux tells that the other side has closed
+        except OSError:  # how Linux reports that the other side has closed
             break
         if not read:
             break

@@ -17,8 +17,8 @@ import soak
 from bpeflow.config import Settings, SourceSettings
 from soaking import process, trial
 from soaking.corpora import Corpus, make_corpus
-from soaking.process import Ended, Process
 from soaking.expected import Expected, PlainRunError, files_of, plain_run, prove
+from soaking.process import Ended, Process
 from soaking.settings import LEFT_OUT, draw_result_settings, draw_run_settings
 from soaking.verdict import problems_of_end, problems_of_folder
 

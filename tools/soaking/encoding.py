@@ -13,8 +13,8 @@ from bpeflow import Tokenizer
 from bpeflow.dataset.encode import encode_file
 from soaking import troubles
 from soaking.corpora import Corpus, Part
-from soaking.process import Ended, Process
 from soaking.expected import rows_of, texts_of
+from soaking.process import Ended, Process
 from soaking.settings import NAMED
 from soaking.troubles import Trouble
 from soaking.verdict import VerdictError, how_it_ended, problems_of_end

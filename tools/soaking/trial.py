@@ -18,8 +18,8 @@ import yaml
 from soaking import troubles
 from soaking.corpora import make_corpus
 from soaking.encoding import Encoding
-from soaking.process import Ended, Process, end_all
 from soaking.expected import Expected, PlainRunError, files_of, plain_run, prove
+from soaking.process import Ended, Process, end_all
 from soaking.settings import draw_result_settings, draw_run_settings
 from soaking.troubles import SmallDisk, Trouble
 from soaking.verdict import VerdictError, how_it_ended, problems_of_end, problems_of_folder

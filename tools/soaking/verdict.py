@@ -7,8 +7,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from soaking.process import Ended
 from soaking.expected import Expected, files_of
+from soaking.process import Ended
 
 #: Tracebacks with no code but multiprocessing's own: its resource tracker complains about objects of its killed
 #: predecessor, and a worker fails to start if the fork server was killed and the run is over.

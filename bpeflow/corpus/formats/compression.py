@@ -126,21 +126,21 @@ def decompress(blocks: Iterator[bytes], compression: Compression, name: str) -> 
         CorpusError: the data is damaged, ends too early or is followed by other data. The message names the file.
     """
     new_decompressor, errors = compression.load()
-    waiting = b""
-    position = 0  # of the first byte of `waiting` in the file
+    pending = b""
+    position = 0  # of the first byte of `pending` in the file
     first = True
     while True:
-        while len(waiting) < MAGIC_BYTES and (block := next(blocks, b"")):
-            waiting += block
-        if not waiting:
+        while len(pending) < MAGIC_BYTES and (block := next(blocks, b"")):
+            pending += block
+        if not pending:
             return
-        if not first and not compression.magic.match(waiting):
-            if not compression.padding or waiting.strip(b"\0"):
+        if not first and not compression.magic.match(pending):
+            if not compression.padding or pending.strip(b"\0"):
                 raise CorpusError(
                     f"{name}: unexpected data at byte {position:,}, after the end of the {compression.name} data; the "
                     "file is damaged or was appended to: copy or compress it again"
                 )
-            position, waiting = position + len(waiting), b""
+            position, pending = position + len(pending), b""
             continue
         first = False
         member = new_decompressor()
@@ -148,8 +148,8 @@ def decompress(blocks: Iterator[bytes], compression: Compression, name: str) -> 
             while not member.eof:
                 piece = b""
                 if member.needs_input:
-                    waiting = waiting or next(blocks, b"")
-                    piece, waiting = waiting[: compression.input_bytes], waiting[compression.input_bytes :]
+                    pending = pending or next(blocks, b"")
+                    piece, pending = pending[: compression.input_bytes], pending[compression.input_bytes :]
                     position += len(piece)
                 text = member.decompress(piece, _OUTPUT_BYTES)
                 if text:
@@ -164,7 +164,7 @@ def decompress(blocks: Iterator[bytes], compression: Compression, name: str) -> 
                 f"{name}: damaged {compression.name} data before byte {position:,} ({error}); copy it again"
             ) from error
         position -= len(member.unused_data)
-        waiting = member.unused_data + waiting
+        pending = member.unused_data + pending
 
 
 class _Zlib:
