@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 
 import psutil
 import pytest
@@ -37,7 +38,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [f"w{choose.randrange(10**9)}x" for _ in range(DISTINCT)]
     words += choose.choices(["the", "of", "naïve", "日本語", *words[:1000]], k=DISTINCT)
     choose.shuffle(words)
-    path = tmp_path_factory.mktemp("corpus") / "text"
+    path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "text"
     lines = (" ".join(words[start : start + 50]) for start in range(0, len(words), 50))
     path.write_text("<|endoftext|>".join(lines), encoding="utf-8")
     return path

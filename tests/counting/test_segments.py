@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import given, settings
@@ -119,7 +120,7 @@ def test_any_sizes_and_any_end_give_the_same_counts(
     killed_after: int,
     other_size: int,
 ) -> None:
-    corpus, run = tmp_path_factory.mktemp("corpus"), tmp_path_factory.mktemp("run")
+    corpus, run = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())), Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     for number, text in enumerate(texts):
         (corpus / str(number)).write_bytes(text.encode())
     values = {"special_tokens": ["|", "<x>"], "num_counter": 1, "chunk_size": chunk_size}

@@ -47,7 +47,7 @@ texts_with_specials = st.lists(texts | st.sampled_from([*SPECIAL_TOKENS, "<|pad|
 
 @cache
 def start(corpus: str) -> str:
-    return real_text_start(corpus, MEGABYTE)
+    return real_text_start(corpus, 300_000)
 
 
 def trained(pattern: str) -> SavedTokenizer:

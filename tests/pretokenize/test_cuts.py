@@ -242,12 +242,17 @@ def _assert_native_counts_agree(name: str, data: bytes) -> None:
     assert parts.run() == whole.run()
 
 
+@lru_cache(maxsize=1)
+def _slices(corpus: str) -> bytes:
+    text = real_text(corpus)
+    data = b"".join(text[start : start + 200_000] for start in range(0, len(text), len(text) // 6))
+    return data.decode(errors="ignore").encode()  # without the characters that the slices broke
+
+
 @every_pattern
 @pytest.mark.parametrize("corpus", ["multilingual_20MB", "code_20MB"])
 def test_real_text_cut_at_every_allowed_place_has_the_same_pretokens(name: str, corpus: str) -> None:
-    text = real_text(corpus)
-    data = b"".join(text[start : start + 200_000] for start in range(0, len(text), len(text) // 6))
-    data = data.decode(errors="ignore").encode()  # without the characters that the slices broke
+    data = _slices(corpus)
     _assert_all_cuts_divide(name, data)
     _assert_native_counts_agree(name, data)
     sizes = [len(piece) for piece in _pieces(name, data)]

@@ -6,6 +6,7 @@ import json
 import random
 from itertools import pairwise
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -101,7 +102,7 @@ def test_tokens_are_those_of_the_documents_one_after_another(
     as_text: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     tokenizer = TOKENIZERS[pattern, encoder]
     done = encode_file(
         tokenizer, write_files(folder, contents), folder / "train.bin", separator=separator, end_token=end_token,
@@ -127,7 +128,7 @@ def test_what_is_not_utf8_is_replaced_or_skipped(
     threads: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     tokenizer = TOKENIZERS[pattern, "auto"]
     done = encode_file(
         tokenizer, write_files(folder, contents), folder / "train.bin", invalid_utf8=policy, index=True,
@@ -282,7 +283,7 @@ def test_output_never_takes_the_place_of_input(tmp_path: Path) -> None:
 def test_decoding_gives_back_files_that_end_with_the_separator(
     contents: list[bytes], at_once: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     contents = [content + EOT.encode() for content in contents]
     out = folder / "train.bin"
     encoded = encode_file(make_tokenizer(), write_files(folder, contents), out)
