@@ -1,5 +1,6 @@
 # make quickstart   train a tokenizer on the sources of Python's standard library
 # make test         run the tests
+# make test-fast    run those of them that are done in a minute
 # make check        lint, format and types, as CI does
 # make clean        remove what the targets above made
 #
@@ -13,13 +14,16 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 # The tests are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test check format clean
+.PHONY: quickstart test test-fast check format clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m bpeflow --config configs/quickstart.yaml
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal
+
+test-fast: $(VENV)/installed-test
+	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m "not slow and not large"
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

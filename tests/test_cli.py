@@ -177,6 +177,7 @@ def test_text_that_is_not_utf8_is_status_2_with_its_place(
     assert "corpus.txt is not UTF-8 at byte 3" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,6 +99,7 @@ def test_compression_is_known_by_content_and_has_many_members(
     assert counted.documents == expected.documents
 
 
+@pytest.mark.slow
 @given(
     documents=st.lists(st.text("ab <|>endoftx'\n字é1", max_size=30), max_size=12),
     form=st.sampled_from(["jsonl", "parquet", "given", "txt.gz"]),

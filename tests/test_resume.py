@@ -30,6 +30,7 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tie_break", "segment_size"), [("greatest_bytes", "6kb"), ("huggingface", "1gb")])
 def test_a_run_that_is_killed_at_any_step_goes_on_to_the_same_bytes(
     corpus: Path, tmp_path: Path, tie_break: str, segment_size: str
@@ -172,6 +173,7 @@ def test_an_interrupted_run_is_gone_on_with(
     assert_resumes(large, out, expected)
 
 
+@pytest.mark.slow
 def test_counts_of_many_segments_are_not_made_again_unasked(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

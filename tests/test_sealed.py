@@ -18,6 +18,7 @@ BODIES = st.dictionaries(
 ).filter(lambda body: not is_sealed(body))
 
 
+@pytest.mark.slow
 @given(BODIES)
 def test_what_is_sealed_comes_back_through_json(body: dict[str, object]) -> None:
     assert unsealed(json.loads(json.dumps(sealed(body)))) == body

@@ -69,6 +69,7 @@ def test_zeros_may_stand_behind_gzip_and_xz() -> None:
         assert undo(compress(DATA) + bytes(1024)) == DATA
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_bomb_comes_in_small_pieces(suffix: str) -> None:
     data = COMPRESSORS[suffix](bytes(100_000_000))

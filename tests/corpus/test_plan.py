@@ -90,6 +90,7 @@ def _assert_covers(chunks: list[Chunk], size: int) -> None:
     assert all(chunk.length > 0 for chunk in chunks)
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(data=some_text, delimiters=some_delimiters, pattern=some_pattern, window=st.integers(2, 40), cut=st.booleans())
 @example(data=b"a\n\n\nb\n\n\n\n", delimiters=("\n\n", []), pattern="gpt2", window=2, cut=True)
@@ -112,6 +113,7 @@ def test_every_chunk_size_gives_what_one_pass_gives(
             assert statistics == DocumentStatistics(len(documents), 0, len(data))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(parts=some_bytes, delimiters=some_delimiters, pattern=some_pattern, policy=st.sampled_from(["replace", "skip"]))
 def test_every_chunk_size_treats_invalid_utf8_alike(
@@ -143,6 +145,7 @@ def _valid(document: list[bytes]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["wiki_150MB", "code_20MB", "multilingual_20MB", "docs_30MB", "tinystories_3MB"])
 @pytest.mark.parametrize("separator", ["<|endoftext|>", "\n\n", None])
 def test_real_text_is_counted_alike_in_any_chunks(path: Path, corpus: str, separator: str | None) -> None:
@@ -203,6 +206,7 @@ UNBROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", NAMED_PATTERNS)
 @pytest.mark.parametrize("kind", UNBROKEN)
 def test_a_document_without_separators_is_divided_evenly_and_counted_alike(path: Path, kind: str, pattern: str) -> None:
@@ -292,6 +296,7 @@ def sparse_file(tmp_path: Path) -> Iterator[CorpusFile]:
     path.unlink()
 
 
+@pytest.mark.slow
 def test_a_document_that_cannot_be_cut_is_planned_in_little_memory(sparse_file: CorpusFile) -> None:
     tracemalloc.start()
     try:

@@ -37,6 +37,7 @@ def test_arrays_are_as_documented_and_read_only() -> None:
         counts.counts[0] = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["counts.npz", "counts.tsv"])
 @given(table=tables)
 def test_files_bring_back_any_bytes(
@@ -48,6 +49,7 @@ def test_files_bring_back_any_bytes(
     assert PretokenCounts.read(path) == counts
 
 
+@pytest.mark.slow
 @given(table=texts)
 def test_json_brings_back_any_text(tmp_path_factory: pytest.TempPathFactory, table: dict[str, int]) -> None:
     path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "counts.json"

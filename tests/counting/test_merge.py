@@ -63,6 +63,7 @@ def summed(tables: Sequence[dict[bytes, int]]) -> Counter[bytes]:
     return total
 
 
+@pytest.mark.slow
 @given(tables=tables, buffer_size=st.integers(1, 64))
 def test_runs_add_up_in_order_of_bytes(merge: Merge, tables: list[dict[bytes, int]], buffer_size: int) -> None:
     with TemporaryDirectory() as name, merge(packed(tables, Path(name)), "bytes", buffer_size) as records:
@@ -73,6 +74,7 @@ def test_runs_add_up_in_order_of_bytes(merge: Merge, tables: list[dict[bytes, in
         assert merged.size == merged.path.stat().st_size
 
 
+@pytest.mark.slow
 @given(tables=tables, buffer_size=st.integers(1, 64), memory=st.sampled_from([1, 50, 300, 10**6]))
 def test_pieces_are_in_canonical_order(
     merge: Merge, tables: list[dict[bytes, int]], buffer_size: int, memory: int
@@ -94,6 +96,7 @@ def test_pieces_are_in_canonical_order(
     assert len(pieces) <= 1 or memory < 10**6
 
 
+@pytest.mark.slow
 @given(tables=tables, buffer_size=st.integers(1, 64))
 def test_canonical_runs_become_counts(merge: Merge, tables: list[dict[bytes, int]], buffer_size: int) -> None:
     total = summed(tables)

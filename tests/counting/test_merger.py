@@ -31,6 +31,7 @@ def canonical(tables: list[dict[bytes, int]]) -> list[tuple[bytes, int]]:
     return sorted(total.items(), key=lambda item: (-item[1], item[0]))
 
 
+@pytest.mark.slow
 @given(tables=tables, share=st.sampled_from([200, 2000, 1 << 20]), max_open=st.integers(2, 4), data=st.data())
 def test_any_number_of_runs_in_any_memory_add_up(
     tables: list[dict[bytes, int]], share: int, max_open: int, data: st.DataObject

@@ -71,6 +71,7 @@ def assert_equal(pattern: str, text: str) -> None:
         assert table.run() == expected, f"{instructions}: {text!r}"
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(text=st.one_of(patterned, blocks, prose, st.text(max_size=30), st.text(min_size=60)))
 @example(text="")
@@ -84,6 +85,7 @@ CONTEXTS = [("", ""), ("A", "b"), ("a", "B"), (" ", " "), ("'", ""), ("1", "2"),
 CONTEXTS += [(" ", "a"), ("\u0301", "A"), ("中", "A"), ("'", "e"), ("  ", "\n"), ("A'", "t")]
 
 
+@pytest.mark.slow
 @pytest.mark.not_sanitized
 @pytest.mark.parametrize(("before", "after"), CONTEXTS)
 def test_code_points_in_many_contexts_equal_regex(native: str, before: str, after: str) -> None:
@@ -92,6 +94,7 @@ def test_code_points_in_many_contexts_equal_regex(native: str, before: str, afte
         assert_equal(native, "|".join(f"{before}{point}{after}" for point in code_points(start)))
 
 
+@pytest.mark.slow
 @pytest.mark.not_sanitized
 def test_every_code_point_equals_regex(native: str) -> None:
     for start in range(0, 0x110000, 0x8000):
@@ -103,6 +106,7 @@ def code_points(start: int) -> list[str]:
     return [chr(code) for code in range(start, start + 0x8000) if not 0xD800 <= code < 0xE000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["c4_2MB", "wikitext2_2MB", "tinystories_3MB", "code_20MB", "multilingual_20MB"])
 def test_real_text_equals_regex(native: str, corpus: str) -> None:
     assert_equal(native, real_text_start(corpus, 3_000_000))
@@ -178,6 +182,7 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "delimiters", [Delimiters(None), Delimiters("\n"), Delimiters("<s>"), Delimiters("\n\n", ["the", "<s>"])]
 )

@@ -74,6 +74,7 @@ def test_counts_do_not_depend_on_memory(
     assert not list(scratch_dir.iterdir())
 
 
+@pytest.mark.slow
 def test_nor_on_who_counts(
     corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, scanner: Scanner, tmp_path: Path
 ) -> None:
@@ -153,6 +154,7 @@ def test_nothing_is_left_of_a_worker_that_is_killed(corpus: Path, scratch_dir: P
     assert not list(scratch_dir.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, tmp_path: Path, signum: int) -> None:
     flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--set", f"scratch_dir={scratch_dir}"]
@@ -177,6 +179,7 @@ def test_the_summary_tells_of_files(corpus: Path, tmp_path: Path, capsys: pytest
     assert "MB of counts went through files: memory_limit is 16.0 MB" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_input", ["0", "1gb"])
 def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path, small_input: str) -> None:
     """No file may grow beyond 100 kB here: that stands for a full disk, which gives the same kind of error."""

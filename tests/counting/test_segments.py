@@ -27,6 +27,7 @@ from bpeflow.errors import ResumeError
 # ---- the counts ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -104,6 +105,7 @@ def test_documents_at_hand_are_counted_at_once(tmp_path: Path) -> None:
         bpeflow.train({**settings, "input": iter(["low lower"]), "resume": True})
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     texts=st.lists(st.text("ab é|\n<x>", max_size=80), min_size=1, max_size=4),

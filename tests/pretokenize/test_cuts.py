@@ -70,6 +70,7 @@ def test_all_cuts_at_once_divide_the_pretokens(name: str, text: str) -> None:
     _assert_all_cuts_divide(name, text.encode())
 
 
+@pytest.mark.slow
 @every_pattern
 @settings(max_examples=500)
 @given(data=some_bytes)
@@ -81,6 +82,7 @@ def test_cuts_divide_invalid_bytes_alike(name: str, data: bytes) -> None:
     _assert_all_cuts_divide(name, data)
 
 
+@pytest.mark.slow
 @every_pattern
 def test_every_transition_divides_the_pretokens_in_every_context(name: str) -> None:
     contexts = ["", "a", "'", "1", "!", " ", "\n", "/", "\u0301", "字", "\u3000"]
@@ -166,6 +168,7 @@ def test_three_patterns_have_the_same_rules() -> None:
     assert NAMED_PATTERNS["cl100k"].cut == NAMED_PATTERNS["o200k"].cut == NAMED_PATTERNS["llama3"].cut
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("w", ["!", "1", "。", "\u3000", "！", "—"])
 def test_before_punctuation_and_digits_come_words_only(name: str, w: str) -> None:
@@ -178,6 +181,7 @@ def test_before_punctuation_and_digits_come_words_only(name: str, w: str) -> Non
     assert found >= {*"azAZぁんァヺー一龥\u9fff가힣"}
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("w", [" ", "\t", "\n", "\r"])
 def test_before_white_space_comes_everything_else(name: str, w: str) -> None:
@@ -189,6 +193,7 @@ def test_before_white_space_comes_everything_else(name: str, w: str) -> None:
         assert found == _all(r"\S") - _all(r"[\x00-\x1f\x7f]")
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("x", ["a", "字"])
 def test_after_a_letter_come_neither_letters_nor_marks_nor_apostrophes(name: str, x: str) -> None:
@@ -197,6 +202,7 @@ def test_after_a_letter_come_neither_letters_nor_marks_nor_apostrophes(name: str
     assert found >= {*' \t\r\n!"#$%&()*+,-./09:;<=>?@[]^_`{|}~、。「」，！？：；（）“”‘’…—・\u3000'}
 
 
+@pytest.mark.slow
 @every_rule
 def test_after_a_digit_comes_no_number_but_in_qwen2(name: str) -> None:
     found = _cut_after(name, "1")
@@ -204,6 +210,7 @@ def test_after_a_digit_comes_no_number_but_in_qwen2(name: str) -> None:
     assert found >= {*" \n!/、。"}
 
 
+@pytest.mark.slow
 @every_rule
 def test_after_a_line_end_comes_what_is_neither_white_space_nor_ascii(name: str) -> None:
     found = _cut_after(name, "\n")
@@ -215,18 +222,21 @@ def test_after_a_line_end_comes_what_is_neither_white_space_nor_ascii(name: str)
         assert found >= {*"éдאا字の가ქế「！😀"}
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("x", ["'", "é", "\u0301", "。"])
 def test_after_anything_else_comes_white_space(name: str, x: str) -> None:
     assert _cut_after(name, x) == set(" \t\n\r" if name == "gpt2" else " \t")
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("x", [" ", "\u3000", "\xa0", "\u1680"])
 def test_after_other_white_space_comes_no_cut(name: str, x: str) -> None:
     assert not _cut_after(name, x)
 
 
+@pytest.mark.slow
 @every_pattern
 def test_the_native_scanner_agrees_on_every_character_at_a_cut(name: str) -> None:
     text = "".join(f"a{c}!{c}1{c} {c}。{c}\n{c}字{c}" for c in CHARACTERS[:0x11000])
@@ -249,6 +259,7 @@ def _slices(corpus: str) -> bytes:
     return data.decode(errors="ignore").encode()  # without the characters that the slices broke
 
 
+@pytest.mark.slow
 @every_pattern
 @pytest.mark.parametrize("corpus", ["multilingual_20MB", "code_20MB"])
 def test_real_text_cut_at_every_allowed_place_has_the_same_pretokens(name: str, corpus: str) -> None:

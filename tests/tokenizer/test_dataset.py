@@ -80,6 +80,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(corpus_encoder, "_leaves_interpreter", lambda tokenizer: request.param == "in threads")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("encoder", ["auto", "python"])
@@ -116,6 +117,7 @@ def test_tokens_are_those_of_the_documents_one_after_another(
     assert done.tokens == sum(map(len, documents))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("pattern", ["gpt2", CUSTOM])
 @pytest.mark.parametrize("policy", ["replace", "skip"])
@@ -279,6 +281,7 @@ def test_output_never_takes_the_place_of_input(tmp_path: Path) -> None:
 # ---- decoding ----
 
 
+@pytest.mark.slow
 @given(contents=st.lists(VALID, min_size=1, max_size=3), at_once=st.integers(1, 20))
 def test_decoding_gives_back_files_that_end_with_the_separator(
     contents: list[bytes], at_once: int, tmp_path_factory: pytest.TempPathFactory

@@ -38,6 +38,7 @@ def test_words_stand_between_white_space_whatever_the_chunks(
     )
 
 
+@pytest.mark.slow
 @given(contents=st.lists(VALID, min_size=1, max_size=3), chunk_size=st.integers(1, 60))
 def test_tokens_are_those_of_the_documents(
     contents: list[bytes], chunk_size: int, tmp_path_factory: pytest.TempPathFactory
