@@ -171,10 +171,11 @@ def test_ctrl_c_ends_a_run_that_waits_for_standard_input(tmp_path: Path) -> None
         assert "counting" in run.stderr.readline()
         time.sleep(0.5)
         run.send_signal(signal.SIGINT)
-        assert run.wait(5) == 130
+        assert run.wait(60) == 130
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressed", [False, True])
 def test_what_fails_while_standard_input_is_waited_for_is_told_at_once(tmp_path: Path, compressed: bool) -> None:
     bpeflow.Tokenizer.train(iter(["some text"]), 260).save(tmp_path / "tokenizer")
@@ -189,7 +190,7 @@ def test_what_fails_while_standard_input_is_waited_for_is_told_at_once(tmp_path:
             assert run.stdin is not None and run.stderr is not None
             run.stdin.buffer.write(data)
             run.stdin.flush()
-            assert run.wait(5) == 2
+            assert run.wait(60) == 2
             assert "not UTF-8" in run.stderr.read()
     assert {path.name for path in tmp_path.iterdir()} == {"tokenizer"}
 

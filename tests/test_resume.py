@@ -114,6 +114,7 @@ def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
     return alive
 
 
+@pytest.mark.slow
 def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
@@ -133,6 +134,7 @@ def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Pat
     assert_resumes(large, out, expected, "--do_monitor")
 
 
+@pytest.mark.slow
 def test_what_is_taken_over_adds_up_in_the_report_and_the_monitor(
     large: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -156,6 +158,7 @@ def test_what_is_taken_over_adds_up_in_the_report_and_the_monitor(
     assert sum(later < earlier for earlier, later in pairwise(elapsed)) == 1  # the clock of the second run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_is_gone_on_with(
     large: Path, tmp_path: Path, expected: dict[str, bytes], number: int, status: int
@@ -196,6 +199,7 @@ def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     out = tmp_path / "run"
     with start(command(large, out), out, segments=2) as process:
@@ -215,6 +219,7 @@ def test_a_killed_worker_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path,
     assert assert_resumes(large, out, expected)["counting"]["segments"]["taken_over"] >= 2
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     """No file may grow beyond 40 kB here: enough for the first segments' counts, and not for the later ones'."""
     out = tmp_path / "run"
@@ -227,6 +232,7 @@ def test_a_full_disk_leaves_a_run_to_go_on_with(large: Path, tmp_path: Path, exp
     assert assert_resumes(large, out, expected)["counting"]["segments"]["taken_over"] >= 1
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     out = tmp_path / "run"
     with start(command(large, out), out, segments=1) as process:
@@ -244,6 +250,7 @@ def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Pa
     assert {name: (out / name).read_bytes() for name in RESULTS} == expected
 
 
+@pytest.mark.slow
 def test_a_scratch_folder_that_a_killed_run_left_is_removed(
     large: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:

@@ -117,6 +117,7 @@ def test_long_runs_equal_regex(native: str) -> None:
         assert_equal(native, unit * 100_000)
 
 
+@pytest.mark.slow
 def test_tokens_longer_than_blocks_equal_regex(native: str) -> None:
     """Runs of every length around that of blocks, at every place in one, in what each of them may follow."""
     for unit in ("a", "A", " ", "\n", "\t", "1", ".", "中", "é", "\u3000", "\u0301", "'s"):

@@ -21,6 +21,8 @@ from benchmarks.process import measure
 from benchmarks.report import disagreement
 from benchmarks.rounds import Result, run_rounds, turns
 
+pytestmark = pytest.mark.slow
+
 TEXT = "low lower lowest<|endoftext|>newer wider\n  it's 42\n\nlow"
 #: Of gpt2's pattern: low ×2, " lower", " lowest", newer, " wider", "\n ", " it", "'s", " 42", "\n", "\n"
 TOLD = {"distinct": 10, "total": 12}

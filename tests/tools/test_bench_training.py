@@ -21,6 +21,8 @@ from benchmarks.process import Measurement
 from benchmarks.rounds import Result, run_rounds
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
+pytestmark = pytest.mark.slow
+
 SEPARATOR = "<|endoftext|>"
 #: Enough for merges of merges, and few enough that the text below has as many.
 VOCAB_SIZE = 400

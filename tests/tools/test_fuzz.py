@@ -25,6 +25,8 @@ from fuzzing.campaign import Result, _read
 from fuzzing.choices import Choices
 from fuzzing.difference import Difference
 
+pytestmark = pytest.mark.slow
+
 #: The same for ever: what is new is libFuzzer's work.
 INPUTS = [random.Random(number).randbytes(10 * number) for number in range(40)]
 

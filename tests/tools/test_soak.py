@@ -22,7 +22,10 @@ from soaking.right import Right, Wrong, files_of, plain_run, prove
 from soaking.settings import LEFT_OUT, draw_deciding, draw_free
 from soaking.verdict import problems_of_end, problems_of_folder
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are limited and watched as on Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are limited and watched as on Linux"),
+]
 
 # ---- it runs ----
 
