@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from corpus_forms import SEPARATOR
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured as on Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured as on Linux"),
+]
 
 #: Counts a corpus in a process of its own, within a limit for the memory that it may ask for besides what it has after
 #: its imports (its own pages, not those of libraries), and prints what came of it.

@@ -19,6 +19,8 @@ import bpeflow.dataset.encode
 from bpeflow.cli import progress as terminal
 from bpeflow.flow import Monitor, Pipeline, stall_watch
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:

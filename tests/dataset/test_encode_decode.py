@@ -6,6 +6,7 @@ import json
 import random
 from itertools import pairwise
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -82,6 +83,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(corpus_encoder, "_leaves_interpreter", lambda tokenizer: request.param == "in threads")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("encoder", ["auto", "python"])
@@ -104,7 +106,7 @@ def test_tokens_are_those_of_the_documents_one_after_another(
     as_text: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     tokenizer = TOKENIZERS[pattern, encoder]
     done = encode_file(
         tokenizer, write_files(folder, contents), folder / "train.bin", separator=separator, end_token=end_token,
@@ -118,6 +120,7 @@ def test_tokens_are_those_of_the_documents_one_after_another(
     assert done.tokens == sum(map(len, documents))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("pattern", ["gpt2", CUSTOM])
 @pytest.mark.parametrize("policy", ["replace", "skip"])
@@ -130,7 +133,7 @@ def test_what_is_not_utf8_is_replaced_or_skipped(
     threads: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     tokenizer = TOKENIZERS[pattern, "auto"]
     done = encode_file(
         tokenizer, write_files(folder, contents), folder / "train.bin", invalid_utf8=policy, index=True,
@@ -281,11 +284,12 @@ def test_output_never_takes_the_place_of_input(tmp_path: Path) -> None:
 # ---- decoding ----
 
 
+@pytest.mark.slow
 @given(contents=st.lists(VALID, min_size=1, max_size=3), at_once=st.integers(1, 20))
 def test_decoding_gives_back_files_that_end_with_the_separator(
     contents: list[bytes], at_once: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     contents = [content + EOT.encode() for content in contents]
     out = folder / "train.bin"
     encoded = encode_file(make_tokenizer(), write_files(folder, contents), out)

@@ -190,6 +190,7 @@ def test_a_broken_tokenizer_json_is_refused_with_its_place(damage: Damage, expec
     assert f"tokenizer.json: {expected}" in complaint(tmp_path, "huggingface", "tokenizer.json", damage)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data())
 @pytest.mark.parametrize(("name", "file"), FILES)
@@ -209,6 +210,7 @@ def test_random_damage_never_leads_to_another_error(name: str, file: str, data: 
         tokenizer.decode(tokenizer.encode(" the <s> théâtre"))
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(data=st.data())
 def test_random_json_never_leads_to_another_error(data: st.DataObject, tmp_path: Path) -> None:

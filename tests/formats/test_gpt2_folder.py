@@ -37,6 +37,7 @@ def tokenizers(draw: st.DrawFn) -> TokenizerSpec:
     return TokenizerSpec(vocab, draw(st.sampled_from(["gpt2", "o200k", r"\w+|\W"])), draw(st.booleans()))
 
 
+@pytest.mark.slow
 @given(saved=tokenizers())
 def test_everything_comes_back(tmp_path: Path, saved: TokenizerSpec) -> None:
     paths = folder.save(saved, tmp_path / "new" / "folder")

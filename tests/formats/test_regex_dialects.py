@@ -84,6 +84,7 @@ def test_what_matches_nothing_at_all_is_refused(pattern: str, engine: Engine) ->
         refuse_differences(pattern, engine, Path("x"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("pattern", ALIKE)
 @given(text=st.text(st.sampled_from(CHARACTERS.replace("²", "").replace("\u200d", "")), max_size=20))
@@ -92,6 +93,7 @@ def test_what_is_not_refused_is_read_alike(pattern: str, engine: Engine, text: s
     assert pieces(engine, pattern, text) == load_pretokenizer(pattern).pretokens(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
 @example(text="12345 a\n\n")
