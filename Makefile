@@ -1,5 +1,6 @@
 # make quickstart   train a tokenizer on the sources of Python's standard library
 # make test         run the tests
+# make test-fast    run the tests that take under a minute together
 # make check        lint, format, types and the direction of imports, as CI does
 # make clean        remove everything that the targets above made
 #
@@ -13,13 +14,16 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 # Compile the tests once, not in each worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test check format clean
+.PHONY: quickstart test test-fast check format clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/python -m bpeflow --config configs/quickstart.yaml
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal
+
+test-fast: $(VENV)/installed-test
+	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m "not slow and not large"
 
 # clang-tidy brings its own headers, except for the compiler's omp.h.
 check: $(VENV)/installed-dev

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from corpus_forms import SEPARATOR
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured in the Linux way")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured in the Linux way"),
+]
 
 #: A script that counts a corpus with a limit on its data memory (its own pages, not those of libraries), set after its
 #: imports, and prints the result or the error.

@@ -98,6 +98,7 @@ def repeated(table: dict[str, int]) -> Iterator[str]:
 # ---- equal ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_huggingface_mode_equals_its_trainer_on_real_text(corpus: str) -> None:
     ours = learn(counts_of(corpus), SIZE, [END], tie_break="huggingface")
@@ -110,6 +111,7 @@ def test_smallest_ids_equal_rustbpe_on_real_text(corpus: str) -> None:
     assert first_difference(ours, train_rustbpe(documents(corpus), SIZE)) is None
 
 
+@pytest.mark.slow
 @given(table=tables, special_tokens=specials)
 def test_huggingface_mode_equals_its_trainer_on_ties(table: dict[str, int], special_tokens: list[str]) -> None:
     size = 256 + len(special_tokens) + 20

@@ -20,6 +20,8 @@ from bpeflow.cli import progress as terminal
 from bpeflow.flow import Monitor, Pipeline, stall_watch
 from bpeflow.progress import Observer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:

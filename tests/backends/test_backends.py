@@ -44,6 +44,7 @@ def test_merges_equal_the_naive_recount(
     assert_equal_to_the_naive_recount(backends, task, step)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(words=words(), options=options, merges=st.integers(0, 40), specials=colliding)
 def test_reused_tokens_equal_the_naive_recount(
@@ -57,6 +58,7 @@ def test_reused_tokens_equal_the_naive_recount(
     assert_equal_to_the_naive_recount(backends, task)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 40),
@@ -78,6 +80,7 @@ def test_every_rule_for_ties_equals_the_naive_recount(
     assert_equal_to_the_naive_recount(backends, task)
 
 
+@pytest.mark.slow
 @pytest.mark.not_sanitized
 @settings(max_examples=500)
 @given(words=words(), options=options)
@@ -89,6 +92,7 @@ def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[
     assert len(set(tokens)) == len(tokens)
 
 
+@pytest.mark.slow
 @pytest.mark.not_sanitized
 @settings(max_examples=300)
 @given(
@@ -105,6 +109,7 @@ def test_nothing_is_chosen_below_the_lowest_count(
         assert all(count >= lowest_count(task) for _, _, _, count in naive_merges(task))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     words=st.dictionaries(st.text("abc", min_size=1, max_size=4).map(str.encode), st.integers(1, 30), min_size=20),
@@ -232,6 +237,7 @@ def read_reference(lines: Iterable[str]) -> Iterable[tuple[tuple[bytes | None, b
         yield (from_printable(left), from_printable(right)), int(count)
 
 
+@pytest.mark.slow
 def test_all_backends_agree_on_a_realistic_table(backends: list[MergeBackend]) -> None:
     """Random words with Zipf-like counts give thousands of merges with many ties."""
     seed = int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ from bpeflow.errors import ConfigError
 from bpeflow.training.learn import learn_merges, learning_task
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 30),
@@ -55,6 +56,7 @@ def test_resuming_after_any_merge_equals_learning_at_once(
     assert resumed.replayed == len(first)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     words=words(), others=words(), options=limits, tie_break=tie_breaks, specials=special_tokens,
@@ -83,6 +85,7 @@ def test_merges_of_other_counts_equal_the_naive_recount(
     assert_equal_to_the_naive_recount(backends, task, step)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(words=words(), options=options, specials=colliding, data=st.data(), merges=st.integers(0, 30))
 def test_any_initial_merges_equal_the_naive_recount(

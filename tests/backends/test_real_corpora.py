@@ -42,6 +42,7 @@ def assert_all_equal(counts: bpeflow.PretokenCounts, names: list[str], **options
             assert len(learned) == min(len(reference), size - 257)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", SMALL)
 def test_all_backends_agree_on_small_corpora(corpus: str) -> None:
     assert_all_equal(counts_of(corpus), AVAILABLE)

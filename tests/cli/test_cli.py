@@ -177,6 +177,7 @@ def test_text_that_is_not_utf8_is_status_2_with_its_position(
     assert "corpus.txt is not UTF-8 at byte 3" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,6 +266,7 @@ def slow_run(tmp_path: Path) -> list[str]:
     return [sys.executable, "-m", "bpeflow", *flags]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status", "said"),
     [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "bpeflow: ended by SIGTERM\n")],
@@ -286,7 +288,7 @@ def test_a_signal_ends_everything_at_once(
         process.send_signal(number)
     started = time.monotonic()
     _, err = process.communicate(timeout=20)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
     assert (process.returncode, err) == (status, said)
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []

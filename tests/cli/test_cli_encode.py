@@ -213,6 +213,7 @@ SLOW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", SLOW)
 @pytest.mark.parametrize(
     ("number", "status", "said"),
@@ -246,7 +247,7 @@ def test_a_signal_leaves_no_new_files(
         process.send_signal(number)
     started = time.monotonic()
     _, err = process.communicate(timeout=20)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10
     assert (process.returncode, err) == (status, said)
     assert psutil.wait_procs(children, timeout=5)[1] == []
     assert names(out.parent) == ["train.bin"]

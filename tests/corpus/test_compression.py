@@ -69,6 +69,7 @@ def test_gzip_and_xz_may_be_padded_with_zeros() -> None:
         assert decompress_all(compress(DATA) + bytes(1024)) == DATA
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_bomb_is_decompressed_in_small_pieces(suffix: str) -> None:
     data = COMPRESSORS[suffix](bytes(100_000_000))

@@ -180,6 +180,7 @@ def test_an_unreadable_folder_is_an_error(tree: Path, monkeypatch: pytest.Monkey
         find_files(["deep"])
 
 
+@pytest.mark.slow
 def test_all_of_thousands_of_files_in_a_tree_are_found() -> None:
     root = Path(sysconfig.get_path("stdlib"))
     found = [file.path for file in find_files([root], ["**/site-packages/**", "**/__pycache__/**"])]

@@ -86,6 +86,7 @@ def _assert_covers(chunks: list[Chunk], size: int) -> None:
     assert all(chunk.length > 0 for chunk in chunks)
 
 
+@pytest.mark.slow
 @settings(max_examples=250)
 @given(data=some_text, delimiters=some_delimiters, pattern=some_pattern, window=st.integers(2, 40), cut=st.booleans())
 @example(data=b"a\n\n\nb\n\n\n\n", delimiters=("\n\n", []), pattern="gpt2", window=2, cut=True)
@@ -108,6 +109,7 @@ def test_every_chunk_size_has_the_result_of_a_single_pass(
             assert statistics == DocumentStatistics(len(documents), 0, len(data))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(parts=some_bytes, delimiters=some_delimiters, pattern=some_pattern, policy=st.sampled_from(["replace", "skip"]))
 def test_every_chunk_size_treats_invalid_utf8_alike(
@@ -139,6 +141,7 @@ def _valid(document: list[bytes]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["wiki_150MB", "code_20MB", "multilingual_20MB", "docs_30MB", "tinystories_3MB"])
 @pytest.mark.parametrize("separator", ["<|endoftext|>", "\n\n", None])
 def test_real_text_has_the_same_counts_in_any_chunks(path: Path, corpus: str, separator: str | None) -> None:
@@ -199,6 +202,7 @@ UNBROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", NAMED_PATTERNS)
 @pytest.mark.parametrize("kind", UNBROKEN)
 def test_a_document_without_separators_is_divided_evenly_with_the_same_counts(
@@ -290,6 +294,7 @@ def sparse_file(tmp_path: Path) -> Iterator[CorpusFile]:
     path.unlink()
 
 
+@pytest.mark.slow
 def test_a_document_that_cannot_be_cut_is_planned_in_little_memory(sparse_file: CorpusFile) -> None:
     tracemalloc.start()
     try:

@@ -69,6 +69,7 @@ def test_a_table_within_its_share_is_sent_in_memory(scanner: Scanner, tmp_path: 
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_table_beyond_its_share_is_spilled(scanner: Scanner, tmp_path: Path, partitions: int) -> None:
     text = many_words()

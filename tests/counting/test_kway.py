@@ -62,6 +62,7 @@ def totals(tables: Sequence[dict[bytes, int]]) -> Counter[bytes]:
     return total
 
 
+@pytest.mark.slow
 @given(tables=tables, buffer_size=st.integers(1, 64))
 def test_shards_in_order_of_bytes_add_up(new_sum: NewSum, tables: list[dict[bytes, int]], buffer_size: int) -> None:
     with TemporaryDirectory() as name, new_sum(packed(tables, Path(name)), "bytes", buffer_size) as records:
@@ -72,6 +73,7 @@ def test_shards_in_order_of_bytes_add_up(new_sum: NewSum, tables: list[dict[byte
         assert written.size == written.path.stat().st_size
 
 
+@pytest.mark.slow
 @given(tables=tables, buffer_size=st.integers(1, 64), memory=st.sampled_from([1, 50, 300, 10**6]))
 def test_gathered_pieces_are_in_canonical_order(
     new_sum: NewSum, tables: list[dict[bytes, int]], buffer_size: int, memory: int
@@ -93,6 +95,7 @@ def test_gathered_pieces_are_in_canonical_order(
     assert len(pieces) <= 1 or memory < 10**6
 
 
+@pytest.mark.slow
 @given(tables=tables, buffer_size=st.integers(1, 64))
 def test_shards_in_canonical_order_become_counts(
     new_sum: NewSum, tables: list[dict[bytes, int]], buffer_size: int

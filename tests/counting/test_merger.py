@@ -30,6 +30,7 @@ def canonical(tables: list[dict[bytes, int]]) -> list[tuple[bytes, int]]:
     return sorted(total.items(), key=lambda item: (-item[1], item[0]))
 
 
+@pytest.mark.slow
 @given(tables=tables, share=st.sampled_from([200, 2000, 1 << 20]), max_open=st.integers(2, 4), data=st.data())
 def test_any_number_of_shards_add_up_in_any_memory(
     tables: list[dict[bytes, int]], share: int, max_open: int, data: st.DataObject

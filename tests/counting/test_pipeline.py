@@ -51,6 +51,7 @@ def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
     return bpeflow.count(folder, special_tokens=["<|endoftext|>"], **{"small_input": 0, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -201,7 +202,7 @@ def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
     killer.start()
     with pytest.raises(WorkerDiedError, match=r"counter.*SIGKILL"):
         bpeflow.count(tmp_path, num_counter=2, chunk_size="500kB", scanner="regex")
-    assert time.monotonic() - killed_at[0] < 3
+    assert time.monotonic() - killed_at[0] < 10
     killer.join()
     assert not [
         c

@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +28,7 @@ from bpeflow.run_dir.layout import SEGMENTS
 # ---- the counts ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -109,6 +111,7 @@ def test_an_iterable_is_not_counted_in_segments(tmp_path: Path) -> None:
         bpeflow.train({**settings, "input": iter(["low lower"]), "resume": True})
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     texts=st.lists(st.text("ab é|\n<x>", max_size=80), min_size=1, max_size=4),
@@ -125,7 +128,7 @@ def test_any_sizes_and_any_interruption_give_the_same_counts(
     killed_after: int,
     other_size: int,
 ) -> None:
-    corpus, run = tmp_path_factory.mktemp("corpus"), tmp_path_factory.mktemp("run")
+    corpus, run = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())), Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     for number, text in enumerate(texts):
         (corpus / str(number)).write_bytes(text.encode())
     values = {"special_tokens": ["|", "<x>"], "num_counter": 1, "chunk_size": chunk_size}

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 
 import psutil
 import pytest
@@ -37,7 +38,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = [f"w{choose.randrange(10**9)}x" for _ in range(DISTINCT)]
     words += choose.choices(["the", "of", "naïve", "日本語", *words[:1000]], k=DISTINCT)
     choose.shuffle(words)
-    path = tmp_path_factory.mktemp("corpus") / "text"
+    path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "text"
     lines = (" ".join(words[start : start + 50]) for start in range(0, len(words), 50))
     path.write_text("<|endoftext|>".join(lines), encoding="utf-8")
     return path
@@ -73,6 +74,7 @@ def test_counts_do_not_depend_on_memory(
     assert not list(scratch_dir.iterdir())
 
 
+@pytest.mark.slow
 def test_every_scanner_in_process_gives_identical_files(
     corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, scanner: Scanner, tmp_path: Path
 ) -> None:
@@ -149,6 +151,7 @@ def test_no_file_is_left_after_a_worker_is_killed(corpus: Path, scratch_dir: Pat
     assert not list(scratch_dir.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_no_file_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, tmp_path: Path, signum: int) -> None:
     flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--set", f"scratch_dir={scratch_dir}"]
@@ -173,6 +176,7 @@ def test_the_summary_has_the_amount_spilled(corpus: Path, tmp_path: Path, capsys
     assert "MB of counts were spilled to disk: memory_limit is 16.0 MB" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_input", ["0", "1gb"])
 def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path, small_input: str) -> None:
     """A limit of 100 kB per file stands in for a full disk, which raises the same kind of error."""

@@ -20,6 +20,7 @@ from bpeflow.pretokenize.regex import load_pretokenizer
 tables = st.dictionaries(st.text(min_size=1, max_size=40), st.integers(1, 2**40), max_size=30)
 
 
+@pytest.mark.slow
 @given(parts=st.lists(tables, max_size=4), partitions=st.integers(1, 5))
 def test_shards_add_up_and_partitions_are_complete(
     scanner: Scanner, parts: list[dict[str, int]], partitions: int

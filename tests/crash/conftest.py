@@ -15,8 +15,10 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A hang must fail."""
+    """A hang must fail; and every test starts programs."""
     for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.slow)
         if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(150))
 

@@ -45,6 +45,8 @@ def assert_next_run_succeeds(train: Train, place: Place, out: Path, expected: di
 
 CELLS = [(stage, action) for stage in WORKERS for action in SAID]
 CELLS.remove(("merger of segments", "unpicklable"))  # it sends on what every merger does
+# A worker that leaves is noticed in one place, whichever its stage and status are: 7 at every stage, 0 at one.
+CELLS = [(stage, action) for stage, action in CELLS if action != "exit0" or stage == "counter"]
 
 
 @pytest.mark.parametrize(("stage", "action"), CELLS)

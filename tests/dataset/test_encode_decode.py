@@ -6,6 +6,7 @@ import json
 import random
 from itertools import pairwise
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def _each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(encode, "_releases_interpreter_lock", lambda tokenizer: request.param == "in threads")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_each_way")
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("encoder", ["auto", "python"])
@@ -84,7 +86,7 @@ def test_the_tokens_are_the_concatenated_documents(
     as_text: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     tokenizer = TOKENIZERS[pattern, encoder]
     done = encode_file(
         tokenizer, write_files(folder, contents), folder / "train.bin", separator=separator, end_token=end_token,
@@ -98,6 +100,7 @@ def test_the_tokens_are_the_concatenated_documents(
     assert done.tokens == sum(map(len, documents))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_each_way")
 @pytest.mark.parametrize("pattern", ["gpt2", CUSTOM])
 @pytest.mark.parametrize("policy", ["replace", "skip"])
@@ -112,7 +115,7 @@ def test_documents_that_are_not_utf8_are_replaced_or_skipped(
     threads: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     tokenizer = TOKENIZERS[pattern, "auto"]
     done = encode_file(
         tokenizer, write_files(folder, contents), folder / "train.bin", invalid_utf8=policy, index=True,
@@ -266,11 +269,12 @@ def test_output_never_replaces_input(tmp_path: Path) -> None:
 # ---- decoding ----
 
 
+@pytest.mark.slow
 @given(contents=st.lists(contents_utf8, min_size=1, max_size=3), ids_at_a_time=st.integers(1, 20))
 def test_decoding_restores_files_that_end_with_the_separator(
     contents: list[bytes], ids_at_a_time: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     contents = [content + EOT.encode() for content in contents]
     out = folder / "train.bin"
     encoded = encode_file(make_tokenizer(), write_files(folder, contents), out)

@@ -118,6 +118,7 @@ print(both(large) - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     tokenizer = make_tokenizer()
     skip_missing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from bpeflow.errors import ConfigError, CorpusError
 def test_words_are_counted_correctly_across_chunks(
     separator: str | None, contents: list[bytes], chunk_size: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    files = find_in_order(write_files(tmp_path_factory.mktemp("corpus"), contents))
+    files = find_in_order(write_files(Path(mkdtemp(dir=tmp_path_factory.getbasetemp())), contents))
     documents: list[str] = []
     for content in contents:
         parts = content.decode().split(separator) if separator else [content.decode()]
@@ -38,11 +39,12 @@ def test_words_are_counted_correctly_across_chunks(
     )
 
 
+@pytest.mark.slow
 @given(contents=st.lists(contents_utf8, min_size=1, max_size=3), chunk_size=st.integers(1, 60))
 def test_tokens_are_those_of_the_documents(
     contents: list[bytes], chunk_size: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
+    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     write_files(folder, contents)
     tokenizer = make_tokenizer()
     ids = [i for content in contents for part in content.decode().split(EOT) for i in tokenizer.encode(part)]

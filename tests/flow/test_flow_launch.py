@@ -22,6 +22,8 @@ from flow_checks import START_METHODS, wait_until
 
 from bpeflow.flow import FlowError
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PRINT_PIDS = "print(json.dumps(list(pipeline.snapshot().pids.values())), flush=True)"

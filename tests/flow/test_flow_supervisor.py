@@ -67,6 +67,7 @@ def test_a_failure_at_any_stage_reaches_the_caller(place: str, how: str) -> None
         assert re.search(rf"stage '{stage}': worker \d of {workers} \(pid \d+\)", str(caught.value))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("how", ["raise", "kill"])
 def test_failures_are_noticed_with_every_start_method(start_method: str, how: str) -> None:

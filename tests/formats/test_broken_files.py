@@ -198,6 +198,7 @@ def test_a_broken_tokenizer_json_is_refused_with_the_position(damage: Damage, ex
     assert f"tokenizer.json: {expected}" in load_error(tmp_path, "huggingface", "tokenizer.json", damage)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data())
 @pytest.mark.parametrize(("name", "file"), FILES)
@@ -217,6 +218,7 @@ def test_random_damage_never_causes_another_error(name: str, file: str, data: st
         tokenizer.decode(tokenizer.encode(" the <s> théâtre"))
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(data=st.data())
 def test_random_json_never_causes_another_error(data: st.DataObject, tmp_path: Path) -> None:

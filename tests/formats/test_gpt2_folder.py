@@ -37,6 +37,7 @@ def tokenizers(draw: st.DrawFn) -> TokenizerSpec:
     return TokenizerSpec(vocab, draw(st.sampled_from(["gpt2", "o200k", r"\w+|\W"])), draw(st.booleans()))
 
 
+@pytest.mark.slow
 @given(spec=tokenizers())
 def test_a_tokenizer_survives_saving_and_loading(tmp_path: Path, spec: TokenizerSpec) -> None:
     paths = gpt2.save(spec, tmp_path / "new" / "folder")

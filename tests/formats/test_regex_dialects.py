@@ -84,6 +84,7 @@ def test_patterns_that_match_the_empty_string_are_refused(pattern: str, engine: 
         refuse_differences(pattern, engine, Path("x"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("pattern", SAME)
 @given(text=st.text(st.sampled_from(CHARACTERS.replace("²", "").replace("\u200d", "")), max_size=20))
@@ -92,6 +93,7 @@ def test_patterns_that_are_not_refused_are_read_identically(pattern: str, engine
     assert pieces(engine, pattern, text) == load_pretokenizer(pattern).pretokens(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
 @example(text="12345 a\n\n")

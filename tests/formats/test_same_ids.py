@@ -47,7 +47,7 @@ texts_with_specials = st.lists(texts | st.sampled_from([*SPECIAL_TOKENS, "<|pad|
 
 @cache
 def start(corpus: str) -> str:
-    return real_text_start(corpus, MEGABYTE)
+    return real_text_start(corpus, 300_000)
 
 
 def trained(pattern: str) -> TokenizerSpec:
@@ -100,6 +100,7 @@ def compare_with_peers(pattern: str, text: str) -> None:
         assert_same(text, ours, theirs(text), tokenizer.decode_bytes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_three_tools_agree_on_real_text(pattern: str, corpus: str) -> None:
@@ -127,6 +128,7 @@ tables = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     table=tables, texts=st.lists(letters, max_size=4), first=st.booleans(),
@@ -143,6 +145,7 @@ def test_all_agree_on_any_learned_vocabulary(
     compare_all_encoders(TokenizerSpec(vocab), texts)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=st.data(), texts=st.lists(letters, max_size=4), whole_tokens=st.booleans())
 def test_all_agree_on_any_list_of_merges(data: st.DataObject, texts: list[str], whole_tokens: bool) -> None:
@@ -167,6 +170,7 @@ def compare_all_encoders(spec: TokenizerSpec, texts: list[str]) -> None:
                     assert (name, encode(text)) == (name, tokenizer.encode(text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_published_vocabularies_give_tiktokens_ids(name: str, corpus: str) -> None:

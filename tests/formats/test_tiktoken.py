@@ -55,6 +55,7 @@ def test_tiktoken_loads_the_ranks_and_their_sidecar(tmp_path: Path, spec: Tokeni
         assert encoding.encode(text) == Tokenizer.from_spec(spec).encode(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["r50k_base", "cl100k_base", "o200k_base"])
 def test_published_files_are_reproduced_byte_for_byte(name: str, tmp_path: Path) -> None:
     path = real_data(f"vocabs/{name}.tiktoken")
@@ -64,6 +65,7 @@ def test_published_files_are_reproduced_byte_for_byte(name: str, tmp_path: Path)
     assert tiktoken.load(again) == spec
 
 
+@pytest.mark.slow
 def test_gpt2s_merges_are_recovered_from_its_ranks() -> None:
     theirs = gpt2.load_files(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
     assert tiktoken.load(real_data("vocabs/r50k_base.tiktoken")).vocab.merges == theirs.merges
@@ -95,6 +97,7 @@ def merge_by_list(text: bytes, merges: list[Merge]) -> list[bytes]:
 short = st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=2, max_size=7).map(b"".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=1500)
 @given(
     tokens=st.lists(short, max_size=14, unique=True), text=st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=14)
@@ -109,6 +112,7 @@ def test_recovered_merges_merge_any_text_as_ranks_do(tokens: list[bytes], text: 
         assert merged == (final_split(token, ranks) is not None) == (token in {a + b for a, b in merges})
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     tokens=st.lists(short, max_size=14, unique=True), text=st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=14)
@@ -120,6 +124,7 @@ def test_a_list_of_all_ways_to_make_each_token_merges_as_ranks_do(tokens: list[b
     assert merge_by_list(b"".join(text), merges) == merge_by_ranks(b"".join(text), ranks)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     tokens=st.lists(short, max_size=14, unique=True), text=st.lists(st.sampled_from("abc "), max_size=20).map("".join)

@@ -73,6 +73,7 @@ def test_all_cuts_together_keep_the_pretokens(name: str, text: str) -> None:
     _assert_all_cuts_keep_the_pretokens(name, text.encode())
 
 
+@pytest.mark.slow
 @every_pattern
 @settings(max_examples=500)
 @given(data=some_bytes)
@@ -84,6 +85,7 @@ def test_cuts_keep_the_pretokens_of_invalid_bytes(name: str, data: bytes) -> Non
     _assert_all_cuts_keep_the_pretokens(name, data)
 
 
+@pytest.mark.slow
 @every_pattern
 def test_cuts_at_every_transition_keep_the_pretokens_in_every_context(name: str) -> None:
     contexts = ["", "a", "'", "1", "!", " ", "\n", "/", "\u0301", "字", "\u3000"]
@@ -170,6 +172,7 @@ def test_three_patterns_have_the_same_rules() -> None:
     assert NAMED_PATTERNS["cl100k"].cut == NAMED_PATTERNS["o200k"].cut == NAMED_PATTERNS["llama3"].cut
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("w", ["!", "1", "。", "\u3000", "！", "—"])
 def test_before_punctuation_and_digits_only_words_allow_a_cut(name: str, w: str) -> None:
@@ -182,6 +185,7 @@ def test_before_punctuation_and_digits_only_words_allow_a_cut(name: str, w: str)
     assert found >= {*"azAZぁんァヺー一龥\u9fff가힣"}
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("w", [" ", "\t", "\n", "\r"])
 def test_before_white_space_everything_else_allows_a_cut(name: str, w: str) -> None:
@@ -193,6 +197,7 @@ def test_before_white_space_everything_else_allows_a_cut(name: str, w: str) -> N
         assert found == _all(r"\S") - _all(r"[\x00-\x1f\x7f]")
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("x", ["a", "字"])
 def test_after_a_letter_neither_letters_nor_marks_nor_apostrophes_allow_a_cut(name: str, x: str) -> None:
@@ -201,6 +206,7 @@ def test_after_a_letter_neither_letters_nor_marks_nor_apostrophes_allow_a_cut(na
     assert found >= {*' \t\r\n!"#$%&()*+,-./09:;<=>?@[]^_`{|}~、。「」，！？：；（）“”‘’…—・\u3000'}
 
 
+@pytest.mark.slow
 @every_rule
 def test_after_a_digit_a_number_allows_a_cut_only_in_qwen2(name: str) -> None:
     found = _cut_after(name, "1")
@@ -208,6 +214,7 @@ def test_after_a_digit_a_number_allows_a_cut_only_in_qwen2(name: str) -> None:
     assert found >= {*" \n!/、。"}
 
 
+@pytest.mark.slow
 @every_rule
 def test_after_a_line_end_only_characters_outside_ascii_and_white_space_allow_a_cut(name: str) -> None:
     found = _cut_after(name, "\n")
@@ -219,18 +226,21 @@ def test_after_a_line_end_only_characters_outside_ascii_and_white_space_allow_a_
         assert found >= {*"éдאا字の가ქế「！😀"}
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("x", ["'", "é", "\u0301", "。"])
 def test_after_anything_else_only_white_space_allows_a_cut(name: str, x: str) -> None:
     assert _cut_after(name, x) == set(" \t\n\r" if name == "gpt2" else " \t")
 
 
+@pytest.mark.slow
 @every_rule
 @pytest.mark.parametrize("x", [" ", "\u3000", "\xa0", "\u1680"])
 def test_after_other_white_space_nothing_allows_a_cut(name: str, x: str) -> None:
     assert not _cut_after(name, x)
 
 
+@pytest.mark.slow
 @every_pattern
 def test_the_native_scanner_agrees_on_every_character_at_a_cut(name: str) -> None:
     text = "".join(f"a{c}!{c}1{c} {c}。{c}\n{c}字{c}" for c in CHARACTERS[:0x11000])
@@ -246,12 +256,18 @@ def _assert_native_counts_agree(name: str, data: bytes) -> None:
     assert parts.shard() == whole.shard()
 
 
+@lru_cache(maxsize=1)
+def _slices(corpus: str) -> bytes:
+    text = real_text(corpus)
+    data = b"".join(text[start : start + 200_000] for start in range(0, len(text), len(text) // 6))
+    return data.decode(errors="ignore").encode()  # without the characters that the slices broke
+
+
+@pytest.mark.slow
 @every_pattern
 @pytest.mark.parametrize("corpus", ["multilingual_20MB", "code_20MB"])
 def test_real_text_cut_at_every_safe_cut_has_the_same_pretokens(name: str, corpus: str) -> None:
-    text = real_text(corpus)
-    data = b"".join(text[start : start + 200_000] for start in range(0, len(text), len(text) // 6))
-    data = data.decode(errors="ignore").encode()  # without the characters that the slices cut through
+    data = _slices(corpus)
     _assert_all_cuts_keep_the_pretokens(name, data)
     _assert_native_counts_agree(name, data)
     sizes = [len(piece) for piece in _pieces(name, data)]

@@ -6,7 +6,7 @@ import pytest
 from available import skip_missing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from real_data import real_text
+from real_data import real_text_start
 
 from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.delimiters import Delimiters
@@ -73,6 +73,7 @@ def assert_equal(pattern: str, text: str) -> None:
         assert table.shard() == expected, f"{instructions}: {text!r}"
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(text=st.one_of(patterned, blocks, prose, st.text(max_size=30), st.text(min_size=60)))
 @example(text="")
@@ -86,6 +87,7 @@ CONTEXTS = [("", ""), ("A", "b"), ("a", "B"), (" ", " "), ("'", ""), ("1", "2"),
 CONTEXTS += [(" ", "a"), ("\u0301", "A"), ("中", "A"), ("'", "e"), ("  ", "\n"), ("A'", "t")]
 
 
+@pytest.mark.slow
 @pytest.mark.not_sanitized
 @pytest.mark.parametrize(("before", "after"), CONTEXTS)
 def test_code_points_in_many_contexts_equal_regex(native: str, before: str, after: str) -> None:
@@ -94,6 +96,7 @@ def test_code_points_in_many_contexts_equal_regex(native: str, before: str, afte
         assert_equal(native, "|".join(f"{before}{point}{after}" for point in code_points(start)))
 
 
+@pytest.mark.slow
 @pytest.mark.not_sanitized
 def test_every_code_point_equals_regex(native: str) -> None:
     for start in range(0, 0x110000, 0x8000):
@@ -105,10 +108,10 @@ def code_points(start: int) -> list[str]:
     return [chr(code) for code in range(start, start + 0x8000) if not 0xD800 <= code < 0xE000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["c4_2MB", "wikitext2_2MB", "tinystories_3MB", "code_20MB", "multilingual_20MB"])
 def test_real_text_equals_regex(native: str, corpus: str) -> None:
-    text = real_text(corpus)[:3_000_000].decode(errors="ignore")
-    assert_equal(native, text)
+    assert_equal(native, real_text_start(corpus, 3_000_000))
 
 
 def test_long_runs_equal_regex(native: str) -> None:
@@ -116,6 +119,7 @@ def test_long_runs_equal_regex(native: str) -> None:
         assert_equal(native, unit * 100_000)
 
 
+@pytest.mark.slow
 def test_tokens_longer_than_blocks_equal_regex(native: str) -> None:
     """Cover runs of lengths around that of a block, at many positions in a block, after anything they may follow."""
     for unit in ("a", "A", " ", "\n", "\t", "1", ".", "中", "é", "\u3000", "\u0301", "'s"):
@@ -181,11 +185,12 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "delimiters", [Delimiters(None), Delimiters("\n"), Delimiters("<s>"), Delimiters("\n\n", ["the", "<s>"])]
 )
 def test_real_documents_have_the_same_counts_as_in_python(native: str, delimiters: Delimiters) -> None:
-    data = real_text("multilingual_20MB")[:300_000]
+    data = real_text_start("multilingual_20MB", 300_000).encode()
     data = data[: data.rindex(b"\n")]
     table, reference = NativeTable(native), NativeTable(native)
     counted = table.count_documents(memoryview(bytearray(data)), delimiters)

@@ -53,6 +53,7 @@ def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[t
             yield f"before {moment.step}; {what}", place, done
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     ("options", "earlier", "killed_at"),

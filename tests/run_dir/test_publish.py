@@ -48,6 +48,7 @@ def merge(out: Path, *flags: str) -> int:
     return main(["merge", "--counts", str(out), "--set", "vocab_sizes=[280, 300]", *flags])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("merge", [False, True], ids=["training", "merge"])
 def test_a_run_that_is_killed_at_any_step_leaves_the_earlier_results_or_its_own(

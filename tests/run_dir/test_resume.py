@@ -32,6 +32,7 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tie_break", "segment_size"), [("greatest_bytes", "6kb"), ("huggingface", "1gb")])
 def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
     corpus: Path, tmp_path: Path, tie_break: str, segment_size: str
@@ -115,6 +116,7 @@ def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
     return alive
 
 
+@pytest.mark.slow
 def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
@@ -134,6 +136,7 @@ def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Pat
     assert_resumes(large, out, expected, "--do_monitor")
 
 
+@pytest.mark.slow
 def test_resumed_work_adds_up_in_the_report_and_the_monitor(
     large: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -157,6 +160,7 @@ def test_resumed_work_adds_up_in_the_report_and_the_monitor(
     assert sum(later < earlier for earlier, later in pairwise(elapsed)) == 1  # the clock of the second run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_is_resumed(
     large: Path, tmp_path: Path, expected: dict[str, bytes], number: int, status: int
@@ -174,6 +178,7 @@ def test_an_interrupted_run_is_resumed(
     assert_resumes(large, out, expected)
 
 
+@pytest.mark.slow
 def test_counts_of_many_segments_are_only_discarded_on_request(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +201,7 @@ def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_killed_worker_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     out = tmp_path / "run"
     with start(command(large, out), out, segments=2) as process:
@@ -215,6 +221,7 @@ def test_a_killed_worker_leaves_a_run_to_resume(large: Path, tmp_path: Path, exp
     assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 2
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     """No file may exceed 40 kB: enough for the counts of the first segments, but not of the later ones."""
     out = tmp_path / "run"
@@ -227,6 +234,7 @@ def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expecte
     assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 1
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     out = tmp_path / "run"
     with start(command(large, out), out, segments=1) as process:
@@ -244,6 +252,7 @@ def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Pa
     assert {name: (out / name).read_bytes() for name in RESULTS} == expected
 
 
+@pytest.mark.slow
 def test_the_scratch_folder_of_a_killed_run_is_removed(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     """Wherever it is. That of another, living run stays."""
     out, scratch = tmp_path / "run", tmp_path / "scratch"

@@ -112,6 +112,7 @@ def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
 # ---- exact ----
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(vocab=vocabularies(), word=st.one_of(repetitions, texts.filter(bool)), whole_tokens=st.booleans())
 def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: bool) -> None:
@@ -119,6 +120,7 @@ def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: boo
     assert native(spec).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), spec)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(
     vocab=vocabularies(),
@@ -225,6 +227,7 @@ def test_a_pretoken_of_a_megabyte_takes_no_quadratic_time(unit: str) -> None:
 # ---- decoding ----
 
 
+@pytest.mark.slow
 @given(vocab=vocabularies(), data=st.data(), dtype=st.sampled_from([UINT16, UINT32]))
 def test_ids_decode_to_their_tokens(vocab: Vocab, data: st.DataObject, dtype: np.dtype[Any]) -> None:
     known = [i for i, token in enumerate(vocab.tokens[: 1 << 16]) if token]
@@ -256,6 +259,7 @@ def test_an_unknown_id_is_named_with_its_index() -> None:
 # ---- invalid input ----
 
 
+@pytest.mark.slow
 @example(text=b"\x80" * 70)
 @example(text=b"\xf0\x9f")
 @given(text=st.binary().filter(lambda text: not _is_utf8(text)))

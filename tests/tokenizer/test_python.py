@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -106,15 +106,16 @@ def test_a_repeated_merge_has_its_first_rank(encoder: str) -> None:
     assert new_encoder(TokenizerSpec(vocab), encoder).encode(b"abc", NO_SPECIAL_TOKENS) == [256, ord("c")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1_000_000])
 @pytest.mark.parametrize("kind", ["one letter", "two in turn", "random"])
 def test_no_pretoken_takes_quadratic_time(encoder: str, kind: str, size: int) -> None:
     model, specials = make(encoder)
     letters = {"one letter": "a" * size, "two in turn": "ab" * (size // 2)}
     data = letters.get(kind, "".join(random.Random(1).choices("abwordthe", k=size))).encode()
-    started = perf_counter()
+    started = process_time()
     ids = model.encode_to_array(data, specials, UINT16)
-    assert perf_counter() - started < 60  # quadratic time would be hours; the benchmarks measure the speed
+    assert process_time() - started < 60  # quadratic time would be hours; the benchmarks measure the speed
     assert model.decode(ids) == data
 
 

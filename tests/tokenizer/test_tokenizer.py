@@ -73,6 +73,7 @@ def test_all_methods_agree(encoder: str, texts: list[str], threads: int | None) 
     assert tokenizer.decode_batch(lists) == texts
 
 
+@pytest.mark.slow
 @pytest.mark.threads
 def test_threads_share_a_tokenizer(encoder: str) -> None:
     tokenizer = small(encoder)

@@ -21,6 +21,8 @@ from benchmarks.process import measure
 from benchmarks.report import disagreement
 from benchmarks.rounds import Result, run_rounds, turns
 
+pytestmark = pytest.mark.slow
+
 TEXT = "low lower lowest<|endoftext|>newer wider\n  it's 42\n\nlow"
 #: With gpt2's pattern: low ×2, " lower", " lowest", newer, " wider", "\n ", " it", "'s", " 42", "\n", "\n"
 OUTCOME = {"distinct": 10, "total": 12}
@@ -94,7 +96,7 @@ def test_wall_time_covers_the_whole_process() -> None:
 
 
 def test_memory_covers_the_largest_process_and_all_together() -> None:
-    hold = "import time; block = b'x' * 100_000_000; time.sleep(1)"
+    hold = "import time; block = b'x' * 100_000_000; time.sleep(3)"
     code = f"import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', {hold!r}]); {hold}; c.wait()"
     measurement = measure([sys.executable, "-c", code], timeout=60)
     assert measurement.error is None

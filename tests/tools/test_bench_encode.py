@@ -16,6 +16,8 @@ from bpeflow.formats import gpt2
 from bpeflow.tokenizer import parallel
 from bpeflow.vocab import Vocab
 
+pytestmark = pytest.mark.slow
+
 SEPARATOR = "<|endoftext|>"
 TEXT = f"low lower lowest{SEPARATOR}newer wider\n  it's 42, 日本 é\n\nlower new\n" * 50
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b" ", b"low"), (b"e", b"r"), (b"n", b"e"), (b"ne", b"w"), (b" low", b"er")]

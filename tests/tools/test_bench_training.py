@@ -21,6 +21,8 @@ from benchmarks.process import Measurement
 from benchmarks.rounds import Result, run_rounds
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
+pytestmark = pytest.mark.slow
+
 SEPARATOR = "<|endoftext|>"
 #: Large enough for merges of merges, and small enough to be reached with the text below.
 VOCAB_SIZE = 400

@@ -26,6 +26,8 @@ from fuzzing.campaign import Result, _read
 from fuzzing.choices import Choices
 from fuzzing.difference import DifferenceError
 
+pytestmark = pytest.mark.slow
+
 #: Fixed inputs. Finding new ones is libFuzzer's task.
 INPUTS = [random.Random(number).randbytes(10 * number) for number in range(40)]
 

@@ -44,6 +44,7 @@ def generate(path: Path, *arguments: str) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_size_is_exact_and_the_text_is_utf8(corpus: Path) -> None:
     text = corpus.read_bytes()
     assert len(text) == 3_000_000
@@ -148,6 +149,7 @@ def test_too_little_disk_space_is_reported_at_once(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_failed_write_leaves_the_existing_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("before")

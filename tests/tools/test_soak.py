@@ -22,7 +22,10 @@ from soaking.process import Ended, Process
 from soaking.settings import LEFT_OUT, draw_result_settings, draw_run_settings
 from soaking.verdict import problems_of_end, problems_of_folder
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="resource limits and /proc are those of Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="resource limits and /proc are those of Linux"),
+]
 
 # ---- it runs ----
 

@@ -146,6 +146,7 @@ def test_an_init_from_is_not_read_for_counts_alone(corpus: Path, tmp_path: Path)
     train(corpus, 280, init_from=tmp_path / "nowhere", skip_merge=True)
 
 
+@pytest.mark.slow
 def test_gpt2_as_it_was_published_is_extended(tmp_path: Path) -> None:
     """All of its merges, on a text that contains few of them."""
     folder = tmp_path / "gpt2"

@@ -201,6 +201,7 @@ print(len(vocab), len(merges))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
 @pytest.mark.parametrize("how", ["script", "stdin", "-c"])
 def test_a_plain_script_needs_no_main_guard(corpus: Path, tmp_path: Path, method: str, how: str) -> None:
@@ -230,6 +231,7 @@ def huggingface_merges(documents: list[str], vocab_size: int, special_tokens: li
     return [(from_printable(left), from_printable(right)) for left, right in merges]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "special_tokens", [["<|endoftext|>"], ["<|endoftext|>", "the", "Ġof", "in", "a", "ing"]], ids=len
 )

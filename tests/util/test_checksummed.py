@@ -15,6 +15,7 @@ BODIES = st.dictionaries(
 ).filter(lambda body: not has_checksum(body))
 
 
+@pytest.mark.slow
 @given(BODIES)
 def test_a_checksummed_object_survives_json(body: dict[str, object]) -> None:
     assert verified(json.loads(json.dumps(checksummed(body)))) == body
