@@ -3,8 +3,8 @@
 A run works in ``unfinished/`` and leaves the files above it alone. Writing its report there as ``done.json`` is the
 point of no return: until then nothing has happened to the earlier files, and from then on they are replaced, by this
 run or, if it is killed on the way, by the next run in the folder. `publish` is idempotent and may be interrupted
-between any two steps: a file that the report lists but ``unfinished/`` lacks has already been moved, or was to be kept (the
-counts that vocabularies were learned from, in the same folder).
+between any two steps: a file that the report lists but ``unfinished/`` lacks has already been moved, or was to be kept
+(the counts that vocabularies were learned from, in the same folder).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _empty(unfinished: Path) -> None:
 
 
 def remove_useless(folder: Path) -> None:
-    """Remove the part of a failed run that cannot be resumed: a partial set of vocabularies, segments, or everything."""
+    """Remove the parts of a failed run that cannot be resumed, such as a partial set of vocabularies."""
     unfinished = folder / UNFINISHED
     with suppress(OSError):  # empty: try this first, as it needs no memory
         unfinished.rmdir()

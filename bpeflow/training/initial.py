@@ -21,8 +21,8 @@ def read_initial_merges(settings: Settings, pattern: str | None) -> tuple[Merge,
     """Read the merges of the tokenizer in the folder `init_from`; empty if it is not set.
 
     The folder has ``vocab.json`` and ``merges.txt``. Its ``run.json``, if any, has the pattern, which must be the one
-    that the counts were made with. A warning says if tokens get other ids: merges keep their ranks, but the settings decide
-    the ids of bytes and special tokens.
+    that the counts were made with. A warning says if tokens get other ids: merges keep their ranks, but the settings
+    decide the ids of bytes and special tokens.
 
     Args:
         settings: the settings of the run.
@@ -87,8 +87,8 @@ def _warn_of_changed_ids(vocab: Vocab, settings: Settings, folder: Path) -> None
     moved = sum(theirs not in (b"", ours) for theirs, ours in zip_longest(vocab.tokens, here.tokens[: len(vocab)]))
     if moved:
         log.warning(
-            "init_from: %d of the %d tokens of %s get another id, as the order is %s: a model trained with its ids does "
-            "not fit the new ones",
+            "init_from: %d of the %d tokens of %s get another id, as the order is %s: a model trained with its ids "
+            "does not fit the new ones",
             moved,
             len(vocab),
             folder,

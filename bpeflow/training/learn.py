@@ -101,7 +101,7 @@ def learn_merges(
 ) -> LearnedMerges:
     """Learn the merges of a vocabulary of `vocab_size` entries: 256 bytes, the special tokens, and merges.
 
-    `initial_merges` extend a vocabulary: they are replayed in order, whatever the counts of their pairs are here, and
+    `initial_merges` extend a vocabulary: they are replayed in order, whatever the counts of their pairs are, and
     learning continues from there. Continuing from merges of the same counts gives the same result as learning at once.
 
     Args:

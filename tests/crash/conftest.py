@@ -1,4 +1,4 @@
-"""What the crash tests share: corpora, finished runs to compare with, and commands."""
+"""Fixtures of the crash tests: corpora, finished runs to compare with, and commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A hang must fail; and every test starts programs."""
+    """Limit the time of each test, so that a hang fails; every test starts programs."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
@@ -39,7 +39,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that went well: what others must come to, in spite of everything."""
+    """Return the folder of an undisturbed run: the result that the others must reach, in spite of everything."""
     folder = tmp_path_factory.mktemp("finished")
     run = Run(arguments(corpora / "text", folder / "run"), folder).start().end()
     assert run.status == 0, run.err
@@ -54,7 +54,7 @@ def expected(finished: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def earlier(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of something else, which is there before the one that fails."""
+    """Return the folder of a run with other settings, which precedes the one that fails."""
     folder = tmp_path_factory.mktemp("earlier")
     run = Run(arguments(corpora / "text" / "0.txt", folder / "run", vocab_size=300), folder).start().end()
     assert run.status == 0, run.err
@@ -64,7 +64,7 @@ def earlier(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(earlier: Path, tmp_path: Path) -> Path:
-    """A run folder in which an earlier run has left its results."""
+    """Return a run folder with the results of an earlier run."""
     return Path(shutil.copytree(earlier, tmp_path / "run"))
 
 

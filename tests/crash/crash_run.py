@@ -1,7 +1,7 @@
-"""Runs of the real program with a fault in them, and what must hold after each.
+"""Runs of the real program with an injected fault, and the invariants that must hold after each.
 
 A run has a folder for temporary files of its own and a mark in its environment, which all its processes inherit; so
-whatever it leaves can be told from what others do on the same machine.
+whatever it leaves can be distinguished from the work of others on the same machine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import psutil
 
 INJECTED = Path(__file__).parent / "injected"
 
-#: The issue's two seconds, and the slack that a loaded machine needs.
+#: The promised two seconds, and the slack that a loaded machine needs.
 SOON = 10.0
 
-#: Long enough for a run that hangs to be sure of it.
+#: Long enough to be sure that a run hangs.
 HUNG = 60.0
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done at which call of a function, by the first process that comes to it: see `injected/sitecustomize`."""
+    """An action at a certain call of a function, by the first process that reaches it; see `injected/sitecustomize`."""
 
     where: str
     action: str
@@ -53,7 +53,9 @@ class Run:
     fault: Fault | None = None
     prepare: Callable[[], None] | None = None
     prefix: Sequence[str] = ()
-    temporary: Path = field(default_factory=lambda: Path(mkdtemp(prefix="crash-")))  # short: sockets are made in it
+    temporary: Path = field(
+        default_factory=lambda: Path(mkdtemp(prefix="crash-"))
+    )  # a short path, as sockets are created in it
     mark: str = field(default_factory=lambda: uuid4().hex)
     status: int | None = None
     err: str = ""
@@ -64,9 +66,9 @@ class Run:
         self._shared_before = shared_memory()
         environment = {**os.environ, "TMPDIR": str(self.temporary), "CRASH_RUN": self.mark}
         if self.fault is not None:
-            told = {**vars(self.fault), "file": self.fault.file and str(self.fault.file), "mark": str(self._done)}
+            fault = {**vars(self.fault), "file": self.fault.file and str(self.fault.file), "mark": str(self._done)}
             path = os.pathsep.join(filter(None, [str(INJECTED), os.environ.get("PYTHONPATH")]))
-            environment |= {"PYTHONPATH": path, "CRASH": json.dumps(told)}
+            environment |= {"PYTHONPATH": path, "CRASH": json.dumps(fault)}
         self.process = subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "bpeflow", *map(str, self.arguments)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -75,7 +77,7 @@ class Run:
         return self
 
     def _begin(self) -> None:
-        for number in (signal.SIGINT, signal.SIGHUP):  # which are ignored in the background, and under nohup
+        for number in (signal.SIGINT, signal.SIGHUP):  # ignored in the background and under nohup
             signal.signal(number, signal.SIG_DFL)
         if self.prepare is not None:
             self.prepare()
@@ -156,7 +158,7 @@ def soon_empty(look: Callable[[], set[str]], seconds: float = 5.0) -> bool:
 
 
 def processes(mark: str) -> set[str]:
-    """Those that have the mark of a run in their environment."""
+    """Return the processes that have the mark of a run in their environment."""
     found = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -166,14 +168,14 @@ def processes(mark: str) -> set[str]:
 
 
 def shared_memory() -> set[str]:
-    """What multiprocessing has in /dev/shm."""
+    """Return the files of multiprocessing in /dev/shm."""
     folder = Path("/dev/shm")
     kinds = ("sem.mp-", "pym-", "psm_")
     return {path.name for path in folder.iterdir() if path.name.startswith(kinds)} if folder.is_dir() else set()
 
 
 def forsaken(names: set[str]) -> set[str]:
-    """Those of them that no process uses: what is in use belongs to others when all processes of a run have ended."""
+    """Return those that no process uses. Others belong to other programs when all processes of a run have ended."""
     for maps in Path("/proc").glob("[0-9]*/maps") if names else ():
         with suppress(OSError):
             text = maps.read_text(encoding="utf-8", errors="replace")
@@ -182,21 +184,21 @@ def forsaken(names: set[str]) -> set[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files, hidden ones included."""
+    """Return all files, hidden ones included."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def finished_files(folder: Path) -> dict[str, bytes]:
-    """All files but those of a run that is not finished."""
+    """Return all files except those of an unfinished run."""
     return {name: content for name, content in contents(folder).items() if not name.startswith("unfinished/")}
 
 
 def unfinished_files(folder: Path) -> set[str]:
-    """What there is of a run that is not finished, but for its segments."""
+    """Return the files of an unfinished run, except for its segments."""
     names = (path.relative_to(folder / "unfinished").as_posix() for path in folder.glob("unfinished/**/*.*"))
     return {name for name in names if not name.startswith("segments/")}
 
 
 def tokenizer(folder: Path) -> dict[str, bytes]:
-    """What a run is for."""
+    """Return the result of a run."""
     return {name: (folder / name).read_bytes() for name in ("counts.npz", "vocab.json", "merges.txt", "bpeflow.json")}

@@ -1,4 +1,4 @@
-"""The stages of a training, as places where a fault can be."""
+"""The stages of a training, as places for faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """A stage: a function that does its work, the call of it that fails, and what makes a run come there.
+    """A stage: a function that does its work, the call that fails, and the settings that make a run reach it.
 
     ``name``: of the stage, where it has workers.
     ``yields``: the function that gives what is sent on, where it is another one.

@@ -1,4 +1,4 @@
-"""The crash matrix of encoding: in threads of the main process, and in processes, as with a pattern of one's own."""
+"""The crash matrix of encoding: in threads of the main process, and in processes, as with a custom pattern."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFECT = r"RuntimeError: the injected defect \(a bug in bpeflow: please report i
 MEMORY = "encoding: out of memory.*: use fewer threads .* or add memory"
 DIED = r"worker \d of \d \(pid \d+\)"
 
-#: Who encodes, where it fails, how; the exit status, and what is said.
+#: Encoder, place and kind of the fault, exit status, message.
 CELLS = [
     ("processes", READER, "raise", 1, f"stage 'chunk reader', worker 0: {DEFECT}"),
     ("processes", READER, "kill", 1, f"stage 'chunk reader': {DIED} was killed by SIGKILL: .*out-of-memory killer"),
@@ -57,7 +57,7 @@ SIGNALS = {
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return "<|endoftext|>".join(distinct_words(seed, 5000) for seed in range(130))  # 4.2 MB: more than is small
+    return "<|endoftext|>".join(distinct_words(seed, 5000) for seed in range(130))  # 4.2 MB: above SMALL_INPUT
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def corpus(text: str, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """Where an earlier run has left its results."""
+    """Return the output of an earlier run."""
     folder = tmp_path / "out"
     folder.mkdir()
     for name in ("train.bin", "train.bin.json", "train.bin.idx"):
@@ -82,7 +82,7 @@ def encode(way: str, fault: Fault | None, corpus: Path, out: Path) -> Run:
     pattern = r"\w+|\W" if way == "processes" else "gpt2"
     tokenizer = save_tokenizer(corpus.parent / "tokenizer", pattern)
     if way == "threads" and Tokenizer.load(tokenizer).encoder != "native":
-        pytest.skip("there is no native encoder, which alone has threads")
+        pytest.skip("the native encoder, the only one with threads, is not available")
     paths = ["--tokenizer", tokenizer, "--input", corpus, "--out", out, "--index"]
     flags = ["--threads", "2", "--chunk_size", "40kb"]
     return Run(["encode", *paths, *flags], corpus.parent, fault).start()
@@ -110,7 +110,7 @@ PLACES = {
     "writer beside threads": ("threads", WRITER),
     "sidecar": ("threads", SIDECAR),
 }
-#: SIGTERM takes the way of Ctrl-C with another status and message: at one place of each way.
+#: SIGTERM is handled like Ctrl-C with another status and message, so it is tested once per encoder.
 SIGNAL_CELLS = [
     (place, kind) for place in PLACES for kind in SIGNALS if kind != "SIGTERM" or place in ("encoder", "sidecar")
 ]
@@ -132,7 +132,7 @@ def test_a_signal(place: str, kind: str, corpus: Path, out: Path) -> None:
     assert contents(out.parent) == before
 
 
-def test_what_another_run_is_writing_stays(corpus: Path, out: Path) -> None:
+def test_the_files_of_another_living_run_stay(corpus: Path, out: Path) -> None:
     first = encode("threads", Fault(WRITER, "wait"), corpus, out)
     first.wait_for_fault()
     second = encode("threads", None, corpus, out).end()

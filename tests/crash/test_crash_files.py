@@ -1,4 +1,4 @@
-"""The crash matrix, its files: input that is changed while it is read, and a disk that becomes full, at every stage."""
+"""The crash matrix of files: input that changes while it is read, and a disk that fills up, at every stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNTER = "bpeflow.counting.counter:ChunkCounter._count"
 READER = "bpeflow.corpus.reader:ChunkReader._planned"
 BLOCKS = "bpeflow.corpus.formats.stream:Blocks._read"
 
-#: The form of the corpus; what is done to its last file, where and when; and what is said of it.
+#: The format of the corpus; the change of its last file, where and when; and the message.
 CHANGES = {
     "text cut short before it is planned": ("txt", "truncate", READER, 4, r"shrank from \d+ to \d+ bytes; run again"),
     "text cut short before it is counted": ("txt", "truncate", COUNTER, 1, r"(shrank|changed while it was read)"),
@@ -47,7 +47,7 @@ CHANGES = {
 
 @pytest.fixture
 def corpus(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Four files of a form, which may be spoilt."""
+    """Return four files of a format, to be damaged."""
     folder = tmp_path / "corpus"
     folder.mkdir()
     for number in range(4):
@@ -74,7 +74,7 @@ def test_input_that_changes_while_it_is_read(
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path | None]:
-    """A disk of 8 MB, or None where this user may not mount one."""
+    """Yield a disk of 8 MB, or None if this user may not mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = (
@@ -88,7 +88,7 @@ def disk(tmp_path: Path) -> Iterator[Path | None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-#: Where it becomes full, and what is said of it.
+#: The place where the disk fills up, and the message.
 FULL = {
     "merger": (
         Place("bpeflow.counting.merger:CountMerger._sum_partition", segment_size="300kb"),
@@ -113,10 +113,10 @@ FULL = {
 
 
 @pytest.mark.parametrize("stage", FULL)
-def test_a_disk_that_becomes_full(
+def test_a_disk_that_fills_up(
     stage: str, disk: Path | None, corpora: Path, earlier: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """A real one where it can be had; elsewhere the kernel lets no file grow, which is the same but for the number."""
+    """On a real disk if one can be mounted; else the kernel lets no file grow, which gives another error number."""
     place, said = FULL[stage]
     out = (disk or tmp_path) / "run"
     shutil.copytree(earlier, out)

@@ -1,4 +1,4 @@
-"""The crash matrix, memory: native code to which the system gives no more of it says so, and does not crash.
+"""The crash matrix of memory: native code without memory reports that, and does not crash.
 
 Each script gets its data ready, and then runs into a limit of its address space (RLIMIT_AS).
 """
@@ -67,7 +67,7 @@ backend = choose_backend(sys.argv[1])
 def learn():
     with backend.start(task) as session:
         session.step(2000)
-learn()  # OpenMP's threads have started then: where libgomp gets none, it ends the process
+learn()  # starts OpenMP's threads: libgomp ends the process if it gets none
 fails_until_there_is_enough(learn)
 """,
     "encoder": """
@@ -92,7 +92,7 @@ def run(script: str, *arguments: str) -> None:
     assert "no memory for bpeflow_" in done.stdout
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc that tells the size of a process")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc for the size of a process")
 @pytest.mark.parametrize("what", ["counting table", "merging runs", "encoder"])
 def test_native_code_without_memory_is_an_error(what: str) -> None:
     skip_missing("count", why_regex(load_pretokenizer("gpt2")))
@@ -106,7 +106,7 @@ def test_a_native_backend_without_memory_is_an_error(name: str) -> None:
     run(SCRIPTS["backend"], name)
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc that tells the size of a process")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc for the size of a process")
 @pytest.mark.parametrize("megabytes", [60, 120, 200])
 def test_parquet_without_memory_for_its_library_is_an_error(tmp_path: Path, megabytes: int) -> None:
     """With 120 MB, pyarrow crashes while it is imported."""

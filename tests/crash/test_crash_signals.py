@@ -1,4 +1,4 @@
-"""The crash matrix of a training, its signals: Ctrl-C once and more often, SIGTERM, SIGKILL of the main process."""
+"""The crash matrix of signals to a training: Ctrl-C once and repeatedly, SIGTERM, SIGKILL of the main process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLACES = {**WORKERS, **MAIN}
 
 
 def wait_at(train: Train, place: Place) -> Run:
-    """A training that has come to a place, and goes no further."""
+    """Start a training that has reached a place and waits there."""
     run = train(Fault(place.where, "wait", place.call), place.corpus, segment_size=place.segment_size)
     run.wait_for_fault()
     return run
@@ -34,7 +34,7 @@ def resume(train: Train, place: Place) -> Run:
     return run
 
 
-#: SIGTERM takes the way of Ctrl-C with another status and message: at one stage of workers and one of the main process.
+#: SIGTERM is handled like Ctrl-C with another status and message: at one stage of workers and one of the main process.
 CELLS = [(stage, kind) for stage in PLACES for kind in SIGNALS if kind != "SIGTERM" or stage in ("counter", "learning")]
 
 
@@ -62,7 +62,7 @@ def test_a_terminal_that_is_closed_ends_a_run(train: Train, out: Path, earlier: 
 
 
 @pytest.mark.parametrize("stage", WORKERS)
-def test_workers_follow_a_killed_main_process_and_tidy_up(
+def test_workers_follow_a_killed_main_process_and_clean_up(
     train: Train, stage: str, out: Path, earlier: Path, expected: dict[str, bytes]
 ) -> None:
     run = wait_at(train, WORKERS[stage])
@@ -74,7 +74,7 @@ def test_workers_follow_a_killed_main_process_and_tidy_up(
     assert left.pop(".lock")
     assert left == contents(earlier)
     if stage == "counter":
-        shutil.rmtree(out)  # `resume` would take the earlier run's counts for its own, and refuse them
+        shutil.rmtree(out)  # `resume` would find the earlier run's counts, and refuse them
         out.mkdir()
     if stage in ("counter", "merger of segments"):
         resume(train, WORKERS[stage])
@@ -82,7 +82,7 @@ def test_workers_follow_a_killed_main_process_and_tidy_up(
 
 
 @pytest.mark.parametrize("stage", MAIN)
-def test_a_killed_main_process_leaves_a_run_to_go_on_with(
+def test_a_killed_main_process_leaves_a_run_to_resume(
     train: Train, stage: str, out: Path, expected: dict[str, bytes]
 ) -> None:
     shutil.rmtree(out)
@@ -103,7 +103,7 @@ def test_ctrl_c_twice_at_any_moment_leaves_nothing(train: Train, out: Path, expe
     shutil.rmtree(out)
     for _ in range(8):
         run = train(None, "text", "--resume", segment_size="300kb")
-        while not (out / ".lock").exists() and run.process.poll() is None:  # Python itself ends in its own ways
+        while not (out / ".lock").exists() and run.process.poll() is None:  # before that, Python itself handles signals
             time.sleep(0.01)
         time.sleep(choose.uniform(0, 0.8))
         run.signal(signal.SIGINT, choose.choice([signal.SIGINT, signal.SIGTERM]), pause=choose.uniform(0, 0.05))

@@ -1,4 +1,4 @@
-"""The crash matrix, its begin: workers that cannot be started, and what starts them."""
+"""The crash matrix of starting: workers that cannot be started, and the fork server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from crash_run import Fault, Run, Train, arguments, contents
     ],
     ids=["no fork server", "no worker", "too few workers"],
 )
-def test_a_system_that_gives_no_more_processes(
+def test_a_system_without_further_processes(
     train: Train, where: str, call: int, worker: str, out: Path, earlier: Path
 ) -> None:
     run = train(Fault(where, "no process", call)).end()
@@ -34,7 +34,7 @@ def test_a_system_that_gives_no_more_processes(
     assert contents(out) == contents(earlier)
 
 
-def test_a_system_that_gives_no_process_at_all(train: Train, out: Path, earlier: Path) -> None:
+def test_a_system_without_any_process(train: Train, out: Path, earlier: Path) -> None:
     run = train(Fault("multiprocessing.util:spawnv_passfds", "no process")).end()  # the resource tracker
     assert run.status == 1
     assert run.err.startswith("bpeflow: ")
@@ -45,7 +45,7 @@ def test_a_system_that_gives_no_process_at_all(train: Train, out: Path, earlier:
     assert contents(out) == contents(earlier)
 
 
-def test_a_system_that_gives_no_more_threads(train: Train, out: Path, earlier: Path) -> None:
+def test_a_system_without_further_threads(train: Train, out: Path, earlier: Path) -> None:
     run = train(Fault("bpeflow.flow.supervisor:Supervisor.start", "no thread")).end()
     assert run.status == 1
     assert run.err == (
@@ -69,7 +69,7 @@ def test_a_killed_fork_server_ends_the_run(train: Train, out: Path, earlier: Pat
     assert contents(out) == contents(earlier)
 
 
-def test_a_long_name_of_the_temporary_folder_is_told(corpora: Path, tmp_path: Path) -> None:
+def test_a_long_name_of_the_temporary_folder_is_reported(corpora: Path, tmp_path: Path) -> None:
     run = Run(arguments(corpora / "text", tmp_path / "run"), tmp_path, temporary=tmp_path / ("long" * 25)).start().end()
     assert run.status == 1
     assert "AF_UNIX path too long" in run.err
@@ -78,7 +78,7 @@ def test_a_long_name_of_the_temporary_folder_is_told(corpora: Path, tmp_path: Pa
     assert not (tmp_path / "run").exists()
 
 
-def test_a_full_dev_shm_is_told_with_the_remedy(corpora: Path, tmp_path: Path) -> None:
+def test_a_full_dev_shm_is_reported_with_the_remedy(corpora: Path, tmp_path: Path) -> None:
     small = 'mount -t tmpfs -o size=4k tmpfs /dev/shm && head -c 4096 /dev/zero > /dev/shm/full && exec "$@"'
     prefix = ["unshare", "--mount", "sh", "-c", small, "sh"]
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:

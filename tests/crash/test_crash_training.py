@@ -14,7 +14,7 @@ import pytest
 from crash_run import Fault, Run, Train, contents, finished_files, tokenizer, unfinished_files
 from places import MAIN, WORKERS, Place
 
-#: What the message says of a fault in a worker, after the name of the stage and the worker.
+#: The message of a fault in a worker, after the name of the stage and the worker.
 SAID = {
     "raise": r"worker \d: RuntimeError: the injected defect \(a bug in bpeflow: please report it",
     "exit": r"worker \d of \d \(pid \d+\) exited with status 7: os._exit or sys.exit",
@@ -44,8 +44,8 @@ def assert_next_run_succeeds(train: Train, place: Place, out: Path, expected: di
 
 
 CELLS = [(stage, action) for stage in WORKERS for action in SAID]
-CELLS.remove(("merger of segments", "unpicklable"))  # it sends on what every merger does
-# A worker that leaves is noticed in one place, whichever its stage and status are: 7 at every stage, 0 at one.
+CELLS.remove(("merger of segments", "unpicklable"))  # it sends the same items as every merger
+# A worker that exits is noticed in one place, whatever its stage and status: status 7 at every stage, 0 at one.
 CELLS = [(stage, action) for stage, action in CELLS if action != "exit0" or stage == "counter"]
 
 
@@ -84,12 +84,12 @@ def test_a_fault_in_the_main_process(
     assert ("Traceback" in run.err) == (action == "raise")
     if action != "segfault":
         run.assert_clean()
-    else:  # the folder of the fork server's socket is left, as there are no workers any more that could remove it
+    else:  # the folder of the fork server's socket stays, as no worker is left to remove it
         shutil.rmtree(run.temporary)
     left = finished_files(out)
     if action != "segfault":
         assert unfinished_files(out) == ({"counts.npz", "run.json"} if place.counted else set())
-    else:  # the next run removes its lock, and what it has spilled
+    else:  # the next run removes its lock and its spilled counts
         left = {name: content for name, content in left.items() if not name.startswith((".lock", ".scratch-"))}
     assert left == contents(earlier)
     if action == "segfault":

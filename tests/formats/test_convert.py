@@ -177,7 +177,7 @@ def test_a_format_that_cannot_hold_the_learned_merges_is_skipped_with_a_warning(
     output = {"formats": ["huggingface", "tiktoken"]}
     with caplog.at_level(logging.WARNING):
         run = train(tmp_path, special_tokens=["Ġthe"], separator="<|endoftext|>", output=output)
-    assert "output.formats: huggingface is not written" in caplog.text
+    assert "output.formats: huggingface was not written" in caplog.text
     assert (run / "tokenizer.tiktoken").exists()
     assert not (run / "tokenizer.json").exists()
 

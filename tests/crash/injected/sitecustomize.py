@@ -1,4 +1,4 @@
-"""Faults for the real program, which knows nothing of them.
+"""Faults for the real program, which does not know about them.
 
 Python imports this module at the start of every process that has its folder on PYTHONPATH: the main process, the fork
 server and through it the workers. The environment variable CRASH names a function, ``module:qualified.name``; what to
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 class Unpicklable:
-    """Whatever it stands for: an item, or a list or generator with one."""
+    """An item that cannot be pickled, or a list or generator with one."""
 
     def __iter__(self):
         yield self
@@ -31,7 +31,7 @@ class Unpicklable:
 
 
 def allow_no_more_memory(more=0):
-    """Let no allocation succeed that needs fresh pages beyond these."""
+    """Let every allocation fail that needs more pages than these."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + more
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
@@ -45,12 +45,12 @@ def take_all_memory():
 
 
 def run_into_the_limit():
-    """The function itself, in a process that is as large as it may become."""
+    """Call the function itself, in a process that cannot grow any more."""
     allow_no_more_memory()
 
 
 def wait():
-    """Signals come meanwhile."""
+    """Wait, while signals arrive."""
     for _ in range(600):
         time.sleep(0.1)
 
@@ -65,7 +65,7 @@ def fail():
 
 
 def fill(path):
-    """Leave no room on the disk that the file is on; without a file, let none grow in this process."""
+    """Fill the disk that the file is on; without a file, let no file of this process grow."""
     if path is None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         return
@@ -87,7 +87,7 @@ def shorten(path):
 
 
 def replace(path):
-    """Put a file of other content in the place of one, as editors and downloads do it."""
+    """Replace a file by one of other content, as editors and downloads do."""
     other = path.with_name("other")
     other.write_bytes(path.read_bytes().swapcase())
     other.replace(path)
@@ -137,7 +137,7 @@ def is_first():
 
 
 class Saboteur:
-    """Exchanges the function when its module has been imported."""
+    """Replaces the function when its module has been imported."""
 
     def __init__(self):
         self.module, _, name = fault["where"].partition(":")
