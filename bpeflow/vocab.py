@@ -263,8 +263,8 @@ def describe_byte_conflict(special_token: str) -> str:
 
 # ---- GPT-2's printable form of bytes ----
 
-# GPT-2's files write each byte as one character. Printable bytes stand for themselves, and the others, in ascending
-# order, for the characters from U+0100. Source: bytes_to_unicode in GPT-2's encoder.py.
+# GPT-2's files write each byte as one character. Printable bytes are the characters of their own number (Latin-1), and
+# the other bytes, in ascending order, are the characters from U+0100. Source: bytes_to_unicode in GPT-2's encoder.py.
 _PRINTABLE_BYTES = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE_BYTES]
 

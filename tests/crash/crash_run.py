@@ -53,9 +53,8 @@ class Run:
     fault: Fault | None = None
     prepare: Callable[[], None] | None = None
     prefix: Sequence[str] = ()
-    temporary: Path = field(
-        default_factory=lambda: Path(mkdtemp(prefix="crash-"))
-    )  # a short path, as sockets are created in it
+    #: A short path, as sockets are created in it.
+    temporary: Path = field(default_factory=lambda: Path(mkdtemp(prefix="crash-")))
     mark: str = field(default_factory=lambda: uuid4().hex)
     status: int | None = None
     err: str = ""
