@@ -73,8 +73,8 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     The log warns of special tokens that HuggingFace's decoder does not restore.
 
     Raises:
-        FormatError: two ids would have the same entry in the file, or HuggingFace's engine reads the pattern
-            differently. Nothing has been written.
+        FormatError: two ids would have the same entry in the file, HuggingFace would encode other text as a special
+            token, or its engine reads the pattern differently. Nothing has been written.
     """
     ids = _printable_ids(spec.vocab, path)
     if spec.whole_tokens:
