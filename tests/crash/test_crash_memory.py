@@ -47,20 +47,20 @@ NativeTable().count(b"low")
 text = " ".join(f"w{number:x}" for number in range(300_000)).encode()
 fails_until_there_is_enough(lambda: NativeTable().count(text))
 """,
-    "merging runs": """
+    "k-way sum": """
 from bpeflow.counting.kway import NativeKWaySum
 from bpeflow.counting.shards import Shard
-runs = [Shard.pack(0, [(b"%08x" % number, 1) for number in range(300_000)])] * 2
-def gather(runs):
-    with NativeKWaySum(runs, "bytes", 1 << 16) as merge:
-        merge.gather(1 << 40)
-gather(runs[:0])
-fails_until_there_is_enough(lambda: gather(runs))
+shards = [Shard.pack(0, [(b"%08x" % number, 1) for number in range(300_000)])] * 2
+def gather(shards):
+    with NativeKWaySum(shards, "bytes", 1 << 16) as kway:
+        kway.gather(1 << 40)
+gather(shards[:0])
+fails_until_there_is_enough(lambda: gather(shards))
 """,
     "backend": """
-from bpeflow.backends.choice import choose_backend
+from bpeflow.backends.registry import choose_backend
 from bpeflow.config import MergeSettings, make_settings
-from bpeflow.merging import learning_task
+from bpeflow.training.learn import learning_task
 settings = make_settings(MergeSettings, {"vocab_size": 2000, "threads": 2})
 task = learning_task(counts(100_000), settings)
 backend = choose_backend(sys.argv[1])
@@ -115,11 +115,11 @@ def test_parquet_without_memory_for_its_library_is_an_error(tmp_path: Path, mega
 
     parquet.write_table(pyarrow.table({"text": ["low lower lowest"]}), tmp_path / "corpus.parquet")
     script = f"""
-import bpeflow.commands
+import bpeflow.cli.train, bpeflow.training.train
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + {megabytes << 20}
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-from bpeflow.cli import main
+from bpeflow.cli.main import main
 sys.exit(main(["--input", sys.argv[1], "--vocab_size", "260", "--out_dir", sys.argv[2]]))
 """
     corpus, out_dir = tmp_path / "corpus.parquet", tmp_path / "run"
