@@ -93,7 +93,7 @@ def run(script: str, *arguments: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc for the size of a process")
-@pytest.mark.parametrize("what", ["counting table", "merging runs", "encoder"])
+@pytest.mark.parametrize("what", ["counting table", "k-way sum", "encoder"])
 def test_native_code_without_memory_is_an_error(what: str) -> None:
     skip_missing("count", why_regex(load_pretokenizer("gpt2")))
     run(SCRIPTS[what])
