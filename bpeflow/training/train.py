@@ -43,6 +43,10 @@ class TrainResult:
         counts: the pre-token counts.
         learned: the merges with their counts and the backend's statistics; None with `skip_merge`, and where `resume`
             finds a finished run.
+
+    >>> result = train({"input": iter(["low low low", "lower"]), "vocab_size": 258})
+    >>> result.merges, len(result.vocab), result.report.learning.learned
+    (((b'o', b'w'),), 258, 1)
     """
 
     vocab: Vocab | None
@@ -73,6 +77,9 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
         CountOverflowError: a count does not fit 64 bits.
         ScratchError: there was neither memory nor disk space for the counts.
         WorkerDiedError: a worker process was killed.
+
+    >>> train({"input": iter(["low low low", "lower"]), "vocab_size": 258}).vocab
+    Vocab(258 tokens, 1 merges, special tokens: <|endoftext|>)
     """
     documents: DocumentIterable | None = None
     if isinstance(config, Mapping):
