@@ -25,7 +25,7 @@ COUNT = """
 import json, resource, sys
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.counting.pipeline import CorpusCounter
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import BpeflowError
 values, limit = json.loads(sys.argv[1])
 settings = make_settings(CountSettings, {"memory_limit": "16mb", "num_counter": 2, **values})
