@@ -41,9 +41,8 @@ class SettingDescription:
 
     def help_line(self) -> str:
         """Return the help of a flag."""
-        if self.default == "required":
-            return f"{self.description} (required)"
-        return self.description + (f" (default: {self.default})" if self.default not in ("false", "[]", "none") else "")
+        unremarkable = ("false", "[]", "none", "required")
+        return self.description + (f" (default: {self.default})" if self.default not in unremarkable else "")
 
     def default_sentence(self) -> str:
         """Return the default as a sentence."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from screen import screen_of
 
 from bpeflow._util import library as native
@@ -220,6 +221,20 @@ def test_help_lists_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -
     for flag in flags.split():
         assert flag in text
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_config_prints_every_setting_and_the_values_of_a_config(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "--print"]) == 0
+    printed = capsys.readouterr().out
+    assert "# Merger processes, each with a partition of the counts. Default: 1.\n# num_merger: 2\n" in printed
+    assert yaml.safe_load(printed) is None
+    assert main(["config", "--print", "--config", str(config)]) == 0
+    values = yaml.safe_load(capsys.readouterr().out)
+    assert values == yaml.safe_load(config.read_text(encoding="utf-8"))
+    assert main(["config", "--markdown"]) == 0
+    assert "| `monitor.interval` |" in capsys.readouterr().out
 
 
 def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
