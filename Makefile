@@ -1,6 +1,6 @@
 # make quickstart   train a tokenizer on the sources of Python's standard library
 # make test         run the tests
-# make test-fast    run the tests that take under a minute together
+# make test-fast    run the tests that are not marked slow
 # make check        lint, format, types and the direction of imports, as CI does
 # make clean        remove everything that the targets above made
 #
