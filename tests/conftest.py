@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 import bpeflow
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.registry import BACKENDS
+from bpeflow.flow.launch import ENDING_SIGNALS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -48,11 +49,14 @@ def compiled_modules() -> None:
 
 
 @pytest.fixture(autouse=True)
-def logging_level() -> Iterator[None]:
-    """The command line, which tests call, sets the level of the whole process."""
-    before = logging.getLogger().level
+def process_state() -> Iterator[None]:
+    """The command line, which tests call, sets the logging level and the signal handlers of the whole process."""
+    level = logging.getLogger().level
+    handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     yield
-    logging.getLogger().setLevel(before)
+    logging.getLogger().setLevel(level)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(params=chosen(BACKENDS), ids=lambda backend: backend.name)

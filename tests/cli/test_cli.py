@@ -26,14 +26,6 @@ from bpeflow.counting.counts import PretokenCounts
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
 
 
-@pytest.fixture(autouse=True)
-def _keep_signals() -> object:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "corpus.txt"

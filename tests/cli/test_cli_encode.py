@@ -16,29 +16,13 @@ from typing import Any
 import psutil
 import pytest
 from screen import screen_of
+from small_tokenizer import EOT, save_tokenizer
 
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.dataset.facade import Tokenizer
 
-EOT = "<|endoftext|>"
 TEXT = f"low lower lowest newest widest{EOT}the lower the better, they said{EOT}" * 20
-MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"s"), (b"es", b"t"), (b"t", b"h"), (b"th", b"e")]
-
-
-@pytest.fixture(autouse=True)
-def _keep_signals() -> object:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def save_tokenizer(folder: Path, pattern: str = "gpt2", merges: int = len(MERGES)) -> Path:
-    tokens = [*(bytes([byte]) for byte in range(256)), EOT.encode()]
-    tokens += [left + right for left, right in MERGES[:merges]]
-    Tokenizer(dict(enumerate(tokens)), MERGES[:merges], [EOT], pattern).save(folder)
-    return folder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from crash_run import Fault, Run, contents
 from distinct_words import distinct_words
-from test_cli_encode import save_tokenizer
+from small_tokenizer import save_tokenizer
 
 from bpeflow.dataset.facade import Tokenizer
 
