@@ -31,7 +31,7 @@ from bpeflow.errors import ConfigError
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
-StartMethod = Literal["forkserver", "spawn", "fork"]
+StartMethod = Literal["forkserver", "spawn"]
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
 _SECTIONS = frozenset({"monitor", "output", "queue"})
@@ -263,7 +263,7 @@ class CountSettings(TokenSettings):
     )
     queue: QueueSettings = QueueSettings()
     start_method: StartMethod = _pipeline(
-        "forkserver", "how worker processes start: forkserver, spawn or fork", example="spawn"
+        "forkserver", "how worker processes start: forkserver or spawn", example="spawn"
     )
 
     @model_validator(mode="before")

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 import bpeflow
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.registry import BACKENDS
-from bpeflow.flow.launch import ENDING_SIGNALS
+from bpeflow.cli.exit import ENDING_SIGNALS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 

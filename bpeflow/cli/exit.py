@@ -26,7 +26,9 @@ from bpeflow.errors import (
     FormatError,
     OutOfMemoryError,
 )
-from bpeflow.flow.launch import ENDING_SIGNALS
+
+#: The signals by which users, schedulers and terminals end a process.
+ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 #: Exit statuses for invalid input or settings, and for a failed run. A signal gives 128 + its number, as in shells.
 USAGE, FAILURE = 2, 1

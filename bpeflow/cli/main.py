@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from bpeflow.cli.exit import end_on_signals, exit_status, show_crashes
-from bpeflow.flow.thread_starts import bound_thread_starts
 
 #: Each command has a module with a function `run`, imported when it is called: commands start fast that need little.
 COMMANDS = ("train", "merge", "compare", "counts", "encode", "decode", "evaluate", "convert", "backends", "config")
@@ -47,7 +46,6 @@ def _set_up_process() -> None:
     """Handle signals and crashes, and escape characters that the terminal cannot show instead of failing on them."""
     end_on_signals()
     show_crashes()
-    bound_thread_starts()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

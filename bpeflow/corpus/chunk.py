@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from pickle import PickleBuffer
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +85,10 @@ class StreamChunk(Chunk):
     def weight(self) -> int:
         """Bytes of input files that it covers."""
         return self.bytes_read
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Pickle `data` out of band, so that it is not copied on its way to another process."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if protocol >= 5:
+            values["data"] = PickleBuffer(self.data)
+        return StreamChunk, tuple(values.values())

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from threading import Event
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
@@ -47,8 +46,6 @@ class StreamReader:
         delimiters: the separator, at which documents end, and the special tokens.
         pretokenizer: decides where a document may be cut.
         invalid_utf8: how to handle records that are not UTF-8. Under ``"skip"``, documents are not cut.
-        cancelled: set by the consumers of the chunks when they have failed. A read that waits for standard input then
-            raises `CancelledError`.
     """
 
     sources: Sequence[Source]
@@ -57,7 +54,6 @@ class StreamReader:
     delimiters: Delimiters
     pretokenizer: Pretokenizer
     invalid_utf8: InvalidUtf8Policy
-    cancelled: Event | None = None
 
     def __call__(self, items: Iterable[Chunk | StreamTask]) -> Iterator[Chunk]:
         """Replace each stream among the items by its chunks."""
@@ -77,7 +73,7 @@ class StreamReader:
         if file.format == "parquet":
             yield from self._rows(file)
             return
-        with open_blocks(file, self.cancelled) as blocks:
+        with open_blocks(file) as blocks:
             if file.format == "jsonl":
                 yield from cut_lines(blocks, self.chunk_size, self.longest, file.source)
             else:

@@ -34,7 +34,7 @@ from bpeflow.counting.segments import (
 )
 from bpeflow.counting.shards import Spilled, new_scratch, removed_at_end
 from bpeflow.errors import ConfigError
-from bpeflow.flow import MonitorSample, WorkerReport
+from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.progress import Observer
@@ -64,7 +64,7 @@ class CorpusCounts:
         documents: numbers of documents, of bytes, and of documents skipped.
         files: number of files.
         seconds: wall time.
-        workers: report of each worker; of one worker per stage if no processes were used.
+        workers: report of each worker.
         reducer_seconds: wall time that the calling process took to join the partitions.
         reduced_bytes: size of the packed counts that it joined.
         in_process: whether the input was small enough to be counted in the calling process.
@@ -160,6 +160,7 @@ class CorpusCounter:
         """
         started = perf_counter()
         in_process = self.corpus.main_process_only or (self.total_bytes <= self._small_input() and on_sample is None)
+        executor: Executor = "threads" if in_process else "processes"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         memory = MemoryBudget.share(limit, counters, self.settings.num_merger)
@@ -180,13 +181,11 @@ class CorpusCounter:
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             if segments is None:
                 runner.report_progress()
-                shards = runner.run(build.counting(self.corpus.entries), in_process)
+                shards = runner.run(build.counting(self.corpus.entries), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-                counted = segments.count(
-                    runner, lambda entries: runner.run(build.counting(entries, "bytes"), in_process)
-                )
-                shards = runner.run(build.summing(counted, MemoryBudget.share(limit, 1, 1)), in_process)
+                counted = segments.count(runner, lambda entries: runner.run(build.counting(entries, "bytes"), executor))
+                shards = runner.run(build.summing(counted, MemoryBudget.share(limit, 1, 1)), executor)
             reducing = perf_counter()
             counts, documents = reduce_shards(shards, memory)
         ended = perf_counter()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Condition, Event, Lock
 from typing import Literal
 
 from bpeflow._util.text import InvalidUtf8Policy
@@ -17,7 +13,6 @@ from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
 from bpeflow.corpus.formats.jsonl import parse_lines
 from bpeflow.corpus.formats.records import Records, record_delimiters
-from bpeflow.corpus.formats.stdin import CancelledError
 from bpeflow.corpus.sources import Source
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.shards import Scratch, Shard
@@ -42,11 +37,6 @@ class ChunkCounter:
         memory: the memory limit's shares.
         scratch: where to spill.
         sources: description of each source, by its index.
-        threads: number of counting threads, each with a table of its own. Above 1 only if there is no other worker and
-            the scanner is native, as native code runs without the interpreter's lock.
-        cancelled: given if chunks are to be taken from their iterator in the calling thread only. Ctrl-C then need not
-            wait for a thread that is blocked on input, and iterables of the caller, which may be bound to its thread,
-            stay there. The event is set when a thread fails, to wake up whoever waits for input.
     """
 
     delimiters: Delimiters
@@ -57,33 +47,9 @@ class ChunkCounter:
     memory: MemoryBudget
     scratch: Scratch
     sources: Sequence[Source] = (Source(),)
-    threads: int = 1
-    cancelled: Event | None = None
 
     def __call__(self, chunks: Iterable[Chunk]) -> Iterator[Shard]:
         """Count chunks. Yield shards when the table is spilled and when the input ends."""
-        if self.threads == 1:
-            yield from self._count_all(chunks)
-            return
-        shared = _ChunkQueue(self.threads, self.cancelled) if self.cancelled else _SharedChunks(chunks)
-        with ThreadPoolExecutor(self.threads, "counter") as pool:
-            try:
-                counting = [pool.submit(self._count_share, shared) for _ in range(self.threads)]
-                if isinstance(shared, _ChunkQueue):
-                    shared.put_all(chunks)
-                for counted in counting:
-                    yield from counted.result()
-            finally:  # after a failure or Ctrl-C each thread finishes its chunk and ends
-                shared.end()
-
-    def _count_share(self, chunks: _SharedChunks | _ChunkQueue) -> list[Shard]:
-        try:
-            return list(self._count_all(chunks))
-        except BaseException:
-            chunks.end()
-            raise
-
-    def _count_all(self, chunks: Iterable[Chunk]) -> Iterator[Shard]:
         tables = self._new_tables()
         statistics = DocumentStatistics()
         buffer = ChunkBuffer()
@@ -160,62 +126,3 @@ class ChunkCounter:
         shard = table.shard(partition, self.partitions)
         weighted = ((token, count * weight) for token, count in shard.items())
         return Shard.pack(partition, weighted, path if len(shard) else None)
-
-
-class _SharedChunks(Iterator[Chunk]):
-    """An iterator of chunks that several threads share. Each chunk goes to one of them."""
-
-    def __init__(self, chunks: Iterable[Chunk]) -> None:
-        self._chunks = iter(chunks)
-        self._lock = Lock()
-        self._ended = False
-
-    def __next__(self) -> Chunk:
-        with self._lock:
-            if self._ended:
-                raise StopIteration
-            return next(self._chunks)
-
-    def end(self) -> None:
-        """Hand out no further chunks."""
-        self._ended = True
-
-
-class _ChunkQueue(Iterator[Chunk]):
-    """A queue of at most `room` chunks that one thread fills and several threads empty, as an iterator."""
-
-    def __init__(self, room: int, cancelled: Event) -> None:
-        self._chunks: deque[Chunk] = deque()
-        self._room = room
-        self._changed = Condition()
-        self._complete = self._ended = False
-        self._cancelled = cancelled
-
-    def put_all(self, chunks: Iterable[Chunk]) -> None:
-        """Fill the queue. Returns when all chunks have been added, or `end` has been called."""
-        with suppress(CancelledError):
-            for chunk in chunks:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._ended or len(self._chunks) < self._room)
-                    if self._ended:
-                        return
-                    self._chunks.append(chunk)
-                    self._changed.notify_all()
-        with self._changed:
-            self._complete = True
-            self._changed.notify_all()
-
-    def __next__(self) -> Chunk:
-        with self._changed:
-            self._changed.wait_for(lambda: self._chunks or self._complete or self._ended)
-            if self._ended or not self._chunks:
-                raise StopIteration
-            self._changed.notify_all()
-            return self._chunks.popleft()
-
-    def end(self) -> None:
-        """Hand out no further chunks."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-        self._cancelled.set()

@@ -44,18 +44,11 @@ class CountMerger:
     order: Order = "count"
 
     def __call__(self, shards: Iterable[Shard]) -> Iterator[Shard]:
-        """Yield one shard per partition when the input ends.
+        """Yield the sum of the shards, which all belong to the merger's partition, when the input ends."""
+        if collected := list(shards):
+            yield self._sum(collected)
 
-        A worker process receives the shards of one partition. The calling process, if it does the work of all mergers,
-        receives those of all partitions.
-        """
-        partitions: dict[int, list[Shard]] = {}
-        for shard in shards:
-            partitions.setdefault(shard.partition, []).append(shard)
-        for partition in sorted(partitions):
-            yield self._sum_partition(partitions.pop(partition))
-
-    def _sum_partition(self, shards: list[Shard]) -> Shard:
+    def _sum(self, shards: list[Shard]) -> Shard:
         statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
         spilled = sum((shard.spilled for shard in shards), start=Spilled())
         shards, spilled = self._limit_files(shards, "bytes", spilled)

@@ -13,7 +13,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
-from threading import Event
 from time import monotonic
 from typing import Literal
 
@@ -28,7 +27,17 @@ from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.kway import Order
 from bpeflow.counting.merger import CountMerger, partition_of
 from bpeflow.counting.shards import Scratch, Shard, Spilled
-from bpeflow.flow import Monitor, MonitorSample, Pipeline, QueueSpec, Stage, StageRate, WorkerReport, stall_watch
+from bpeflow.flow import (
+    Executor,
+    Monitor,
+    MonitorSample,
+    Pipeline,
+    QueueSpec,
+    Stage,
+    StageRate,
+    WorkerReport,
+    stall_watch,
+)
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.progress import Observer
 
@@ -74,7 +83,7 @@ class PipelineRunner:
         if self._observer is not None:
             self._observer.counting(done + self.done_bytes, self._total_bytes)
 
-    def run(self, pipeline: Pipeline, inline: bool) -> list[Shard]:
+    def run(self, pipeline: Pipeline, executor: Executor) -> list[Shard]:
         """Run a pipeline and return its results."""
         with ExitStack() as watchers:
             watchers.enter_context(stall_watch(pipeline))
@@ -82,7 +91,7 @@ class PipelineRunner:
                 watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False))
             if self._on_sample is not None:
                 watchers.enter_context(Monitor(pipeline, self._sample_interval, self._on_pipeline_sample))
-            with closing(pipeline.run(inline=inline)) as results:  # workers end before their scratch files are removed
+            with closing(pipeline.run(executor)) as results:  # workers end before their scratch files are removed
                 shards: list[Shard] = list(results)
         self.done_bytes += sum(report.weight_done for report in pipeline.reports if report.stage == "counter")
         self.reports = sum_reports(self.reports, pipeline.reports)
@@ -142,8 +151,8 @@ class PipelineBuilder:
         pretokenizer: the pattern.
         scanner: how matches of the pattern are found.
         scratch: where stages spill.
-        counters: number of counters, which are threads if `in_process` and processes otherwise.
-        in_process: whether the stages run in the calling process.
+        counters: number of counters.
+        in_process: whether the stages are threads of the calling process.
         memory: each stage's share of the memory limit.
     """
 
@@ -163,7 +172,6 @@ class PipelineBuilder:
         most = int(settings.queue.max_bytes)
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
         chunk_size = memory.chunk_size(int(settings.chunk_size))
-        cancelled = Event() if self.corpus.main_process_only else None  # then also in_process
         streams = StreamReader(
             sources=self.corpus.sources,
             chunk_size=chunk_size,
@@ -171,7 +179,6 @@ class PipelineBuilder:
             delimiters=self.delimiters,
             pretokenizer=self.pretokenizer,
             invalid_utf8=settings.invalid_utf8,
-            cancelled=cancelled,
         )
         reader = ChunkReader(
             files=entries if in_process else longest_first(entries),
@@ -191,15 +198,13 @@ class PipelineBuilder:
             memory=memory,
             scratch=self.scratch,
             sources=self.corpus.sources,
-            threads=self.counters if in_process else 1,
-            cancelled=cancelled,
         )
         stages = [
             Stage(
                 "counter",
                 counter,
                 reads=queue("chunk_queue", max_bytes=min(most, memory.queued_text)),
-                workers=1 if in_process else self.counters,
+                workers=self.counters,
                 weigh=attrgetter("weight"),
             ),
             Stage(

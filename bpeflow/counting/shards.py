@@ -11,12 +11,13 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from io import BytesIO
 from pathlib import Path
+from pickle import PickleBuffer
 from secrets import token_hex
 from struct import Struct
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bpeflow._util.atomic import sync_folder
 from bpeflow.corpus.documents import DocumentStatistics
@@ -155,6 +156,13 @@ class Shard:
 
     def __len__(self) -> int:
         return self.tokens
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Pickle the records out of band, so that they are not copied on their way to another process."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if protocol >= 5 and isinstance(self.data, bytearray):
+            values["data"] = PickleBuffer(self.data)
+        return Shard, tuple(values.values())
 
     @property
     def token_bytes(self) -> int:

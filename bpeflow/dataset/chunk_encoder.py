@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -20,7 +16,6 @@ from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_document
 from bpeflow.corpus.formats.jsonl import parse_lines
 from bpeflow.corpus.formats.records import Records
-from bpeflow.corpus.formats.stdin import CancelledError
 from bpeflow.corpus.sources import Source
 from bpeflow.dataset.token_file import Ids
 from bpeflow.errors import InvalidTextError
@@ -29,10 +24,6 @@ from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 from bpeflow.tokenizer.validate import smallest_dtype
-
-#: Chunks in flight per thread: one that is being encoded, and one whose ids wait for earlier chunks. More: threads wait
-#: less if chunks take unequally long. Fewer: less memory.
-CHUNKS_PER_THREAD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +73,6 @@ class ChunkEncoder:
         end_id: the id that ends a document, or None.
         invalid_utf8: what to do with input that is not UTF-8.
         source: for records, the fields that hold their text.
-        threads: number of encoding threads. Useful only for encoders that release the interpreter lock.
-        cancelled: an event to set when a thread has failed, so that the reader stops waiting for input.
     """
 
     tokenizer: BaseTokenizer
@@ -91,42 +80,12 @@ class ChunkEncoder:
     end_id: int | None
     invalid_utf8: InvalidUtf8Policy
     source: Source = field(default_factory=Source)
-    threads: int = 1
-    cancelled: Event | None = None
 
     def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
-        """Encode chunks in `threads` threads."""
-        if self.threads == 1:
-            buffer = ChunkBuffer()
-            for chunk in chunks:
-                yield self.encode(chunk, buffer)
-            return
-        buffers = deque(ChunkBuffer() for _ in range(self.threads))  # pop and append are thread-safe
-
-        def encode(chunk: NumberedChunk) -> EncodedChunk:
-            buffer = buffers.pop()
-            try:
-                return self.encode(chunk, buffer)
-            except BaseException:
-                if self.cancelled is not None:
-                    self.cancelled.set()
-                raise
-            finally:
-                buffers.append(buffer)
-
-        _ = self._marking  # computed here once, not by each thread
-        in_flight: deque[Future[EncodedChunk]] = deque()
-        with ThreadPoolExecutor(self.threads, "encoder") as pool:
-            try:
-                with suppress(CancelledError):
-                    for chunk in chunks:
-                        in_flight.append(pool.submit(encode, chunk))
-                        if len(in_flight) == self.threads * CHUNKS_PER_THREAD:
-                            yield in_flight.popleft().result()
-                while in_flight:
-                    yield in_flight.popleft().result()
-            finally:  # after a failure or Ctrl-C, threads finish the chunk they are working on and stop
-                pool.shutdown(wait=False, cancel_futures=True)
+        """Encode chunks."""
+        buffer = ChunkBuffer()
+        for chunk in chunks:
+            yield self.encode(chunk, buffer)
 
     def encode(self, numbered: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
         """Read and encode a chunk.

@@ -6,12 +6,11 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
-from threading import Event
 from time import perf_counter
 from typing import Any, get_args
 
@@ -29,7 +28,7 @@ from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedCh
 from bpeflow.dataset.identity import tokenizer_hash
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, index_path, new_token_file, sidecar_path
 from bpeflow.errors import ConfigError
-from bpeflow.flow import Pipeline, QueueSpec, Stage, stall_watch
+from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.parallel import validate_threads
@@ -43,9 +42,9 @@ CHUNK_SIZE = {"threads": 4_000_000, "processes": 1_000_000}
 #: Smaller: more runs pay for starting processes, which takes longer than encoding.
 SMALL_INPUT = 4_000_000
 
-#: Capacity in chunks of the queue to the encoder processes. More: more encoded chunks accumulate in memory while one
-#: that takes long is being encoded. Fewer: processes wait for the reader.
-_MAX_QUEUED_CHUNKS = 2
+#: Chunks in the queue for each encoder. More: more encoded chunks accumulate in memory while one that takes long is
+#: being encoded. Fewer: encoders wait for the reader, or for an encoder whose turn it is.
+_CHUNKS_PER_WORKER = 2
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
@@ -319,34 +318,32 @@ class CorpusEncoder:
 
         Raises as `ChunkEncoder.encode` does, and `WorkerDiedError` if an encoder process is killed.
         """
-        in_threads = _releases_interpreter_lock(self.encoder.tokenizer)
+        releases_lock = _releases_interpreter_lock(self.encoder.tokenizer)
         main_process_only = any(isinstance(file, StreamTask) and file.main_process_only for file in self.files)
-        in_process = in_threads or self.threads == 1 or main_process_only or self.bytes <= SMALL_INPUT
-        chunk_size = self.chunk_size or CHUNK_SIZE["threads" if in_threads else "processes"]
-        cancelled = Event() if main_process_only else None  # never pickled: main_process_only implies in_process
+        use_threads = releases_lock or self.threads == 1 or main_process_only or self.bytes <= SMALL_INPUT
+        chunk_size = self.chunk_size or CHUNK_SIZE["threads" if releases_lock else "processes"]
+        workers = self.threads if releases_lock or not use_threads else 1
         pipeline = Pipeline(
-            flow.Source("chunk reader", _NumberedReader(self._reader(chunk_size, cancelled))),
+            flow.Source("chunk reader", _NumberedReader(self._reader(chunk_size))),
             [
                 Stage(
                     "encoder",
-                    replace(self.encoder, threads=self.threads if in_threads else 1, cancelled=cancelled),
-                    reads=QueueSpec("chunk_queue", max_items=_MAX_QUEUED_CHUNKS, route=attrgetter("number")),
-                    workers=1 if in_process else self.threads,
+                    self.encoder,
+                    reads=QueueSpec("chunk_queue", max_items=_CHUNKS_PER_WORKER * workers, route=attrgetter("number")),
+                    workers=workers,
                 )
             ],
             results=QueueSpec("encoded_queue"),
             preload=("bpeflow.dataset.chunk_encoder",),
         )
-        with stall_watch(pipeline), closing(pipeline.run(inline=in_process)) as chunks:
-            yield from _in_order(chunks)
+        with stall_watch(pipeline), closing(pipeline.run("threads" if use_threads else "processes")) as chunks:
+            yield from in_order(chunks, attrgetter("number"))
 
-    def _reader(self, chunk_size: int, cancelled: Event | None) -> ChunkReader:
+    def _reader(self, chunk_size: int) -> ChunkReader:
         encoder = self.encoder
         pretokenizer = load_pretokenizer(encoder.tokenizer.pattern)
         delimiters, invalid_utf8 = encoder.delimiters, encoder.invalid_utf8
-        streams = StreamReader(
-            [encoder.source], chunk_size, LONGEST_TEXT, delimiters, pretokenizer, invalid_utf8, cancelled
-        )
+        streams = StreamReader([encoder.source], chunk_size, LONGEST_TEXT, delimiters, pretokenizer, invalid_utf8)
         return ChunkReader(self.files, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams)
 
 
@@ -358,16 +355,6 @@ class _NumberedReader:
 
     def __call__(self) -> Iterator[NumberedChunk]:
         return starmap(NumberedChunk, enumerate(self.reader.chunks()))
-
-
-def _in_order(chunks: Iterable[EncodedChunk]) -> Iterator[EncodedChunk]:
-    waiting: dict[int, EncodedChunk] = {}
-    next_number = 0
-    for chunk in chunks:
-        waiting[chunk.number] = chunk
-        while next_number in waiting:
-            yield waiting.pop(next_number)
-            next_number += 1
 
 
 def _releases_interpreter_lock(tokenizer: BaseTokenizer) -> bool:

@@ -1,9 +1,9 @@
 """A small producer/consumer framework: stages in processes, bounded queues between them, clean failure, a monitor.
 
-It builds on the standard library's multiprocessing (and on psutil, for the monitor) and knows nothing about text. The
-example counts words in the calling process. Without `inline=True` it would run one process for the reader and four for
-the counters. Those must be able to import `read` and `count`, from any module. If that module is the main script, the
-code that starts the pipeline goes under `if __name__ == "__main__":`.
+It builds on the standard library (and on psutil, for the monitor) and knows nothing about text. The example counts
+words in threads of the calling process. Without `executor="threads"` it would run one process for the reader and four
+for the counters. Those must be able to import `read` and `count`, from any module. If that module is the main script,
+the code that starts the pipeline goes under `if __name__ == "__main__":`.
 
     >>> from collections import Counter
     >>> from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
@@ -16,52 +16,51 @@ code that starts the pipeline goes under `if __name__ == "__main__":`.
     ...     yield counts
     >>> counter = Stage("counter", count, reads=QueueSpec("line_queue"), workers=4)
     >>> totals = Counter()
-    >>> for counts in Pipeline(Source("reader", read), [counter]).run(inline=True):
+    >>> for counts in Pipeline(Source("reader", read), [counter]).run(executor="threads"):
     ...     totals.update(counts)
     >>> totals.most_common(2)
     [('to', 2), ('be', 2)]
 
-The processes, and who puts what on which queue:
+The processes, and what passes between them:
 
-    main process                 worker processes
-    ============                 ================
-                                 source ×1
-                                   │  items, pickled, within the bounds of
-                                   ▼  the queue
-    supervisor ─── Stop ──────▶ [queue]
-      (thread)                     │
-        │  ▲                       ▼
-        │  └─ reports, exits ─── stage ×N  ──▶ … ──▶ stage ×M
-        │                                              │
-        │      Stop                                    ▼
-        └───────────────────────────────────────▶ [results queue]
-                                                       │
-    Pipeline.run() ◀───────────── items ───────────────┘
-      for item in …: the sink
+    main process                          worker processes
+    ============                          ================
+      │ starts, ends                      source ×1
+      ▼                                      │  items, pickled, within the
+    fork server ── forks ──────────────▶     ▼  bounds of the queue
+      │                                   [queue: a pipe, a lock, credits]
+      │ exits                                │
+      ▼                                      ▼
+    Pipeline.run() ◀──── reports ──────── stage ×N  ──▶ … ──▶ stage ×M
+      for item in …: the sink                                    │
+      ▲                                                          │
+      └──────────────── items ─────────── [results queue] ◀──────┘
 
-    Monitor (thread) ◀── Snapshot ── meters: a row of shared memory for each process
+    Monitor (thread) ◀── Snapshot ── meters: a row of shared memory for each worker
 
 The modules:
 
-* `spec`: the parts of a pipeline, as users describe them
-* `pipeline`: the whole; `pool`: one run of it; `inline`: a run without processes
-* `worker`: the code of a worker process; `launch`: starting processes; `thread_starts`: starting threads
-* `channel`: queues and back-pressure; `meters`: shared counters; `messages`: everything else that processes exchange
-* `supervisor`: how every run ends (the shutdown protocol); `diagnostics`: error messages for dead workers
-* `monitor`: watching a run; `stalls`: stages that make no progress; `usage`: peak memory
+* `spec`: the parts of a pipeline, as users describe them; `pipeline`: the whole
+* `worker`: one call of a stage function; `messages`: what it tells at its end; `meters`: what it tells while it runs
+* `processes`: the executor for processes, and how a run ends; `forkserver`: starting and ending them
+* `channel`: queues between processes; `descriptors`: what they are made of
+* `threads`: the executor for threads
+* `diagnostics`: error messages for dead workers
+* `monitor`: watching a run; `stalls`: when nothing moves
 """
 
 from .errors import FlowError, WorkerDiedError
-from .messages import WorkerReport
+from .messages import WorkerReport, peak_memory
 from .meters import Activity, QueueDepth
 from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
-from .pipeline import Pipeline, Snapshot, StageTotals, WorkerState
+from .pipeline import Executor, Pipeline, Snapshot, StageTotals, StartMethod, WorkerState, in_order
 from .spec import QueueSpec, Source, Stage
 from .stalls import Stall
-from .usage import peak_memory
+from .threads import wait_readable
 
 __all__ = [
     "Activity",
+    "Executor",
     "FlowError",
     "Monitor",
     "MonitorSample",
@@ -75,9 +74,12 @@ __all__ = [
     "StageRate",
     "StageTotals",
     "Stall",
+    "StartMethod",
     "WorkerDiedError",
     "WorkerReport",
     "WorkerState",
+    "in_order",
     "peak_memory",
     "stall_watch",
+    "wait_readable",
 ]

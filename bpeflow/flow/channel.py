@@ -1,201 +1,238 @@
-"""Bounded queues between processes.
+"""Bounded queues between processes, made of pipes.
 
-A `Channel` implements a `QueueSpec`. It consists of
+A kernel pipe already is a bounded queue that wakes up its readers and writers. A queue of a pipeline is one pipe, or
+one for each consumer if items are routed, with
 
-* `LosslessQueue`s (each a `multiprocessing.Queue` that never loses an item silently): one that all consumers share, or
-  one for each consumer if items are routed;
-* `Bounds`, which make producers wait.
+* a lock for the producers and one for the consumers of a shared pipe, because a large message takes several writes;
+* credits, one for each item that may be in flight.
 
-Items are pickled here, before they are put. An item that cannot be pickled therefore raises in the worker's own code;
-a `multiprocessing.Queue` would lose it in its feeder thread. The queues themselves are unbounded and carry `bytes` or
-`Stop`.
+End of stream is end of file: the kernel reports it when all writers have exited and all that they wrote has been read.
+Nothing stands between `put` and the pipe. (`multiprocessing.Queue` has a feeder thread in each producer, so the order
+in which items of *different* processes come out is not the order in which `put` returned: a sentinel of one process can
+overtake the data of another. tests/flow/test_flow_end_of_stream.py shows it. Hence no sentinels.)
 
-Two obvious primitives are avoided on purpose. `Queue(maxsize)` cannot bound bytes. `multiprocessing.Condition` makes
-`notify` wait for its sleepers, and a killed sleeper never wakes up. For the same reason the main process never waits
-for a lock or a semaphore that a dead worker could have taken with it: as a consumer it only releases credits, which
-never blocks, and no other process uses the read lock of the results queue.
+An item is pickled by its producer; one that cannot be pickled raises there. Large buffers in it that support the
+out-of-band protocol (`pickle.PickleBuffer`, numpy arrays) are written and read without being copied in between.
+
+A killed process keeps the locks and credits that it holds, so the others may wait forever: the whole run must end.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
-import time
+import struct
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import BaseContext
-from multiprocessing.queues import Queue
+from dataclasses import dataclass, field
 from typing import Any
 
-from .diagnostics import OUT_OF_MEMORY_ERRORS, OUT_OF_MEMORY_STATUS
-from .errors import FlowError
-from .messages import Stop
-from .meters import Activity, Meter, QueueDepth, queue_depth
+from .descriptors import Credits, Descriptor, enlarge, pipe, read_into, write_all
+from .meters import Activity, Meter, Meters
 from .spec import QueueSpec
 
-Route = Callable[[Any], int]
+#: What `get` returns at the end of the stream.
+END = object()
 
-#: Seconds before the main process, which had no memory to send a `Stop`, retries. Shorter spends CPU time on attempts
-#: that fail again; longer keeps a finished pipeline waiting.
-_RETRY_SECONDS = 0.1
+#: Size that the buffer of a pipe is given where the system allows it. Larger: fewer switches between the processes when
+#: a large item is sent. This is the most that Linux allows by default.
+_PIPE_BYTES = 1 << 20
+
+#: Before each message: the size of the pickle, and the number of the buffers whose sizes follow.
+_HEADER = struct.Struct("<QQ")
 
 
+def _exporter(buffer: bytearray | memoryview) -> Any:
+    """Return the object whose memory a buffer is, or the buffer if it is only a part of that."""
+    if isinstance(buffer, memoryview) and memoryview(buffer.obj).nbytes == buffer.nbytes:
+        return buffer.obj
+    return buffer
+
+
+class TruncatedError(Exception):
+    """The last writer of a pipe died in the middle of a message."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A pickled item, and the buffers that are not part of the pickle."""
+
+    pickled: bytes | bytearray
+    buffers: Sequence[bytearray | memoryview] = ()
+
+    @classmethod
+    def of(cls, item: Any) -> Packed:
+        """Pickle an item."""
+        buffers: list[pickle.PickleBuffer] = []
+        pickled = pickle.dumps(item, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+        return cls(pickled, [buffer.raw() for buffer in buffers])
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+        return len(self.pickled) + sum(map(len, self.buffers))
+
+    def load(self) -> Any:
+        """Return the item. Its large buffers are these, not copies."""
+        return pickle.loads(self.pickled, buffers=map(_exporter, self.buffers))  # noqa: S301 -- from our own worker
+
+
+@dataclass
 class Bounds:
-    """Limits on the items, and on their bytes, in flight between producers and consumers.
+    """Limits on the items, and on their bytes, in flight between the producers and the consumers of a queue.
 
-    A semaphore counts items: a producer acquires one *credit* for each item, and the item's consumer releases it. The
-    meters count bytes exactly. A producer that finds too many bytes in flight has to sleep until a consumer has taken
-    something, and the credits signal that as well: the producer acquires further credits, each of which becomes free
-    when an item is taken, checks the bytes again each time, and returns the surplus in the end.
+    A producer takes one credit for each item, and the item's consumer gives it back. The meters count bytes exactly. A
+    producer that finds too many bytes in flight has to sleep until a consumer has taken something, and the credits
+    signal that as well: the producer takes further credits, each of which becomes free when an item is taken, checks
+    the bytes again each time, and gives the surplus back in the end.
 
-    Why this cannot deadlock: only one producer at a time reserves (`_reserve_lock`), so no other producer holds surplus
-    credits. Every credit is then free, held by that producer, or with an item in flight. If the producer sleeps, no
-    credit is free. If no item is in flight either, the byte count was zero when the producer checked it, so it would
-    not have slept. A consumer updates its meter before it releases the credit, so the producer that acquires the credit
-    sees that the bytes are gone.
+    Why this cannot deadlock: only one producer at a time reserves, so no other producer holds surplus credits. Every
+    credit is then free, held by that producer, or with an item in flight. If the producer sleeps, no credit is free. If
+    no item is in flight either, the byte count was zero when the producer checked it, so it would not have slept. A
+    consumer updates its meter before it gives the credit back, so the producer that takes the credit sees that the
+    bytes are gone.
 
-    (Tried first: a second semaphore for the bytes, in units of a fraction of `max_bytes`. Rounded up, every thirty-byte
-    item costs a unit, and 64 of them fill the queue. Rounded down, the bound does not hold.)
+    (Credits for bytes do not work: with a credit for each part of `max_bytes`, rounded up, thirty-byte items fill the
+    queue; rounded down, the bound does not hold.)
+
+    Attributes:
+        max_bytes: The bound on bytes.
+        credits: A credit for each item that may be in flight.
+        meters: The meters of the pipeline.
+        step: The step whose workers are the producers.
     """
 
-    def __init__(
-        self, context: BaseContext, spec: QueueSpec, producers: Sequence[Meter], consumers: Sequence[Meter]
-    ) -> None:
-        self._max_bytes = spec.max_bytes
-        self._producers = producers
-        self._consumers = consumers
-        self._credits = context.Semaphore(spec.max_items)
-        self._reserve_lock = context.Lock()
+    max_bytes: int
+    credits: Credits
+    meters: Meters
+    step: int
 
     def reserve(self, size: int, meter: Meter) -> None:
-        """Wait until there is room for an item of `size` bytes, and count it as put by `meter`.
+        """Wait until there is room for an item of `size` bytes, and count it as put. One producer at a time.
 
         An item larger than the bound waits until nothing else is in flight.
         """
-        with self._reserve_lock:
-            self._credits.acquire()
-            surplus = 0
-            while (ahead := self.in_flight().bytes) and ahead + size > self._max_bytes:
-                self._credits.acquire()
-                surplus += 1
-            meter.add_put(size)
-            for _ in range(surplus):
-                self._credits.release()
+        self.credits.take()
+        surplus = 0
+        while (ahead := self.meters.bytes_in_flight(self.step)) and ahead + size > self.max_bytes:
+            self.credits.take()
+            surplus += 1
+        meter.add_put(size)
+        if surplus:
+            self.credits.give(surplus)
 
     def release(self, size: int, meter: Meter) -> None:
-        """Count an item as taken by `meter`, and make room for the next one. Never blocks."""
+        """Count an item as taken, and make room for the next one. Never blocks."""
         meter.add_taken(size)
-        self._credits.release()
-
-    def in_flight(self) -> QueueDepth:
-        """Return the items and bytes that were put and not yet taken."""
-        return queue_depth(self._producers, self._consumers)
+        self.credits.give()
 
 
-class LosslessQueue(Queue):  # type: ignore[type-arg]  # it takes none at run time
-    """A queue whose feeder thread never silently drops an item that it cannot send.
+class NoLock:
+    """Replaces the lock of a pipe that has a single writer or reader."""
 
-    In a worker the process exits. The main process, which only sends `Stop`, retries if it was out of memory.
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+@dataclass
+class Sender:
+    """The producers' end of a queue.
+
+    Attributes:
+        lanes: The writing ends of its pipes.
+        lock: Held by the producer that writes.
+        bounds: The queue's bounds.
     """
 
-    _owner_pid = 0  # for the copies in other processes: no process has this id
+    lanes: list[Descriptor]
+    lock: Credits | NoLock
+    bounds: Bounds
 
-    def __init__(self, context: BaseContext) -> None:
-        super().__init__(ctx=context)
-        self._owner_pid = os.getpid()
-        # When a run is torn down, the main process's feeder may still be writing a Stop that has no reader any more.
-        self._ignore_epipe = True
-
-    def _on_queue_feeder_error(self, error: Exception, item: object) -> None:
-        out_of_memory = isinstance(error, OUT_OF_MEMORY_ERRORS)
-        if not out_of_memory:
-            super()._on_queue_feeder_error(error, item)  # type: ignore[misc]  # no public method
-        if self._owner_pid != os.getpid():
-            os._exit(OUT_OF_MEMORY_STATUS if out_of_memory else 1)
-        if out_of_memory:
-            time.sleep(_RETRY_SECONDS)
-            self.put(Stop())  # the main process puts nothing else
-
-
-class Channel:
-    """One bounded queue between the processes of two stages. The caller counts as the last stage.
-
-    Producers call `put`, and finally `flush` or `discard_unsent`. Consumers call `get`. Only the main process calls
-    `send_stop`, `close_writers` and `close`.
-    """
-
-    def __init__(
-        self, context: BaseContext, spec: QueueSpec, producers: Sequence[Meter], consumers: Sequence[Meter]
-    ) -> None:
-        self._name = spec.name
-        self._consumers = len(consumers)
-        self._bounds = Bounds(context, spec, producers, consumers)
-        self._queues: list[Any] = [LosslessQueue(context) for _ in range(len(consumers) if spec.route else 1)]
-
-    def put(self, item: Any, meter: Meter, route: Route | None = None) -> None:
-        """Pickle an item, wait for room and send it. `route` is that of the `QueueSpec`."""
-        payload = pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
-        queue = self._queues[route(item) % len(self._queues)] if route else self._queues[0]
+    def put(self, item: Any, meter: Meter, route: Callable[[Any], int] | None) -> None:
+        """Pickle an item, wait for room and write it to its pipe. `route` is that of the `QueueSpec`."""
+        packed = Packed.of(item)
+        lane = self.lanes[route(item) % len(self.lanes) if route else 0]
+        header = _HEADER.pack(len(packed.pickled), len(packed.buffers))
+        sizes = struct.pack(f"<{len(packed.buffers)}Q", *map(len, packed.buffers))
         meter.set_activity(Activity.WAITING_FOR_ROOM)
-        self._bounds.reserve(len(payload), meter)
-        queue.put(payload)
+        with self.lock:
+            self.bounds.reserve(packed.size, meter)
+            write_all(lane, [header + sizes, packed.pickled, *packed.buffers])
         meter.set_activity(Activity.WORKING)
 
-    def get(self, consumer: int, meter: Meter) -> Any:
-        """Wait for the next item of this consumer, or for `Stop`."""
+
+@dataclass
+class Receiver:
+    """A consumer's end of a queue.
+
+    Attributes:
+        lane: The reading end of its pipe.
+        lock: Held by the consumer that reads, if consumers share the pipe.
+        bounds: The queue's bounds.
+        wait: Called before each read, if given; it returns when there is something to read.
+    """
+
+    lane: Descriptor
+    lock: Credits | NoLock
+    bounds: Bounds
+    wait: Callable[[], None] | None = None
+
+    def get(self, meter: Meter) -> Any:
+        """Wait for the next item and return it, or `END`. Raises `TruncatedError` if the last producer died."""
         meter.set_activity(Activity.WAITING_FOR_ITEM)
-        message = self._queues[consumer % len(self._queues)].get()
+        with self.lock:
+            packed = self._read()
         meter.set_activity(Activity.WORKING)
-        if isinstance(message, Stop):
-            return message
-        self._bounds.release(len(message), meter)
-        return pickle.loads(message)  # noqa: S301 -- from our own worker
+        if packed is None:
+            return END
+        self.bounds.release(packed.size, meter)
+        return packed.load()
 
-    def flush(self, meter: Meter) -> None:
-        """Wait until all items put have reached the pipe; for a producer that ends normally."""
-        meter.set_activity(Activity.HANDING_ON)
-        for queue in self._queues:
-            queue.close()
-            queue.join_thread()
+    def _read(self) -> Packed | None:
+        header = bytearray(_HEADER.size)
+        if not (count := read_into(self.lane, header, self.wait)):
+            return None
+        if count < len(header):
+            raise TruncatedError
+        length, buffers = _HEADER.unpack(header)
+        sizes = struct.unpack(f"<{buffers}Q", self._read_exactly(8 * buffers)) if buffers else ()
+        return Packed(self._read_exactly(length), [self._read_exactly(size) for size in sizes])
 
-    def discard_unsent(self) -> None:
-        """Let the process exit without waiting for a pipe that may have no reader; for a producer that has failed."""
-        for queue in self._queues:
-            queue.cancel_join_thread()
+    def _read_exactly(self, size: int) -> bytearray:
+        buffer = bytearray(size)
+        if read_into(self.lane, buffer, self.wait) < size:
+            raise TruncatedError
+        return buffer
 
-    def send_stop(self) -> None:
-        """Send `Stop` to every consumer, once all producers have exited: see `supervisor`, End of stream."""
-        for number in range(self._consumers):
-            self._queues[number % len(self._queues)].put(Stop())
 
-    def wait_for_message(self, alarm: Connection) -> bool:
-        """Wait until the (only) consumer can get a message. Return False if the alarm came first."""
-        return alarm not in wait([self._queues[0]._reader, alarm])
+@dataclass
+class Channel:
+    """Both ends of a queue, made by the main process, which passes each worker its own.
 
-    def check_empty(self) -> None:
-        """Raise `FlowError` unless all items put have been taken; called when `Stop` has arrived."""
-        if lost := self._bounds.in_flight().items:
-            raise FlowError(f"queue {self._name!r}: {lost} items were lost between processes")
+    Attributes:
+        sender: The producers' end.
+        receivers: The end of each consumer.
+    """
+
+    sender: Sender
+    receivers: list[Receiver] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, spec: QueueSpec, meters: Meters, step: int) -> Channel:
+        """Create the queue that a step writes to, from its description."""
+        producers, consumers = len(meters.group(step)), len(meters.group(step + 1))
+        bounds = Bounds(spec.max_bytes, Credits(spec.max_items), meters, step)
+        pipes = [pipe() for _ in range(consumers if spec.route else 1)]
+        writers = [writer for _, writer in pipes]
+        for writer in writers:
+            enlarge(writer, _PIPE_BYTES)
+        shared = Credits(1) if consumers > len(pipes) else NoLock()
+        sender = Sender(writers, Credits(1) if producers > 1 else NoLock(), bounds)
+        receivers = [Receiver(pipes[number % len(pipes)][0], shared, bounds) for number in range(consumers)]
+        return cls(sender, receivers)
 
     def close_writers(self) -> None:
-        """Close our writing ends: once all producers are dead, a reader waiting for half a message gets end of file."""
-        for queue in self._queues:
-            queue._writer.close()
-
-    def close(self) -> None:
-        """End our feeder threads, and free pipes and semaphores. Every other process must have exited or be done.
-
-        The semaphores are freed now and not by the garbage collector. That could run inside a call of multiprocessing's
-        resource tracker, which would then be called again recursively (CPython gh-109629).
-        """
-        if not self._queues:
-            return
-        for queue in self._queues:
-            queue._reader.close()  # wakes a feeder that is blocked on a full pipe, with EPIPE
-            queue.cancel_join_thread()
-            queue.close()
-            if queue._thread is not None and queue._thread.is_alive():  # not alive if the system refused a thread
-                queue._thread.join(timeout=1.0)
-            queue._writer.close()
-        self._queues.clear()
-        del self._bounds
+        """Close the main process's copies of the writing ends, so that the workers' exits are the end of the stream."""
+        for lane in self.sender.lanes:
+            lane.close()

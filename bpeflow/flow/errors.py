@@ -1,7 +1,7 @@
 """The exceptions of pipelines.
 
-An exception raised by a stage function is *not* wrapped in one of these. It reaches the caller unchanged, with the
-worker's traceback as its cause.
+An exception raised by a stage function is *not* wrapped in one of these. It reaches the caller unchanged; from a
+process, with the worker's traceback as its cause.
 """
 
 from __future__ import annotations

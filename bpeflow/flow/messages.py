@@ -1,17 +1,14 @@
-"""The messages that processes of a pipeline exchange besides the items themselves."""
+"""What a worker tells at its end: a report of its work, or the exception that ended it."""
 
 from __future__ import annotations
 
 import pickle
+import sys
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 from .errors import FlowError
-
-
-@dataclass(frozen=True)
-class Stop:
-    """To a consumer, on its queue: all items have been delivered, and nothing follows."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +20,10 @@ class WorkerReport:
         worker: Number of the worker within its stage, from 0.
         items_in: Items taken.
         items_out: Items put.
-        wall_seconds: Elapsed time of the worker's process. Inline: time spent in this stage, without the stages before
-            it.
-        cpu_seconds: CPU time, measured like `wall_seconds`.
+        wall_seconds: Elapsed time of the worker.
+        cpu_seconds: CPU time of its process, or of its thread.
         weight_done: Total weight of the inputs, as given by `Stage.weigh`.
-        peak_memory: Peak resident memory of the process, in bytes.
+        peak_memory: Peak resident memory of its process, in bytes.
     """
 
     stage: str
@@ -38,6 +34,22 @@ class WorkerReport:
     cpu_seconds: float
     weight_done: int
     peak_memory: int
+
+
+def peak_memory() -> int:
+    """Return the peak resident memory of this process, in bytes.
+
+    On Linux the figure comes from /proc: `ru_maxrss` survives exec, so a spawned process would report its parent's
+    peak.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
+    except (OSError, IndexError):
+        import resource  # not on every platform
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak << 10
 
 
 @dataclass(frozen=True)

@@ -1,38 +1,38 @@
 """Counters in shared memory: the items that each process has taken, put and finished, and its current activity.
 
-Every process owns one row and is the only one that writes to it, so no lock is needed and a killed process leaves none
-locked. (The one exception is a word that the main process sets, see `Meter.disable_cleanup`.) Readers add up rows. The
-depth of a queue is the sum put by its producers less the sum taken by its consumers. That works on macOS too, where
-`Queue.qsize` does not.
+Every worker owns one row and is the only one that writes to it, so no lock is needed, and a killed process leaves none
+locked. Readers add up rows. The depth of a queue is the sum put by its producers less the sum taken by its consumers.
 
 Why plain stores are enough: each counter is an aligned 64-bit word with one writer, so a reader sees an old value or a
-new one, never a mixture. A display needs no more than that. The byte bound of a queue (`channel.Bounds`) does depend on
-order, but there every store happens before the release, and every load after the acquisition, of the same semaphore.
+new one, never a mixture. A display needs no more than that. The byte bound of a queue depends on order, but there every
+store happens before a credit is given, and every load after it is taken (see `channel`).
 """
 
 from __future__ import annotations
 
-import ctypes
+import mmap
+import os
 import time
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import count
-from multiprocessing.context import BaseContext
+from itertools import accumulate
 from typing import Any
 
-_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ACTIVITY, _SINCE, _CLEANUP_DISABLED = range(8)
+from .descriptors import Descriptor, anonymous_file
+
+_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ACTIVITY, _SINCE = range(7)
 _ROW_WORDS = 8  # a cache line of 64 bytes, so that no two processes write to the same one
+_WORD_BYTES = 8
 
 
 class Activity(IntEnum):
-    """The current activity of a process."""
+    """The current activity of a worker."""
 
     STARTING = 0  # it has not reached its own code yet
     WORKING = 1  # in the stage function
     WAITING_FOR_ITEM = 2
     WAITING_FOR_ROOM = 3  # in the queue that it writes to
-    HANDING_ON = 4  # the function has ended, and the items that it put are being flushed to the pipe
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class QueueDepth:
 
 
 class Meter:
-    """The row of one process. Once the process runs, only it may call `set_activity` and the `add_` methods."""
+    """The row of one worker. Once the worker runs, only it may call `set_activity` and the `add_` methods."""
 
-    def __init__(self, cells: MutableSequence[int], row: int) -> None:
+    def __init__(self, cells: Any, row: int) -> None:
         self._cells = cells
         self._base = row * _ROW_WORDS
 
@@ -70,15 +70,6 @@ class Meter:
         """Count one taken item of this weight as finished."""
         self._cells[self._base + _WEIGHT] += weight
 
-    def disable_cleanup(self) -> None:
-        """Prevent the worker from removing folders when it exits; called by the main process, which will do it."""
-        self._cells[self._base + _CLEANUP_DISABLED] = 1
-
-    @property
-    def cleanup_disabled(self) -> bool:
-        """Whether the main process is alive and ends this worker on purpose."""
-        return bool(self._cells[self._base + _CLEANUP_DISABLED])
-
     @property
     def activity(self) -> Activity:
         """The current activity."""
@@ -87,7 +78,7 @@ class Meter:
     @property
     def since(self) -> float:
         """The time of the last `set_activity`, by `time.monotonic`, which all processes share."""
-        return self._cells[self._base + _SINCE] / 1e9
+        return float(self._cells[self._base + _SINCE] / 1e9)
 
     @property
     def items_in(self) -> int:
@@ -95,19 +86,9 @@ class Meter:
         return self._cells[self._base + _ITEMS_IN]
 
     @property
-    def bytes_in(self) -> int:
-        """Pickled bytes taken."""
-        return self._cells[self._base + _BYTES_IN]
-
-    @property
     def items_out(self) -> int:
         """Items put."""
         return self._cells[self._base + _ITEMS_OUT]
-
-    @property
-    def bytes_out(self) -> int:
-        """Pickled bytes put."""
-        return self._cells[self._base + _BYTES_OUT]
 
     @property
     def weight_done(self) -> int:
@@ -115,29 +96,50 @@ class Meter:
         return self._cells[self._base + _WEIGHT]
 
 
-def shared_meters(context: BaseContext, group_sizes: Sequence[int]) -> list[list[Meter]]:
-    """Return meters in shared memory, in groups of these sizes."""
-    cells: Any = context.RawArray(ctypes.c_int64, sum(group_sizes) * _ROW_WORDS)
-    return _grouped(cells, group_sizes)
+class Meters:
+    """The meters of a pipeline: one group for each step (the source, the stages, and the caller at last).
 
+    They lie in a mapped file without a name, and are shared with the processes that they are sent to.
 
-def local_meters(group_sizes: Sequence[int]) -> list[list[Meter]]:
-    """Return meters that only this process can see, in groups of these sizes."""
-    return _grouped([0] * (sum(group_sizes) * _ROW_WORDS), group_sizes)
+    Args:
+        sizes: The number of workers of each step.
+        file: The file, in other processes.
+    """
 
+    def __init__(self, sizes: Sequence[int], file: Descriptor | None = None) -> None:
+        length = sum(sizes) * _ROW_WORDS * _WORD_BYTES
+        if file is None:
+            with anonymous_file() as new:
+                new.write(bytes(length))
+                new.flush()
+                file = Descriptor(os.dup(new.fileno()))
+        self._sizes = tuple(sizes)
+        self._file = file
+        self._cells = memoryview(mmap.mmap(file.fileno(), length)).cast("q")
+        self._starts = (0, *accumulate(sizes))
 
-def _grouped(cells: MutableSequence[int], group_sizes: Sequence[int]) -> list[list[Meter]]:
-    rows = count()
-    return [[Meter(cells, next(rows)) for _ in range(size)] for size in group_sizes]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Meters, (self._sizes, self._file)
 
+    def group(self, step: int) -> list[Meter]:
+        """Return the meters of the workers of a step."""
+        return [self.meter(step, worker) for worker in range(self._sizes[step])]
 
-def queue_depth(producers: Iterable[Meter], consumers: Iterable[Meter]) -> QueueDepth:
-    """Return the depth of the queue between these processes, approximate because rows are read one by one."""
-    consumers = list(consumers)
-    # Consumers first: an item must be put before it is taken, so producer counts read later include every taken item.
-    items = -sum(meter.items_in for meter in consumers)
-    size = -sum(meter.bytes_in for meter in consumers)
-    for meter in producers:
-        items += meter.items_out
-        size += meter.bytes_out
-    return QueueDepth(max(items, 0), max(size, 0))
+    def meter(self, step: int, worker: int) -> Meter:
+        """Return the meter of a worker."""
+        return Meter(self._cells, self._starts[step] + worker)
+
+    def depth(self, step: int) -> QueueDepth:
+        """Return the depth of the queue that a step writes to, approximate because rows are read one by one."""
+        # Consumers first: an item is put before it is taken, so producer counts read later include every taken item.
+        items, size = self._sum(step + 1, _ITEMS_IN), self._sum(step + 1, _BYTES_IN)
+        return QueueDepth(max(self._sum(step, _ITEMS_OUT) - items, 0), max(self._sum(step, _BYTES_OUT) - size, 0))
+
+    def bytes_in_flight(self, step: int) -> int:
+        """Return the bytes in the queue that a step writes to."""
+        taken = self._sum(step + 1, _BYTES_IN)
+        return self._sum(step, _BYTES_OUT) - taken
+
+    def _sum(self, step: int, column: int) -> int:
+        begin, end = (row * _ROW_WORDS for row in self._starts[step : step + 2])
+        return sum(self._cells[begin + column : end : _ROW_WORDS])

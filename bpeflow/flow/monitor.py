@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .meters import Activity, QueueDepth
 from .pipeline import MAIN, Pipeline, Snapshot, StageTotals
-from .stalls import Stall, StallLog, find_stalls
+from .stalls import Stall, StallLog, find_stall
 
 if TYPE_CHECKING:
     import psutil
@@ -77,7 +77,7 @@ class MonitorSample:
     queues: Mapping[str, QueueDepth]
     stages: Mapping[str, StageRate]
     processes: tuple[ProcessUse, ...]
-    stalls: tuple[Stall, ...] = ()
+    stall: Stall | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain dicts, lists and numbers, for JSON."""
@@ -88,15 +88,15 @@ class MonitorSample:
 
         For example `chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s
         | CPU 201 %, 1.3 GB`: the items in each queue, the rates of the stages (weight is bytes by convention; a stage
-        without `weigh` shows items), and the CPU use and memory of all processes together. Stalls follow, as in
-        `| counter: no progress for 12 s (1 of 4 workers)`.
+        without `weigh` shows items), and the CPU use and memory of all processes together. A stall follows, as in
+        `| no progress for 12 s: counter 2 working (pid 4711, disk-sleep)`.
         """
         queues = ", ".join(f"{name}: {depth.items}" for name, depth in self.queues.items())
         rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
         cpu = sum(process.cpu_percent for process in self.processes)
         rss = sum(process.rss_bytes for process in self.processes)
-        stalls = "".join(f" | {stall.line()}" for stall in self.stalls)
-        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_with_prefix(rss)}B{stalls}"
+        stall = f" | {self.stall.line()}" if self.stall else ""
+        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_with_prefix(rss)}B{stall}"
 
 
 #: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real
@@ -171,9 +171,9 @@ class Monitor:
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
-    """Return a monitor that only logs a warning when a stage has made no progress for `patience` seconds."""
+    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds."""
     log = StallLog()
-    return Monitor(pipeline, patience / 6, lambda sample: log.update(sample.stalls), processes=False, patience=patience)
+    return Monitor(pipeline, patience / 6, lambda sample: log.update(sample.stall), processes=False, patience=patience)
 
 
 class _Sampler:
@@ -196,8 +196,8 @@ class _Sampler:
         }
         self._last, self._last_time = snapshot.stages, now
         processes = self._processes.sample(snapshot.pids, now) if self._processes else ()
-        stalls = tuple(find_stalls(snapshot, self._patience))
-        return MonitorSample(now - self._start, snapshot.queues, stages, processes, stalls)
+        stall = find_stall(snapshot, self._patience)
+        return MonitorSample(now - self._start, snapshot.queues, stages, processes, stall)
 
 
 class _ProcessSampler:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from multiprocessing import resource_tracker
-from typing import Any
+from typing import Any, Literal, TypeVar, get_args
 
-from .diagnostics import cannot_create_queues
 from .errors import FlowError
-from .inline import run_inline
-from .launch import Launcher, pickle_job, signals_deferred, start_context, terminal_signals_blocked
 from .messages import WorkerReport
-from .meters import Activity, QueueDepth, local_meters, queue_depth, shared_meters
-from .pool import Pool
+from .meters import Activity, Meters, QueueDepth
+from .processes import ProcessRun
 from .spec import QueueSpec, Source, Stage, check_names
+from .threads import ThreadRun
 
-Results = Generator[Any, None, None]
+Executor = Literal["processes", "threads"]
+StartMethod = Literal["forkserver", "spawn"]
 _DEFAULT_RESULTS = QueueSpec("results")
 
 #: The stage name of the calling process.
@@ -83,10 +80,10 @@ class Pipeline:
         source: Produces the items.
         stages: The stages, in order.
         results: The queue between the last stage and the caller.
-        start_method: `"forkserver"` (or `"spawn"` where that does not exist), `"spawn"` or `"fork"`; see `launch`.
+        start_method: How processes start. `"forkserver"` forks them from a small clean process that has imported only
+            the modules named in `preload`, `"spawn"` starts a new interpreter for each.
         preload: Modules that the fork server imports once, so that workers need not.
-        temporary: Folders that workers remove if the main process is killed. In every other case the caller removes
-            them.
+        temporary: Folders that are removed if the main process is killed. In every other case the caller removes them.
 
     Raises:
         FlowError: If the parts do not fit together.
@@ -97,108 +94,99 @@ class Pipeline:
         source: Source,
         stages: Sequence[Stage],
         results: QueueSpec = _DEFAULT_RESULTS,
-        start_method: str = "forkserver",
+        start_method: StartMethod = "forkserver",
         preload: Sequence[str] = (),
         temporary: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         check_names(source, stages, results)
+        if start_method not in get_args(StartMethod):
+            raise FlowError(f"start method {start_method!r} is not one of {', '.join(get_args(StartMethod))}")
         self._source = source
         self._stages = tuple(stages)
         self._names = (source.name, *(stage.name for stage in stages))
         self._queues = (*(stage.reads for stage in stages), results)
-        self._context = start_context(start_method)
+        self._start_method = start_method
         self._preload = tuple(preload)
         self._temporary = tuple(os.fspath(folder) for folder in temporary)
-        self._started = False
-        self._meters = local_meters([1] * (len(self._names) + 1))
-        self._pids: Callable[[], Mapping[tuple[str, int], int]] = dict
-        self._reports: list[WorkerReport] = []
+        self._meters = Meters([1, *(stage.workers for stage in stages), 1])
+        self._run: ProcessRun | ThreadRun | None = None
 
-    def run(self, *, inline: bool = False) -> Results:
+    def run(self, executor: Executor = "processes") -> Generator[Any, None, None]:
         """Return a generator of the results, in the order in which they become ready.
 
         The first `next` starts the workers. They are gone when the generator ends, however it ends: exhausted, closed,
         garbage-collected, by an exception or by Ctrl-C.
 
         Args:
-            inline: Run everything in the calling process instead, with one worker per stage.
+            executor: `"processes"`, or `"threads"` of the calling process, in which the source runs in the calling
+                thread. Threads suit small inputs, and functions that release the interpreter lock.
 
         Raises:
             FlowError: If the pipeline has already run, or a stage function cannot be pickled.
             WorkerDiedError: From the generator, if a worker process dies.
-            Exception: From the generator, the exception of a stage function, with the worker's traceback as its cause.
+            Exception: From the generator, the exception of a stage function; from a process, with the worker's
+                traceback as its cause.
         """
-        if self._started:
+        if self._run is not None:
             raise FlowError("this pipeline has already run: build a new one")
-        self._started = True
-        if inline:
-            return self._run_inline()
-        jobs = self._pickle_jobs()
-        return self._run_in_processes(Launcher(self._context, jobs, self._preload), jobs)
+        if executor == "threads":
+            self._run = ThreadRun(self._source, self._stages, self._queues, self._meters)
+        else:
+            self._run = ProcessRun(
+                (self._source, *self._stages),
+                self._queues,
+                self._meters,
+                self._start_method,
+                self._preload,
+                self._temporary,
+            )
+        return self._run.results()
 
     @property
     def reports(self) -> list[WorkerReport]:
         """The report of each worker, in the order of stages and workers. Complete after a successful run."""
-        return self._reports
+        return self._run.reports if self._run is not None else []
 
     def snapshot(self) -> Snapshot:
         """Return queue depths, totals and process ids. Cheap and lock-free, from any thread at any time."""
-        pids = self._pids()
-        queues = {
-            queue.name: queue_depth(producers, consumers)
-            for queue, (producers, consumers) in zip(self._queues, pairwise(self._meters), strict=True)
-        }
-        stages = {
-            name: StageTotals(
+        pids = self._run.pids if self._run is not None else {}
+        queues = {queue.name: self._meters.depth(step) for step, queue in enumerate(self._queues)}
+        stages = {}
+        for step, name in enumerate(self._names):
+            meters = self._meters.group(step)
+            stages[name] = StageTotals(
                 items_in=sum(meter.items_in for meter in meters),
                 items_out=sum(meter.items_out for meter in meters),
                 weight_done=sum(meter.weight_done for meter in meters),
                 workers_alive=sum(stage == name for stage, _ in pids),
             )
-            for name, meters in zip(self._names, self._meters, strict=False)
-        }
         return Snapshot(queues, stages, self._worker_states(pids) if pids else ())
 
     def _worker_states(self, pids: Mapping[tuple[str, int], int]) -> list[WorkerState]:
-        meters = dict(zip((*self._names, MAIN), self._meters, strict=True))
+        steps = {name: step for step, name in enumerate((*self._names, MAIN))}
         readings = []
         for (stage, worker), pid in {**pids, (MAIN, 0): os.getpid()}.items():
-            meter = meters[stage][worker]
+            meter = self._meters.meter(steps[stage], worker)
             readings.append((stage, worker, pid, meter.activity, meter.since))
         now = time.monotonic()  # after all meters were read, so that no activity starts in the future
         return [
             WorkerState(stage, worker, pid, activity, now - since) for stage, worker, pid, activity, since in readings
         ]
 
-    def _run_inline(self) -> Results:
-        pids = {(name, 0): os.getpid() for name in self._names}
-        self._pids = lambda: pids
-        try:
-            yield from run_inline(self._source, self._stages, [meter for [meter] in self._meters], self._reports)
-        finally:
-            self._pids = dict
 
-    def _run_in_processes(self, launcher: Launcher, jobs: Sequence[bytes]) -> Results:
-        # Not with `signals_deferred`: this may start multiprocessing's resource tracker, which unblocks SIGINT.
-        try:
-            with terminal_signals_blocked():
-                if self._context.get_start_method() != "fork":
-                    # Before the first semaphore: if the tracker could not start, the semaphore would be left behind.
-                    resource_tracker.ensure_running()
-                self._meters = shared_meters(self._context, [1, *(stage.workers for stage in self._stages), 1])
-                pool = Pool(self._context, launcher, self._names, jobs, self._queues, self._meters, self._temporary)
-        except OSError as error:
-            raise cannot_create_queues(error) from error
-        self._pids = lambda: pool.pids
-        try:
-            with signals_deferred():
-                pool.start()
-            yield from pool.results()
-        finally:
-            with signals_deferred():
-                self._reports = pool.shut_down()
-            self._pids = dict
+Result = TypeVar("Result")
 
-    def _pickle_jobs(self) -> list[bytes]:
-        steps: tuple[Source | Stage, ...] = (self._source, *self._stages)
-        return [pickle_job(step, output) for step, output in zip(steps, self._queues, strict=True)]
+
+def in_order(results: Iterable[Result], number: Callable[[Result], int]) -> Iterator[Result]:
+    """Restore the order of results, given the function that returns the number of each, from 0.
+
+    Results that come too early wait in memory. If the numbers also route the items to the workers (`QueueSpec.route`),
+    at most as many wait as the queues hold: a worker that lags behind stops the source.
+    """
+    early: dict[int, Result] = {}
+    next_number = 0
+    for result in results:
+        early[number(result)] = result
+        while next_number in early:
+            yield early.pop(next_number)
+            next_number += 1

@@ -21,7 +21,8 @@ class QueueSpec:
 
     Attributes:
         name: The name that the monitor shows, for example `"chunk_queue"`.
-        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer).
+        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer). Between processes no more
+            than 4,096 are (512 on macOS), however large the bound.
         max_bytes: Upper bound on the bytes in flight, counted as pickled.
         route: With None, any worker of the reading stage may take any item. Otherwise an item goes to worker
             `route(item) % workers`, so that one worker sees all items that belong together. The bounds then apply to
@@ -43,7 +44,7 @@ class QueueSpec:
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of the items: a function without arguments that returns an iterable, run in a process of its own."""
+    """The origin of the items: a function without arguments that returns an iterable, run by a worker of its own."""
 
     name: str
     function: SourceFunction
@@ -51,9 +52,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the pipeline: a generator function over its inputs, run by `workers` processes in parallel.
+    """A step of the pipeline: a generator function over its inputs, run by `workers` workers in parallel.
 
-    The function is called once in each worker and must consume all of its inputs. The items that it yields go to the
+    The function is called once by each worker and must consume all of its inputs. The items that it yields go to the
     next stage. Items yielded after the last input are its flush:
 
         def count(chunks):
@@ -66,7 +67,7 @@ class Stage:
         name: The name that the monitor and error messages show.
         function: The generator function.
         reads: The queue that the stage takes its inputs from.
-        workers: The number of processes.
+        workers: The number of workers: processes or threads.
         weigh: Returns the amount of work in one input, by convention its size in bytes. Rates and progress use it.
 
     Raises:

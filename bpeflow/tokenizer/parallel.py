@@ -6,9 +6,9 @@ Threads pay off with the native encoder, which releases the interpreter lock.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.cpu import available_cores
 from bpeflow.errors import ConfigError
+from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, in_order
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens
@@ -24,32 +25,39 @@ from bpeflow.tokenizer.special_tokens import SpecialTokens
 #: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
-#: Parts in flight per thread. Fewer: threads idle until the caller takes a result. More: more results wait in memory.
-_PARTS_PER_THREAD = 4
+#: Parts in the queue to each thread. Fewer: threads idle until the caller takes a result. More: more results wait in
+#: memory.
+_PARTS_PER_THREAD = 3
 
-Part = TypeVar("Part")
+Span = tuple[int, int]
 Result = TypeVar("Result")
 
 
-def in_threads(parts: Iterable[Part], work: Callable[[Part], Result], threads: int | None) -> Iterator[Result]:
-    """Yield the result of `work` for each part, in order, from up to `threads` threads (None: one per core)."""
-    workers, remaining = validate_threads(threads), iter(parts)
+def in_threads(spans: Iterable[Span], work: Callable[[int, int], Result], threads: int | None) -> Iterator[Result]:
+    """Yield the result of `work` for each span, in order, from up to `threads` threads (None: one per core).
+
+    Args:
+        spans: the begin and end of each part of something that `work` knows.
+        work: called with a begin and an end.
+        threads: the number of threads.
+
+    Raises `ConfigError` if `threads` is not valid.
+    """
+    workers, remaining = validate_threads(threads), iter(spans)
     first = list(itertools.islice(remaining, 2)) if workers > 1 else []
     if len(first) < 2:
-        yield from map(work, first)
-        yield from map(work, remaining)
+        yield from itertools.starmap(work, itertools.chain(first, remaining))
         return
-    in_flight: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for part in itertools.chain(first, remaining):
-                in_flight.append(pool.submit(work, part))
-                if len(in_flight) == workers * _PARTS_PER_THREAD:
-                    yield in_flight.popleft().result()
-            while in_flight:
-                yield in_flight.popleft().result()
-        finally:  # after a failure, threads finish the part they are working on and stop
-            pool.shutdown(wait=False, cancel_futures=True)
+
+    def encode(numbered: Iterator[tuple[int, Span]]) -> Iterator[tuple[int, Result]]:
+        for number, span in numbered:
+            yield number, work(*span)
+
+    queue = QueueSpec("part_queue", max_items=workers * _PARTS_PER_THREAD, route=itemgetter(0))
+    parts = Source("parts", lambda: enumerate(itertools.chain(first, remaining)))
+    with closing(Pipeline(parts, [Stage("encoder", encode, queue, workers)]).run("threads")) as encoded:
+        for _, result in in_order(encoded, itemgetter(0)):
+            yield result
 
 
 def validate_threads(threads: int | None) -> int:
@@ -61,21 +69,21 @@ def validate_threads(threads: int | None) -> int:
     return threads
 
 
-def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) -> Iterator[memoryview]:
+def cut_text(text: Utf8, pretokenizer: Pretokenizer, specials: SpecialTokens) -> Iterator[Span]:
     """Cut a text into parts of at least `PART_BYTES` whose ids, concatenated, are the ids of the whole.
 
     Cuts are safe cuts of the pattern. No occurrence of a special token spans a cut, not even one that encoding does not
     find because it overlaps with another. So the two sides of a cut have the special tokens that the whole has. A text
     with a custom pattern is not cut.
     """
-    view, start = memoryview(text), 0
+    start = 0
     while len(text) - start > PART_BYTES:
         cut = _find_cut(text, start + PART_BYTES, pretokenizer, specials)
         if cut is None:
             break
-        yield view[start:cut]
+        yield start, cut
         start = cut
-    yield view[start:]
+    yield start, len(text)
 
 
 def _find_cut(text: Utf8, start: int, pretokenizer: Pretokenizer, specials: SpecialTokens) -> int | None:
@@ -85,18 +93,16 @@ def _find_cut(text: Utf8, start: int, pretokenizer: Pretokenizer, specials: Spec
     return cut
 
 
-def group_texts(texts: Sequence[bytes]) -> Iterator[list[bytes]]:
+def group_texts(texts: Sequence[bytes]) -> Iterator[Span]:
     """Divide texts into groups of about `PART_BYTES`, in order."""
-    group: list[bytes] = []
-    size = 0
-    for text in texts:
-        group.append(text)
+    begin = size = 0
+    for index, text in enumerate(texts):
         size += len(text)
         if size >= PART_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+            yield begin, index + 1
+            begin, size = index + 1, 0
+    if begin < len(texts):
+        yield begin, len(texts)
 
 
 def concatenate(parts: Iterable[NDArray[Any]], max_length: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -252,8 +252,12 @@ class BaseTokenizer:
         data = as_utf8(text)
         specials = self._specials(data, allowed_special, disallowed_special)
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self.vocab_size)
-        parts = cut_text(data, self._pretokenizer, specials)
-        encoded = in_threads(parts, lambda part: self._encoder.encode_to_array(part, specials, ids_dtype), threads)
+        view = memoryview(data)
+
+        def encode(begin: int, end: int) -> NDArray[Any]:
+            return self._encoder.encode_to_array(view[begin:end], specials, ids_dtype)
+
+        encoded = in_threads(cut_text(data, self._pretokenizer, specials), encode, threads)
         try:
             return concatenate(encoded, len(data), ids_dtype)
         except InvalidTextError:
@@ -276,8 +280,11 @@ class BaseTokenizer:
         disallowed = self._control.disallowed(allowed_special, disallowed_special)
         if disallowed:
             for_each(lambda data: check_disallowed(data, disallowed), batch)
-        groups = group_texts(batch)
-        encoded = in_threads(groups, lambda group: self._encoder.encode_batch(group, specials, self._dtype), threads)
+
+        def encode(begin: int, end: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+            return self._encoder.encode_batch(batch[begin:end], specials, self._dtype)
+
+        encoded = in_threads(group_texts(batch), encode, threads)
         return [ids for group in encoded for ids in _split(*group)]
 
     def encode_with_offsets(

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import BinaryIO, Literal, Protocol
 
 from bpeflow._util.extras import load_extra
 from bpeflow._util.memory import is_memory_error
 from bpeflow.corpus.formats.compression import MAGIC_BYTES, Compression, decompress, detect_compression
-from bpeflow.corpus.formats.stdin import WatchedInput
+from bpeflow.corpus.formats.stdin import StandardInput
 from bpeflow.errors import CorpusError
 
 Format = Literal["text", "jsonl", "parquet"]
@@ -139,19 +138,14 @@ class Blocks(Iterator[bytes]):
 
 
 @contextmanager
-def open_blocks(file: StreamFile, cancelled: Event | None = None) -> Iterator[Blocks]:
+def open_blocks(file: StreamFile) -> Iterator[Blocks]:
     """Open a stream and decompress it.
 
-    Args:
-        file: the stream.
-        cancelled: makes a read that waits for standard input raise `CancelledError` as soon as it is set.
-
-    Raises:
-        CorpusError: opening or reading the stream fails. The message names the stream.
+    Raises `CorpusError`, with the name of the stream, if opening or reading it fails.
     """
     with convert_errors(file):
         if file.location == "stdin":
-            yield Blocks(file, WatchedInput(cancelled or Event()))
+            yield Blocks(file, StandardInput())
             return
         with file.open() as stream:
             yield Blocks(file, stream)

@@ -1,0 +1,207 @@
+"""Kernel objects without names: pipes, locks and credits made of pipes, and files without a directory entry.
+
+The kernel frees them with the last process that has them open. So nothing is left behind, whichever processes are
+killed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import IO, Any
+from weakref import WeakSet
+
+#: Descriptors sent in one message: the kernel accepts 253.
+_MAX_SENT_AT_ONCE = 250
+
+#: Buffers written in one call: the kernel accepts 1,024.
+_MAX_BUFFERS = 512
+
+
+class Descriptor:
+    """A file descriptor that this object owns: it is closed with the last reference to it."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        close_in_child(self)
+
+    def fileno(self) -> int:
+        """Return the number of the descriptor."""
+        return self._number
+
+    def close(self) -> None:
+        """Close the descriptor. Idempotent."""
+        number, self._number = self._number, -1
+        if number >= 0:
+            os.close(number)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_resources: WeakSet[Any] = WeakSet()
+
+
+def close_in_child(resource: Any) -> None:
+    """Close a resource in child processes that other code forks.
+
+    A child that held a pipe or a socket open would keep its readers waiting for an end of file.
+    """
+    _resources.add(resource)
+
+
+def _close_resources() -> None:
+    for resource in list(_resources):
+        resource.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_resources)
+
+
+def pipe() -> tuple[Descriptor, Descriptor]:
+    """Return the reading and the writing end of a new pipe."""
+    reader, writer = os.pipe()
+    return Descriptor(reader), Descriptor(writer)
+
+
+class Credits:
+    """Credits that processes take and give back: bytes in a pipe. One credit is a lock, used as a context manager.
+
+    A process that is killed keeps the credits that it has taken.
+
+    Args:
+        count: The number of credits. No more than 4,096 (512 on macOS) are created, as more might not fit into the pipe
+            of a user who has many pipes.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._reader, self._writer = pipe()
+        self.give(min(count, select.PIPE_BUF))
+
+    def take(self) -> None:
+        """Take a credit, or wait until there is one."""
+        os.read(self._reader.fileno(), 1)
+
+    def give(self, count: int = 1) -> None:
+        """Give credits back. Never blocks: what was taken has room."""
+        os.write(self._writer.fileno(), bytes(count))
+
+    def __enter__(self) -> None:
+        self.take()
+
+    def __exit__(self, *exception: object) -> None:
+        self.give()
+
+
+def anonymous_file() -> IO[bytes]:
+    """Return a new file that has no name, in memory where the system supports it."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("bpeflow"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+# ---- objects that hold descriptors, from process to process ----
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles descriptors as their index in a list."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.numbers: list[int] = []
+
+    def persistent_id(self, value: object) -> int | None:
+        if not isinstance(value, Descriptor):
+            return None
+        self.numbers.append(value.fileno())
+        return len(self.numbers) - 1
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: IO[bytes], descriptors: Sequence[Descriptor]) -> None:
+        super().__init__(file)
+        self._descriptors = descriptors
+
+    def persistent_load(self, index: int) -> Descriptor:
+        return self._descriptors[index]
+
+
+def send(connection: socket.socket, kind: bytes, value: object) -> None:
+    """Send an object, and the descriptors in it, over a Unix socket. `kind` is one byte, which the receiver sees first.
+
+    The object travels in a file without a name, so that sending never blocks, whatever its size.
+    """
+    with anonymous_file() as file:
+        pickler = _Pickler(file)
+        pickler.dump(value)
+        file.flush()
+        numbers = [file.fileno(), *pickler.numbers]
+        while len(numbers) > _MAX_SENT_AT_ONCE:
+            socket.send_fds(connection, [MORE], numbers[:_MAX_SENT_AT_ONCE])
+            del numbers[:_MAX_SENT_AT_ONCE]
+        socket.send_fds(connection, [kind], numbers)
+
+
+#: The kind of a message that only carries descriptors for the next one.
+MORE = b"+"
+
+
+def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the kind of the next message, b"" at the end, and the numbers of the descriptors that came with it."""
+    kind, numbers = MORE, []
+    while kind == MORE:
+        kind, received, _, _ = socket.recv_fds(connection, 1, _MAX_SENT_AT_ONCE)
+        numbers += received
+    return kind, numbers
+
+
+def load(numbers: Sequence[int]) -> Any:
+    """Return the object that came with these descriptors."""
+    file, *others = numbers
+    with os.fdopen(file, "rb") as pickled:
+        pickled.seek(0)
+        return _Unpickler(pickled, [Descriptor(number) for number in others]).load()
+
+
+# ---- reading and writing ----
+
+
+def write_all(writer: Descriptor, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+    """Write all of several buffers, without joining them."""
+    views = [memoryview(part) for part in parts if len(part)]
+    while views:
+        written = os.writev(writer.fileno(), views[:_MAX_BUFFERS])
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if written:
+            views[0] = views[0][written:]
+
+
+def read_into(reader: Descriptor, buffer: bytearray, wait: Callable[[], None] | None = None) -> int:
+    """Fill a buffer from a pipe. Return the number of bytes read: less than its size only at the end of file.
+
+    `wait` is called before each read, if given.
+    """
+    view, filled = memoryview(buffer), 0
+    while filled < len(view):
+        if wait is not None:
+            wait()
+        count = os.readv(reader.fileno(), [view[filled:]])
+        if not count:
+            break
+        filled += count
+    return filled
+
+
+def enlarge(writer: Descriptor, size: int) -> None:
+    """Enlarge the buffer of a pipe, where the system allows it."""
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(writer.fileno(), fcntl.F_SETPIPE_SZ, size)
