@@ -13,7 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
@@ -46,7 +46,7 @@ class QueueDepth:
 class Meter:
     """The row of one worker. Once the worker runs, only it may call `set_activity` and the `add_` methods."""
 
-    def __init__(self, cells: Any, row: int) -> None:
+    def __init__(self, cells: MutableSequence[int], row: int) -> None:
         self._cells = cells
         self._base = row * _ROW_WORDS
 
@@ -78,7 +78,7 @@ class Meter:
     @property
     def since(self) -> float:
         """The time of the last `set_activity`, by `time.monotonic`, which all processes share."""
-        return float(self._cells[self._base + _SINCE] / 1e9)
+        return self._cells[self._base + _SINCE] / 1e9
 
     @property
     def items_in(self) -> int:
@@ -115,7 +115,7 @@ class Meters:
                 file = Descriptor(os.dup(new.fileno()))
         self._sizes = tuple(sizes)
         self._file = file
-        self._cells = memoryview(mmap.mmap(file.fileno(), length)).cast("q")
+        self._cells: Any = memoryview(mmap.mmap(file.fileno(), length)).cast("q")
         self._starts = (0, *accumulate(sizes))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from segmented import counter, fail_after, make_folder
 from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE
 from bpeflow.counting.pipeline import PipelineBuilder
 from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
+from bpeflow.flow import Executor
 from bpeflow.run_dir.layout import SEGMENTS
 
 # ---- refusals ----
@@ -92,8 +93,8 @@ def test_a_file_that_changes_while_it_is_counted_is_an_error(
         pipeline = counting(self, *rest)  # type: ignore[arg-type]
         run = pipeline.run
 
-        def run_and_change(inline: bool) -> Iterator[object]:
-            yield from run(inline=inline)
+        def run_and_change(executor: Executor) -> Iterator[object]:
+            yield from run(executor)
             change(corpus)
 
         monkeypatch.setattr(pipeline, "run", run_and_change)

@@ -36,7 +36,7 @@ from bpeflow.run_dir.layout import SEGMENTS
         {"segment_size": 700, "chunk_size": 200, "num_counter": 3, "num_merger": 2},
         {"segment_size": "10kb", "invalid_utf8": "skip"},
         {"segment_size": "10kb", "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 1000},
-        {"segment_size": "25kb", "small_input": 0, "num_counter": 1, "start_method": "fork"},
+        {"segment_size": "25kb", "small_input": 0, "num_counter": 1, "start_method": "spawn"},
         {"segment_size": "10kb", "pattern": r"\w+|\W"},
     ],
     ids=str,

@@ -6,98 +6,63 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from available import skip_missing
 from token_corpora import CUSTOM, EOT, make_tokenizer, write_files
 
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import ChunkBuffer
 from bpeflow.dataset import encode
-from bpeflow.dataset.chunk_encoder import CHUNKS_PER_THREAD, ChunkEncoder, EncodedChunk, NumberedChunk
+from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk
 from bpeflow.dataset.encode import encode_file
-
-
-@pytest.mark.threads
-def test_the_number_of_chunks_in_flight_is_bounded(tmp_path: Path) -> None:
-    [path] = write_files(tmp_path, [b"hello"])
-    taken = 0
-
-    def chunks() -> Iterator[NumberedChunk]:
-        nonlocal taken
-        for number in range(50):
-            taken += 1
-            yield NumberedChunk(number, Chunk(str(path), 0, 5, True))
-
-    encoder = ChunkEncoder(make_tokenizer(), Delimiters(EOT), None, "error", threads=3)
-    for done, encoded in enumerate(encoder(chunks())):
-        assert encoded.number == done
-        assert taken - done <= 3 * CHUNKS_PER_THREAD
-    assert taken == 50
+from bpeflow.errors import OutOfMemoryError
+from bpeflow.flow import in_order
 
 
 @pytest.mark.threads
 def test_a_failure_in_a_thread_ends_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [path] = write_files(tmp_path, [b"hello"])
+    [path] = write_files(tmp_path, [b"hello " * 50])
     encode_chunk = ChunkEncoder.encode
+    started: list[int] = []
 
     def fail_on_the_fourth(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
+        started.append(chunk.number)
         if chunk.number == 3:
             raise MemoryError
         return encode_chunk(self, chunk, buffer)
 
     monkeypatch.setattr(ChunkEncoder, "encode", fail_on_the_fourth)
-    encoder = ChunkEncoder(make_tokenizer(), Delimiters(EOT), None, "error", threads=2)
     before = threading.active_count()
-    chunks = (NumberedChunk(number, Chunk(str(path), 0, 5, True)) for number in range(50))
-    results = encoder(chunks)
-    assert [next(results).number for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(MemoryError):
-        next(results)
+    with pytest.raises(OutOfMemoryError, match="encoding"):
+        encode_file(make_tokenizer(), path, tmp_path / "train.bin", threads=2, chunk_size=1)
     assert threading.active_count() == before
-    assert next(chunks).chunk  # some chunks are left
+    assert len(started) < 50
+    assert not (tmp_path / "train.bin").exists()
 
 
-@pytest.mark.threads
-def test_threads_start_no_chunk_after_the_results_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [path] = write_files(tmp_path, [b"hello"])
+@pytest.mark.parametrize("pattern", ["gpt2", CUSTOM], ids=["threads", "processes"])
+def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first chunk takes long (a custom pattern never cuts a document). A bounded number of others wait for it."""
+    monkeypatch.setattr(encode, "SMALL_INPUT", 0)
     encode_chunk = ChunkEncoder.encode
-    started: list[int] = []
-    may_continue = threading.Event()
 
-    def wait_from_the_second_chunk_on(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
-        started.append(chunk.number)
-        if chunk.number > 0:
-            may_continue.wait(10)
+    def slow_at_first(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
+        time.sleep(0.5 * (chunk.number == 0))
         return encode_chunk(self, chunk, buffer)
 
-    monkeypatch.setattr(ChunkEncoder, "encode", wait_from_the_second_chunk_on)
-    encoder = ChunkEncoder(make_tokenizer(), Delimiters(EOT), None, "error", threads=2)
-    results = encoder(NumberedChunk(number, Chunk(str(path), 0, 5, True)) for number in range(50))
-    assert next(results).number == 0
-    while len(started) < 3:
-        time.sleep(0.01)
-    threading.Timer(0.2, may_continue.set).start()
-    results.close()  # type: ignore[attr-defined]
-    assert sorted(started) == [0, 1, 2]
-
-
-def test_a_slow_process_holds_the_others_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A custom pattern never cuts a document, so the first chunk is long. A bounded number of others wait for it."""
-    monkeypatch.setattr(encode, "SMALL_INPUT", 0)
+    monkeypatch.setattr(ChunkEncoder, "encode", slow_at_first)  # in threads; processes have the long document
     [path] = write_files(tmp_path, [b"hello there " * 300_000 + EOT.encode() + (b"hello" + EOT.encode()) * 1000])
     arrived: list[int] = []
-    in_order = encode._in_order
 
-    def spy(chunks: Iterable[EncodedChunk]) -> Iterator[EncodedChunk]:
-        return in_order(arrived.append(chunk.number) or chunk for chunk in chunks)  # type: ignore[func-returns-value]
+    def spy(chunks: Iterable[EncodedChunk], number: Callable[[EncodedChunk], int]) -> Iterator[EncodedChunk]:
+        return in_order((arrived.append(number(chunk)) or chunk for chunk in chunks), number)  # type: ignore[func-returns-value]
 
-    monkeypatch.setattr(encode, "_in_order", spy)
-    encode_file(make_tokenizer(CUSTOM), path, tmp_path / "train.bin", threads=2, chunk_size=1)
-    assert len(arrived) == 1001
+    monkeypatch.setattr(encode, "in_order", spy)
+    chunk_size = 1 if pattern == CUSTOM else 100
+    encode_file(make_tokenizer(pattern), path, tmp_path / "train.bin", threads=2, chunk_size=chunk_size)
+    assert len(arrived) > 1000
     assert 0 < arrived.index(0) <= 2 * 3
 
 
@@ -107,6 +72,8 @@ from bpeflow.flow import peak_memory
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
+from bpeflow.errors import OutOfMemoryError
+from bpeflow.flow import in_order
 small, large, out, text = sys.argv[1:]
 tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
 def both(source):

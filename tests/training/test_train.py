@@ -202,7 +202,7 @@ print(len(vocab), len(merges))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
 @pytest.mark.parametrize("how", ["script", "stdin", "-c"])
 def test_a_plain_script_needs_no_main_guard(corpus: Path, tmp_path: Path, method: str, how: str) -> None:
     code = SCRIPT.format(path=str(corpus), method=method)
