@@ -63,7 +63,7 @@ class _RunSetup:
 def _interpreter(code: str) -> list[str]:
     """Return the command that runs code in an interpreter with this one's options and search path."""
     command = spawn.get_command_line()
-    return [*command[: command.index("-c")], "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"]
+    return [*command[: command.index("-c")], "-c", f"import sys; sys.path[:] = {[*map(str, sys.path)]}; {code}"]
 
 
 # ---- in the main process ----

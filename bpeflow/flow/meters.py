@@ -121,6 +121,12 @@ class Meters:
     def __reduce__(self) -> tuple[Any, ...]:
         return Meters, (self._sizes, self._file)
 
+    def start(self) -> None:
+        """Record that all workers are starting now."""
+        for step in range(len(self._sizes)):
+            for meter in self.group(step):
+                meter.set_activity(Activity.STARTING)
+
     def group(self, step: int) -> list[Meter]:
         """Return the meters of the workers of a step."""
         return [self.meter(step, worker) for worker in range(self._sizes[step])]

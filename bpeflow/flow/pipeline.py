@@ -129,6 +129,8 @@ class Pipeline:
         """
         if self._run is not None:
             raise FlowError("this pipeline has already run: build a new one")
+        if executor not in get_args(Executor):
+            raise FlowError(f"executor {executor!r} is not one of {', '.join(get_args(Executor))}")
         if executor == "threads":
             self._run = ThreadRun(self._source, self._stages, self._queues, self._meters)
         else:

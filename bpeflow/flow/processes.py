@@ -122,6 +122,7 @@ class ProcessRun:
 
     def _start(self) -> Receiver:
         """Start the workers and return the receiver of the results."""
+        self._meters.start()
         try:
             channels = [Channel.open(queue, self._meters, step) for step, queue in enumerate(self._queues)]
             alive, self._alive = pipe()

@@ -148,6 +148,7 @@ class ThreadRun:
 
     def results(self) -> Generator[Any, None, None]:
         """Start the threads, run the source, and yield the results. Raises the first failure."""
+        self.meters.start()
         steps = [(self._source.name, 1), *((stage.name, stage.workers) for stage in self._stages)]
         self.pids = {(name, worker): os.getpid() for name, workers in steps for worker in range(workers)}
         try:
@@ -242,7 +243,8 @@ class ThreadRun:
         self.pids = {}
         if not sys.is_finalizing():  # threads are frozen then
             for thread in self._threads:
-                thread.join()
+                if thread is not threading.current_thread():  # in which garbage collection closed the run
+                    thread.join()
 
     # ---- the worker threads ----
 

@@ -88,7 +88,7 @@ def test_threads_share_a_tokenizer(encoder: str) -> None:
 @pytest.mark.threads
 def test_texts_are_grouped_for_threads() -> None:
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", 4):
-        assert list(group_texts([b"ab", b"cd", b"", b"efghi", b"j"])) == [[b"ab", b"cd"], [b"", b"efghi"], [b"j"]]
+        assert list(group_texts([b"ab", b"cd", b"", b"efghi", b"j"])) == [(0, 2), (2, 4), (4, 5)]
     assert list(group_texts([])) == []
 
 
