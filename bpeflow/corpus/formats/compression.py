@@ -3,9 +3,9 @@
 Every decompressor is asked for a bounded number of bytes at a time, however much its input decompresses to. A file of a
 few kilobytes that decompresses to terabytes therefore takes time, but no memory.
 
-File objects would be shorter, but lose data in silence: those of bz2 and lzma ignore everything from the first byte that
-does not start another member, so also what follows xz's padding, and the package zstandard's ends a truncated file like
-a complete one.
+File objects would be shorter, but lose data in silence: those of bz2 and lzma ignore everything from the first byte
+that does not start another member, so also what follows xz's padding, and the package zstandard's ends a truncated file
+like a complete one.
 """
 
 from __future__ import annotations
