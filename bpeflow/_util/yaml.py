@@ -17,10 +17,8 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             alias = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(
-                problem=f"*{alias.anchor} is an alias: quote it if it is text, or else repeat the values",
-                problem_mark=alias.start_mark,
-            )
+            problem = f"*{alias.anchor} is an alias: quote it if it is text, or else repeat the values"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=alias.start_mark)
         return super().compose_node(parent, index)
 
 
