@@ -129,7 +129,7 @@ def test_the_suffix_of_a_compression_is_removed(name: str, expected: str) -> Non
 
 def test_the_error_for_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(module: str) -> None:
-        raise ImportError(f"No module named {module!r}")
+        raise ModuleNotFoundError(f"No module named {module!r}")
 
     monkeypatch.setattr("bpeflow._util.extras.import_module", missing)
     with pytest.raises(CorpusError, match=r"need [a-z]+\.zstd: pip install 'bpeflow\[zstd\]'"):
