@@ -104,7 +104,9 @@ def _open(file: StreamFile) -> Iterator[Any]:
         except (pyarrow.ArrowException, EOFError) as error:
             if isinstance(error, MemoryError):
                 raise
-            raise CorpusError(f"{file.name}: not Parquet, or damaged ({error}); copy it again") from error
+            raise CorpusError(
+                f"{file.name}: not Parquet, or damaged ({error}); copy it again, or add memory"
+            ) from error
 
 
 def _load_pyarrow() -> Any:
