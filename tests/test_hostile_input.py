@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from corpus_forms import SEPARATOR
 
+from bpeflow.corpus.formats.compression import ZSTD_MODULE
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="memory is limited and measured in the Linux way"),
@@ -64,10 +66,10 @@ def write_gzip(path: Path, blocks: Iterable[bytes]) -> Path:
 
 
 def write_zstd(path: Path, blocks: Iterable[bytes]) -> Path:
-    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed (extra zstd)")
-    with path.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as compress:
+    zstd = pytest.importorskip(ZSTD_MODULE, reason="zstd is not installed (extra zstd)")
+    with zstd.open(path, "wb") as file:
         for block in blocks:
-            compress.write(block)
+            file.write(block)
     return path
 
 

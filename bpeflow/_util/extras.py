@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from bpeflow._util.memory import is_memory_error
 from bpeflow.errors import CorpusError
 
 
@@ -22,7 +21,5 @@ def load_extra(module: str, extra: str, needed_by: str) -> Any:
     """
     try:
         return import_module(module)
-    except ImportError as error:
-        if is_memory_error(error):  # the library is installed
-            raise
+    except ModuleNotFoundError as error:
         raise CorpusError(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({error})") from error

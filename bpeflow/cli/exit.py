@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import faulthandler
-import os
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
 from typing import NoReturn
 
 from bpeflow._util.memory import explain, is_memory_error
@@ -24,7 +20,6 @@ from bpeflow.errors import (
     CorpusError,
     FlowError,
     FormatError,
-    OutOfMemoryError,
 )
 
 #: The signals by which users, schedulers and terminals end a process.
@@ -36,10 +31,6 @@ USAGE, FAILURE = 2, 1
 #: Seconds within which another Ctrl-C is taken for the same one, pressed in impatience or repeated by a program between
 #: the terminal and this process. Cleaning up takes less.
 _SAME_INTERRUPT = 2.0
-
-#: Seconds after which an interruption that Python ignored is raised again. The callback that it interrupted is over by
-#: then.
-_ONCE_MORE = 0.1
 
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk, or write elsewhere",
@@ -65,32 +56,6 @@ class SignalInterrupt(KeyboardInterrupt):
 #: Interruptions since `end_on_signals`.
 _interruptions: list[SignalInterrupt] = []
 
-#: Set when a command ran out of memory. The exception itself is not kept: its frames would keep their objects alive.
-_out_of_memory = threading.Event()
-
-
-class _ReraiseIgnored:
-    """A `sys.unraisablehook` that raises an ignored interruption again, a moment later.
-
-    Python ignores exceptions in its callbacks, such as those of weak references, so a Ctrl-C in one would be lost. A
-    timer raises it again rather than a thread, since a callback may run while `threading` holds its locks.
-    """
-
-    def __init__(self, before: Callable[[sys.UnraisableHookArgs], object]) -> None:
-        self._before = before
-
-    def __call__(self, ignored: sys.UnraisableHookArgs) -> None:
-        interruption = ignored.exc_value
-        if not isinstance(interruption, SignalInterrupt):
-            self._before(ignored)
-            return
-
-        def once_more(*_: object) -> None:
-            raise interruption
-
-        signal.signal(signal.SIGALRM, once_more)
-        signal.setitimer(signal.ITIMER_REAL, _ONCE_MORE)
-
 
 def end_on_signals() -> None:
     """Turn Ctrl-C, SIGTERM and SIGHUP into an exception, so that processes are joined and temporary files removed.
@@ -112,31 +77,18 @@ def end_on_signals() -> None:
         for number in ENDING_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, interrupt)
-        if not isinstance(sys.unraisablehook, _ReraiseIgnored):
-            sys.unraisablehook = _ReraiseIgnored(sys.unraisablehook)
 
 
 def ignore_signals() -> None:
     """Ignore signals from now on: the interpreter removes its handlers before it has finished shutting down."""
     if threading.current_thread() is threading.main_thread():
-        for number in (*ENDING_SIGNALS, signal.SIGALRM):
+        for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
 
 def leave(status: int) -> NoReturn:
-    """End the process, undisturbed by signals.
-
-    After running out of memory, skip the shutdown of the interpreter and of native libraries, some of which crash then,
-    but run the registered exit functions.
-    """
+    """End the process, undisturbed by signals."""
     ignore_signals()
-    if _out_of_memory.is_set():
-        with suppress(Exception):  # out of memory again
-            atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):  # closed, or a broken pipe
-                stream.flush()
-        os._exit(status)
     sys.exit(status)
 
 
@@ -150,8 +102,6 @@ def show_crashes() -> None:
 
 def exit_status(error: BaseException) -> int:
     """Print why a command failed, and return its exit status."""
-    if _is_caused_by_memory(error):
-        _out_of_memory.set()
     if _interruptions:  # importing native code, for one, turns it into another error
         error = _interruptions[-1]
     if isinstance(error, KeyboardInterrupt):
@@ -169,12 +119,6 @@ def exit_status(error: BaseException) -> int:
     return _fail(_stage_of(error) + expected, FAILURE)
 
 
-def _is_caused_by_memory(error: BaseException | None) -> bool:
-    while error is not None and not (isinstance(error, OutOfMemoryError) or is_memory_error(error)):
-        error = error.__cause__  # not __context__, which may be circular
-    return error is not None
-
-
 def _expected(error: BaseException) -> str | None:
     """Return cause and remedy of an error that is not necessarily a bug; None for any other."""
     if isinstance(error, BpeflowError | FlowError):
@@ -182,7 +126,7 @@ def _expected(error: BaseException) -> str | None:
     if is_memory_error(error):
         return f"{explain(error)}: add memory, or raise the limits (ulimit -v, ulimit -u, the container's)"
     if isinstance(error, ImportError):
-        return f"{error}: the installation is incomplete; install bpeflow again"
+        return f"{error}: the installation is incomplete (install bpeflow again), or there was too little memory"
     if isinstance(error, OSError):
         remedy = f"; {_REMEDIES[error.errno]}" if error.errno in _REMEDIES else ""
         return f"{error.filename or 'input/output'}: {error.strerror or error}{remedy}"

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bpeflow.errors import ConfigError
+
+
+class FlagGroup(Protocol):
+    """A parser, or a group of its flags."""
+
+    def add_argument(self, *names: str, **options: Any) -> Any:
+        """Add a flag."""
 
 
 def new_parser(prog: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
@@ -27,9 +34,7 @@ def new_parser(prog: str, description: str, epilog: str | None = None) -> argpar
 # ---- flags for settings ----
 
 
-def add_setting(
-    group: argparse._ActionsContainer, key: str, flag: str | None = None, *aliases: str, **options: Any
-) -> None:
+def add_setting(group: FlagGroup, key: str, flag: str | None = None, *aliases: str, **options: Any) -> None:
     """Add a flag that overrides a setting, with the setting's own description as its help."""
     from bpeflow.cli.settings import describe_setting  # pydantic, which commands without settings do not need
 
@@ -40,12 +45,12 @@ def add_setting(
     group.add_argument(*names, dest=f"setting {key}", default=argparse.SUPPRESS, help=help_text, **options)
 
 
-def add_switch(group: argparse._ActionsContainer, key: str, flag: str | None = None) -> None:
+def add_switch(group: FlagGroup, key: str, flag: str | None = None) -> None:
     """Add a flag that turns a setting on."""
     add_setting(group, key, flag, action="store_const", const=True)
 
 
-def add_config_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def add_config_flags(parser: argparse.ArgumentParser) -> FlagGroup:
     """Add ``--config``, ``--set`` and ``--quiet``, and return their group."""
     group = parser.add_argument_group("run")
     group.add_argument("--config", metavar="FILE", type=Path, help="YAML config; flags override it")
@@ -122,7 +127,7 @@ def add_separator_flag(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_quiet_flag(parser: argparse._ActionsContainer) -> None:
+def add_quiet_flag(parser: FlagGroup) -> None:
     """Add ``--quiet``."""
     parser.add_argument("--quiet", action="store_true", help="print errors only")
 

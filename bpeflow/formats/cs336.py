@@ -1,8 +1,8 @@
 """Stanford CS336's format: two pickles, a ``dict[int, bytes]`` and a ``list[tuple[bytes, bytes]]``.
 
-Loading a pickle can run arbitrary code. Therefore these are read without an unpickler: this module implements the few
-operations that two such values need, and any other operation is an error. Source for the meaning of the operations:
-CPython's ``pickletools``.
+Loading a pickle can run arbitrary code. Not here: the unpickler refuses every class and function. Even then, a few
+bytes can take 64 GB (a high index of the unpickler's memo), and a deeply nested tuple as a key ends the process. So the
+operations of a pickle are checked before it is loaded: only those that such a value needs may occur.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import io
 import logging
 import pickle
 import pickletools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,8 @@ def load(path: Path) -> TokenizerSpec:
         FormatError: a pickle is damaged or has other content. The message has the file and the position.
     """
     merges_path = _merges_path(path)
-    by_id = _read_pickle(path)
-    pairs = _read_pickle(merges_path)
+    by_id = _read_pickle(path, _VOCAB_OPERATIONS, "a dict of int: bytes")
+    pairs = _read_pickle(merges_path, _MERGES_OPERATIONS, "a list of pairs of bytes")
     if not isinstance(by_id, dict) or not all(type(i) is int and type(t) is bytes for i, t in by_id.items()):
         raise FormatError(f"{path}: need a dict of int: bytes, found {_describe(by_id)}")
     if not isinstance(pairs, list):
@@ -141,107 +140,33 @@ def _describe(value: object) -> str:
 
 # ---- reading pickles ----
 
+#: The operations of both values, by the names of ``pickletools``. No pickle may have tuples and dicts.
+_OPERATIONS = {
+    *("PROTO", "FRAME", "MARK", "STOP", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
+    *("MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
+}
+_VOCAB_OPERATIONS = _OPERATIONS | {"EMPTY_DICT", "SETITEM", "SETITEMS", "BININT", "BININT1", "BININT2", "LONG1"}
+_MERGES_OPERATIONS = _OPERATIONS | {"EMPTY_LIST", "APPEND", "APPENDS", "TUPLE", "TUPLE2"}
 
-def _read_pickle(path: Path) -> Any:
-    """Return the value of a pickle that consists of dict, list, tuple, bytes and int.
 
-    Raises `FormatError`, with the position, for any other operation, and for truncated or invalid content.
-    """
-    file = io.BytesIO(read_bytes(path))
-    machine = _Machine()
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}")
+
+
+def _read_pickle(path: Path, operations: set[str], need: str) -> Any:
+    """Return the value of a pickle. Raises `FormatError`, with the position, if it cannot hold what we `need`."""
+    content = read_bytes(path)
     position = 0
     try:
-        for operation, argument, at in pickletools.genops(file):
+        for operation, argument, at in pickletools.genops(content):
             position = at or 0
-            execute = _OPERATIONS.get(operation.name)
-            if execute is None:
-                raise FormatError(
-                    f"{path}, byte {position}: a pickle of something other than dict, list, tuple, bytes and int (it "
-                    f"has {operation.name} {short_repr(argument) if argument is not None else ''}), or with a protocol "
-                    "below 3: write it with pickle.dump(..., protocol=4)"
-                )
-            execute(machine, argument)
-            position = file.tell()
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise FormatError(f"{path}, byte {position}: not a complete pickle: {short_repr(str(error))}") from error
-    if len(machine.stack) != 1:
-        raise FormatError(f"{path}: not a complete pickle: {len(machine.stack)} values at the end, not one")
-    return machine.stack[0]
-
-
-class _Machine:
-    """The state of a pickle machine: a stack of values, the positions of marks in it, and a memo."""
-
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
-
-    def pop_to_mark(self) -> list[Any]:
-        mark = self.marks.pop()
-        values = self.stack[mark:]
-        del self.stack[mark:]
-        return values
-
-    def pop(self, count: int) -> list[Any]:
-        if len(self.stack) < count:
-            raise ValueError("values are missing")
-        values = self.stack[-count:]
-        del self.stack[-count:]
-        return values
-
-    def append(self, values: list[Any]) -> None:
-        target = self.stack[-1]
-        if type(target) is not list:
-            raise TypeError("append to something other than a list")
-        target.extend(values)
-
-    def set_items(self, values: list[Any]) -> None:
-        target = self.stack[-1]
-        if type(target) is not dict or len(values) % 2:
-            raise TypeError("set items of something other than a dict")
-        keys = values[::2]
-        if not all(type(key) is int for key in keys):
-            raise TypeError("a key is not an int")
-        before = len(target)
-        target.update(zip(keys, values[1::2], strict=True))
-        if len(target) != before + len(keys):
-            raise ValueError("an id is assigned twice")
-
-
-def _nothing(machine: _Machine, argument: Any) -> None:
-    """Do nothing: for the operations that frame others, and for the last operation."""
-
-
-def _push(machine: _Machine, argument: Any) -> None:
-    machine.stack.append(argument)
-
-
-def _memoize(machine: _Machine, argument: Any) -> None:
-    machine.memo[len(machine.memo) if argument is None else argument] = machine.stack[-1]
-
-
-def _recall(machine: _Machine, argument: Any) -> None:
-    machine.stack.append(machine.memo[argument])
-
-
-#: The supported operations, by the names of ``pickletools``.
-_OPERATIONS: dict[str, Callable[[_Machine, Any], None]] = {
-    **dict.fromkeys(("PROTO", "FRAME", "STOP"), _nothing),
-    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1"), _push),
-    **dict.fromkeys(("SHORT_BINBYTES", "BINBYTES", "BINBYTES8"), _push),
-    **dict.fromkeys(("MEMOIZE", "BINPUT", "LONG_BINPUT"), _memoize),
-    **dict.fromkeys(("BINGET", "LONG_BINGET"), _recall),
-    "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
-    "EMPTY_DICT": lambda machine, _: machine.stack.append({}),
-    "EMPTY_LIST": lambda machine, _: machine.stack.append([]),
-    "EMPTY_TUPLE": lambda machine, _: machine.stack.append(()),
-    "TUPLE1": lambda machine, _: machine.stack.append(tuple(machine.pop(1))),
-    "TUPLE2": lambda machine, _: machine.stack.append(tuple(machine.pop(2))),
-    "TUPLE3": lambda machine, _: machine.stack.append(tuple(machine.pop(3))),
-    "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.pop_to_mark())),
-    "APPEND": lambda machine, _: machine.append(machine.pop(1)),
-    "APPENDS": lambda machine, _: machine.append(machine.pop_to_mark()),
-    "SETITEM": lambda machine, _: machine.set_items(machine.pop(2)),
-    "SETITEMS": lambda machine, _: machine.set_items(machine.pop_to_mark()),
-}
+            if operation.name not in operations or (operation.name == "LONG_BINPUT" and (argument or 0) > len(content)):
+                value = "" if argument is None else f" {short_repr(argument)}"
+                raise pickle.UnpicklingError(f"it has {operation.name}{value}")
+        return _Unpickler(io.BytesIO(content)).load()
+    except Exception as error:
+        raise FormatError(
+            f"{path}, byte {position}: not a pickle of {need} ({error}): write it again, with "
+            "pickle.dump(..., protocol=4)"
+        ) from error

@@ -82,21 +82,18 @@ def test_lines_that_are_not_utf8_are_replaced_or_skipped(
         bpeflow.count(path)
 
 
-@pytest.mark.parametrize(
-    "message", ["malloc of size 64 failed", "Unknown error: Failed to launch worker thread: Resource unavailable"]
-)
 def test_running_out_of_memory_is_not_reported_as_damaged_parquet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
     from pyarrow import parquet
 
     def no_memory(*_: object, **__: object) -> None:
-        raise (pyarrow.ArrowMemoryError if "malloc" in message else pyarrow.ArrowException)(message)
+        raise pyarrow.ArrowMemoryError("malloc of size 64 failed")
 
     parquet.write_table(pyarrow.table({"text": ["one"]}), tmp_path / "corpus.parquet")
     monkeypatch.setattr(parquet.ParquetFile, "iter_batches", no_memory)
-    with pytest.raises(OutOfMemoryError, match=message):
+    with pytest.raises(OutOfMemoryError, match="malloc of size 64 failed"):
         bpeflow.count(tmp_path / "corpus.parquet")
 
 

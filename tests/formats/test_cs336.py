@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import pickle
@@ -29,9 +30,13 @@ def spec() -> TokenizerSpec:
     return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, SPECIALS), SPECIALS))
 
 
+class Pickle(bytes):
+    """A pickle to write as it is."""
+
+
 def write(folder: Path, vocab: object, merges: object, protocol: int = 4) -> Path:
     for name, value in (("vocab.pkl", vocab), ("merges.pkl", merges)):
-        (folder / name).write_bytes(value if isinstance(value, bytes) else pickle.dumps(value, protocol=protocol))
+        (folder / name).write_bytes(value if isinstance(value, Pickle) else pickle.dumps(value, protocol=protocol))
     return folder / "vocab.pkl"
 
 
@@ -74,37 +79,42 @@ class CreatesFolder:
 def test_reading_a_pickle_never_runs_code(tmp_path: Path, protocol: int) -> None:
     created = tmp_path / "created"
     vocab: dict[int, Any] = {**BYTES, 256: CreatesFolder(created)}
-    with pytest.raises(FormatError, match=r"vocab\.pkl, byte \d+: a pickle of something other"):
+    with pytest.raises(FormatError, match=r"vocab\.pkl, byte \d+: not a pickle of a dict of int: bytes"):
         cs336.load(write(tmp_path, vocab, [], protocol))
-    with pytest.raises(FormatError, match=r"merges\.pkl, byte \d+: a pickle of something other"):
-        cs336.load(write(tmp_path, BYTES, pickle.dumps([CreatesFolder(created)], protocol=protocol), 4))
+    merges = Pickle(pickle.dumps([CreatesFolder(created)], protocol=protocol))
+    with pytest.raises(FormatError, match=r"merges\.pkl, byte \d+: not a pickle of a list of pairs of bytes"):
+        cs336.load(write(tmp_path, BYTES, merges))
+    with pytest.raises(pickle.UnpicklingError, match=r"refers to posix\.mkdir"):
+        cs336._Unpickler(io.BytesIO(merges)).load()
     assert not created.exists()
 
 
 @pytest.mark.parametrize(
     ("vocab", "merges", "message"),
     [
-        ([b"a"], [], r"vocab\.pkl: need a dict of int: bytes, found list"),
-        ({**BYTES, 256: "a"}, [], r"vocab\.pkl, byte \d+: a pickle of something other .*SHORT_BINUNICODE 'a'"),
+        ([b"a"], [], r"vocab\.pkl, byte \d+: not a pickle of a dict of int: bytes \(it has EMPTY_LIST\)"),
+        (7, [], r"vocab\.pkl: need a dict of int: bytes, found int 7"),
+        ({**BYTES, 256: "a"}, [], r"vocab\.pkl, byte \d+: not a pickle .*\(it has SHORT_BINUNICODE 'a'\)"),
         ({**BYTES, 256: 5}, [], r"vocab\.pkl: need a dict of int: bytes"),
-        ({**BYTES, b"a": b"a"}, [], r"vocab\.pkl, byte \d+: not a complete pickle: 'a key is not an int'"),
+        ({**BYTES, b"a": b"a"}, [], r"vocab\.pkl: need a dict of int: bytes"),
         ({**BYTES, -1: b"ab"}, [], r"vocab\.pkl: b'ab' has the negative id -1"),
         ({**BYTES, 10**9: b"ab"}, [], r"vocab\.pkl: ids up to 1000000000, but only 257 tokens"),
         ({i: t for i, t in BYTES.items() if i != 7}, [], r"vocab\.pkl: no token for 1 of the 256 bytes, .* 0x07"),
         ({**BYTES, 256: b"\xff\xfe"}, [], r"vocab\.pkl: b'\\xff\\xfe' is neither a byte .* because it is not UTF-8"),
-        (BYTES, {}, r"merges\.pkl: need a list of pairs of bytes, found dict"),
+        (BYTES, {}, r"merges\.pkl, byte \d+: not a pickle of a list of pairs of bytes \(it has EMPTY_DICT\)"),
+        (BYTES, b"a", r"merges\.pkl: need a list of pairs of bytes, found bytes b'a'"),
         (BYTES, [(b"a", b"b")], r"merges\.pkl: merge 0, b'a' \+ b'b', .* no token b'ab'"),
         (BYTES, [(b"a", b"")], r"merges\.pkl: merge 0: need a pair of bytes"),
-        (BYTES, [(b"a", b"b", b"c")], r"merges\.pkl: merge 0: need a pair of bytes"),
+        (BYTES, [(b"a", [])], r"merges\.pkl: merge 0: need a pair of bytes"),
+        (BYTES, [(b"a", b"b", b"c")], r"merges\.pkl, byte \d+: not a pickle .*\(it has TUPLE3\)"),
         (BYTES, [[b"a", b"b"]], r"merges\.pkl: merge 0: need a pair of bytes"),
-        (BYTES, pickle.dumps([(b"a", b"b")])[:-4], r"merges\.pkl, byte \d+: not a complete pickle"),
-        (BYTES, b"", r"merges\.pkl, byte 0: not a complete pickle"),
-        (BYTES, b"\x80\x04.", r"merges\.pkl: not a complete pickle: 0 values"),
-        (BYTES, b"\x80\x04e.", r"merges\.pkl, byte 2: not a complete pickle"),
-        (BYTES, b"\x80\x04h\x07.", r"merges\.pkl, byte 2: not a complete pickle"),
-        (BYTES, b"\x80\x04B\xff\xff\xff\x7fab.", r"merges\.pkl, byte 2: not a complete pickle"),
-        (BYTES, b"\x80\x04]q\x00h\x00a.", r"merges\.pkl: merge 0: need a pair of bytes, found \["),
-        (b"\x80\x04}(K\x00C\x01aK\x00C\x01bu.", [], r"vocab\.pkl, byte 14: not a complete pickle: 'an id .* twice'"),
+        (BYTES, Pickle(pickle.dumps([(b"a", b"b")])[:-4]), r"merges\.pkl, byte \d+: not a pickle"),
+        (BYTES, Pickle(b""), r"merges\.pkl, byte 0: not a pickle"),
+        (BYTES, Pickle(b"\x80\x04."), r"merges\.pkl, byte 2: not a pickle .*underflow"),
+        (BYTES, Pickle(b"\x80\x04e."), r"merges\.pkl, byte 3: not a pickle"),
+        (BYTES, Pickle(b"\x80\x04h\x07."), r"merges\.pkl, byte 4: not a pickle"),
+        (BYTES, Pickle(b"\x80\x04B\xff\xff\xff\x7fab."), r"merges\.pkl, byte 0: not a pickle"),
+        (BYTES, Pickle(b"\x80\x04]q\x00h\x00a."), r"merges\.pkl: merge 0: need a pair of bytes, found \["),
     ],
 )  # fmt: skip
 def test_broken_pickles_are_refused_with_the_position(
@@ -115,17 +125,30 @@ def test_broken_pickles_are_refused_with_the_position(
 
 
 def test_exponentially_nested_values_have_a_short_message(tmp_path: Path) -> None:
-    doubled = b"\x80\x04" + b")" + b"q\x00h\x00\x86" * 200 + b"."  # 2^200 tuples if printed in full
-    with pytest.raises(FormatError, match=r"need a list of pairs of bytes, found tuple") as caught:
-        cs336.load(write(tmp_path, BYTES, doubled))
+    doubled = b"\x80\x04](t" + b"q\x00h\x00\x86" * 200 + b"a."  # 2^200 tuples if printed in full
+    with pytest.raises(FormatError, match=r"merge 0: need a pair of bytes, found \(") as caught:
+        cs336.load(write(tmp_path, BYTES, Pickle(doubled)))
     assert len(str(caught.value)) < 1000
+
+
+def test_a_nested_tuple_is_no_key(tmp_path: Path) -> None:
+    """Its hash would overflow the stack."""
+    for operations in (b")" + b"\x85" * 1_000_000, b"K\x00" + b"K\x00\x86" * 1_000_000):
+        with pytest.raises(FormatError, match=r"vocab\.pkl, byte \d+: not a pickle .*\(it has (EMPTY_)?TUPLE"):
+            cs336.load(write(tmp_path, Pickle(b"\x80\x04}" + operations + b"K\x00s."), []))
+
+
+def test_a_memo_larger_than_the_file_is_refused(tmp_path: Path) -> None:
+    """The unpickler would have a table of twice as many entries."""
+    with pytest.raises(FormatError, match=r"merges\.pkl, byte 3: not a pickle .*\(it has LONG_BINPUT 16777215\)"):
+        cs336.load(write(tmp_path, BYTES, Pickle(b"\x80\x04]r\xff\xff\xff\x00.")))
 
 
 @given(content=st.binary(max_size=40), at=st.integers(0, 3000))
 def test_arbitrary_bytes_cause_no_other_error(tmp_path: Path, content: bytes, at: int) -> None:
     whole = pickle.dumps(BYTES)
     for damaged in (content, b"\x80\x04" + content + b".", whole[:at] + content + whole[at + len(content) :]):
-        path = write(tmp_path, damaged, [])
+        path = write(tmp_path, Pickle(damaged), [])
         with suppress(FormatError):
             cs336.load(path)
 

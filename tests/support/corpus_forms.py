@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from bpeflow.corpus.formats.compression import ZSTD_MODULE
+
 SEPARATOR = "<|endoftext|>"
 
 
 def zstd(data: bytes) -> bytes:
-    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed (extra zstd)")
-    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+    zstd = pytest.importorskip(ZSTD_MODULE, reason="zstd is not installed (extra zstd)")
+    compressed: bytes = zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
+    return compressed
 
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {

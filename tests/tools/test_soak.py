@@ -124,6 +124,10 @@ def ended(**changes: Any) -> Ended:
 
 
 FAILED = {"status": 1, "stderr": "INFO: this\nbpeflow: no room\n"}
+IGNORED_SIGNAL = (
+    'Exception ignored in: <function f>\nTraceback (most recent call last):\n  File "bpeflow/cli/exit.py", line 9\n'
+    "bpeflow.cli.exit.SignalInterrupt: \n"
+)
 KILLED = ended(status=-9, signals=[signal.SIGKILL])
 
 
@@ -147,46 +151,11 @@ KILLED = ended(status=-9, signals=[signal.SIGKILL])
             "    bpeflow: stage 'counter' could not be startedcode = _serve_one(child_r, fds,\n"
             "FileNotFoundError: [Errno 2] No such file\n",
         ),
-        ended(
-            status=-signal.SIGABRT,
-            stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
-            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 18\n',
-        ),
-        ended(
-            status=1,
-            stderr="terminate called after throwing an instance of 'std::bad_alloc'\nFatal Python error: Aborted\n"
-            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 18\n'
-            "bpeflow: stage: was killed by SIGABRT",
-        ),
-        ended(
-            status=-signal.SIGABRT,
-            stderr="terminate called after throwing an instance of 'St9bad_alloc'\nFatal Python error: Aborted\n"
-            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 18\n',
-        ),
-        ended(
-            status=1,
-            stderr="libgcc_s.so.1 must be installed for unwinding to work\nFatal Python error: Aborted\n"
-            'Current thread 0x00 (most recent call first):\n  File "site-packages/pyarrow/compute.py", line 415\n'
-            "bpeflow: out of memory",
-        ),
-        ended(
-            status=1,
-            stderr="Exception in thread flow monitor:\nTraceback (most recent call last):\nlost sys.stderr\n"
-            '  File "lib/python3.11/threading.py", line 1045, in _bootstrap_inner\nException ignored in: <bound>\n'
-            "bpeflow: encoding: out of memory",
-        ),
-        ended(
-            status=-signal.SIGSEGV,
-            stderr="<jemalloc>: arena 0 background thread creation failed (11)\nbpeflow: pyarrow.compute: no memory",
-        ),
-        ended(
-            status=1,
-            stderr="Exception ignored in sys.unraisablehook: <bpeflow.cli.exit._ReraiseIgnored object>\nMemoryError\n"
-            "Exception ignored in thread started by: <bound method Thread._bootstrap>\n"
-            'Traceback (most recent call last):\n  File "lib/python3.11/threading.py", line 1002, in _bootstrap\n'
-            "    self._bootstrap_inner()\nMemoryError: \nINFO: counting\nbpeflow: counting the corpus: out of memory",
-        ),
-        ended(status=127, stderr="cannot allocate memory for thread-local data: ABORT\n"),
+        ended(status=-signal.SIGABRT, short_of_memory=True, stderr="terminate called: bad_alloc\nFatal Python error"),
+        ended(status=-signal.SIGSEGV, short_of_memory=True, temporary=["pymp-1"]),
+        ended(status=1, short_of_memory=True, stderr="Exception ignored in thread started by: <>\nMemoryError\n"),
+        ended(status=127, short_of_memory=True, stderr="cannot allocate memory for thread-local data: ABORT\n"),
+        ended(signals=[signal.SIGINT], stderr=IGNORED_SIGNAL + "bpeflow: done\n"),
         ended(status=-2, signals=[signal.SIGINT], stderr='Traceback (most recent call last)\n  File "site.py"'),
     ],
 )
@@ -203,14 +172,12 @@ def test_a_clean_end_has_no_problems(end: Ended) -> None:
         (ended(status=-9), "exit status -9"),
         (ended(status=-11, signals=[signal.SIGTERM]), "exit status -11"),
         (ended(status=-11, stderr="bpeflow: no memory"), "exit status -11"),
-        (
-            ended(status=-6, stderr='Fatal Python error: Aborted\nCurrent thread\n  File "bpeflow/x.py"'),
-            "exit status -6",
-        ),
-        (
-            ended(status=1, stderr="Exception ignored in sys.unraisablehook: <object>\nValueError\nbpeflow: no room\n"),
-            "Exception ignored",
-        ),
+        (ended(status=-6, stderr="Fatal Python error: Aborted\n"), "exit status -6"),
+        (ended(short_of_memory=True, hung=True, status=-6), "hangs"),
+        (ended(short_of_memory=True, stderr="Fatal Python error: Aborted\n"), "Fatal Python error"),
+        (ended(short_of_memory=True, status=1, orphans=["7 python"]), "process left running"),
+        (ended(short_of_memory=True, status=1, temporary=["pymp-1"]), "TMPDIR"),
+        (ended(stderr=IGNORED_SIGNAL), "Exception ignored"),
         (ended(status=130), "exit status 130"),
         (ended(status=1, stderr="something"), "without a one-line message"),
         (ended(**FAILED | {"stderr": "bpeflow: one\nand two"}), "without a one-line message"),

@@ -13,7 +13,7 @@ def test_a_missing_library_is_named_with_its_extra() -> None:
         extras.load_extra("no_such_module", "fsspec", "URLs")
 
 
-def test_a_library_that_does_not_fit_in_memory_is_not_reported_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_cannot_be_loaded_is_not_reported_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def import_module(name: str) -> None:
         raise ImportError("failed to map segment from shared object")
 

@@ -17,7 +17,7 @@ from soaking.expected import rows_of, texts_of
 from soaking.process import Ended, Process
 from soaking.settings import NAMED
 from soaking.troubles import Trouble
-from soaking.verdict import VerdictError, how_it_ended, problems_of_end
+from soaking.verdict import VerdictError, died_at_once, how_it_ended, problems_of_end
 
 _NO_TROUBLE = Trouble("none", None, 0, 0)
 
@@ -61,7 +61,7 @@ class Encoding:
                 previous = expected
             else:
                 previous = self._check_incomplete(found, expected, previous)
-            if ended.status >= 0 and any(name.startswith(".") for name in found):
+            if not died_at_once(ended) and any(name.startswith(".") for name in found):
                 raise VerdictError(f"encode, {trouble.kind}: left {sorted(found)}")
             self._clear()
         ended = self._encode(options, _NO_TROUBLE)

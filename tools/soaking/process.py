@@ -43,6 +43,7 @@ class Ended:
         shared: files that it left in /dev/shm.
         temporary: files that it left in its temporary folder.
         signals: the signals that were sent to the main process.
+        short_of_memory: whether its address space was limited.
     """
 
     status: int
@@ -54,6 +55,7 @@ class Ended:
     shared: list[str]
     temporary: list[str]
     signals: list[signal.Signals]
+    short_of_memory: bool = False
 
 
 _running: list[Process] = []
@@ -82,6 +84,7 @@ class Process:
         limits: dict[int, int] | None = None, impatient: bool = False,
     ) -> None:  # fmt: skip
         self.signals: list[signal.Signals] = []
+        self._short_of_memory = resource.RLIMIT_AS in (limits or {})
         self._mark = token_hex(8)
         self._temporary = Path(tempfile.mkdtemp(prefix="soak-"))  # short: paths of sockets contain it
         self._shared: set[str] = set()
@@ -167,6 +170,7 @@ class Process:
             shared=shared,
             temporary=temporary,
             signals=self.signals,
+            short_of_memory=self._short_of_memory,
         )
 
     def _drain(self, name: str) -> None:

@@ -231,7 +231,7 @@ class Trial:
         values = {**self._settings, **self._corpus.settings, **free, "out_dir": str(self._run)}
         config.write_text(yaml.safe_dump(values), encoding="utf-8")
         arguments = ["--config", str(config), *flags]
-        impatient = choose.random() < 0.5 and trouble.kind != "memory limit"  # it turns MemoryError at import into 130
+        impatient = choose.random() < 0.5
         self.note(f"{self._attempts}: {trouble}, impatient={impatient}: bpeflow {shlex.join(arguments)}")
         self.outcome.tally["runs"] += 1
         self.outcome.tally[f"trouble: {trouble.kind}"] += 1

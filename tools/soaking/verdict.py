@@ -17,23 +17,13 @@ _MULTIPROCESSING = re.compile(
     r'(  File "[^"]*multiprocessing/\w+\.py".*\n(    .*\n)*)+'
     r"\w+(:.*)?(\n|$)"
 )
-#: Output when pyarrow runs out of memory, while it is imported or later: its allocator, the C++ library or the C
-#: library aborts the process, a worker or the main one.
-_ARROW = re.compile(r"Fatal Python error: Aborted(?=(.|\n)*?Current thread(.|\n)*?site-packages/pyarrow/)")
-#: Output of pyarrow's allocator if it cannot start a thread. The interpreter then crashes with a segmentation fault
-#: when it exits.
-_ARROW_THREAD = re.compile(r"<jemalloc>: arena \d+ background thread creation failed")
-#: Output of the interpreter if it has too little memory to start a thread, or even to report that.
-_NO_THREAD = re.compile(
-    r"Exception ignored in (sys\.unraisablehook|thread started by): .*\n"
-    r"(Traceback \(most recent call last\):\n)?"
-    r'(  File "[^"]*/threading\.py".*\n(    .*\n)*)*'
-    r"MemoryError:? ?(\n|$)"
+#: Output if a signal arrives in one of Python's callbacks, which ignores it.
+_IGNORED_SIGNAL = re.compile(
+    r"Exception ignored in: .*\n(Traceback \(most recent call last\):\n(  .*\n)*)?"
+    r"bpeflow\.cli\.exit\.SignalInterrupt.*(\n|$)"
 )
 _FRAME = re.compile(r'File "([^"]*)"')
 _OUR_LINE = re.compile(r"(?:bpeflow|INFO|WARNING): .*")
-#: The exit status if the dynamic linker ends a process that has too little memory for thread-local variables.
-_LINKER_FAILED = 127
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
 #: Modules that run before our signal handlers are set up.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
@@ -58,28 +48,20 @@ def how_it_ended(ended: Ended) -> str:
 
 
 def died_at_once(ended: Ended) -> bool:
-    """Whether the process was ended by a signal or a library with no chance to clean up."""
-    if ended.status == _LINKER_FAILED:
-        return "cannot allocate memory for thread-local data: ABORT" in ended.stderr
-    output = {-signal.SIGABRT: _ARROW, -signal.SIGSEGV: _ARROW_THREAD}.get(ended.status)
-    by_arrow = output is not None and output.search(ended.stderr)
-    return ended.status < 0 and (-ended.status in ended.signals or bool(by_arrow))
+    """Whether the process was ended by a signal, or by a library without memory, with no chance to clean up."""
+    if ended.short_of_memory and ended.status not in (0, 1, 2):
+        return True
+    return -ended.status in ended.signals
 
 
 def problems_of_end(ended: Ended) -> list[str]:
-    """Return what is wrong with how a process ended."""
+    """Return what is wrong with how a process ended.
+
+    If it fails for lack of memory, any status and any output will do: libraries have their own ways to end a process.
+    """
     if ended.hung:
         return ["the process hangs"]
-    problems = []
-    allowed = {0, 1, 2, *(-number for number in ended.signals)}
-    allowed |= {128 + number for number in ended.signals if number != signal.SIGKILL}
-    if ended.status not in allowed and not died_at_once(ended):
-        problems.append(f"unexpected exit status {ended.status}")
-    output = _our_output(ended.stderr)
-    problems += [f"unexpected output: {text}" for text in _UNCLEAN if text in output and not _was_starting(ended)]
-    lines = output.strip().splitlines()
-    if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")) and not _was_starting(ended):
-        problems.append(f"exit status {ended.status} without a one-line message at the end")
+    problems = [] if ended.short_of_memory and ended.status != 0 else _problems_of_words(ended)
     problems += [f"process left running: {orphan}" for orphan in ended.orphans]
     problems += [f"left in /dev/shm: {name}" for name in ended.shared]
     allowed_left = _LEFT_IF_KILLED.fullmatch if died_at_once(ended) else re.compile(r"(?!)").fullmatch
@@ -87,15 +69,28 @@ def problems_of_end(ended: Ended) -> list[str]:
     return problems
 
 
-def _our_output(stderr: str) -> str:
-    """Remove output that is not ours, which other processes may have written in between.
+def _problems_of_words(ended: Ended) -> list[str]:
+    """Return what is wrong with the exit status and the output."""
+    problems = []
+    allowed = {0, 1, 2, *(-number for number in ended.signals)}
+    allowed |= {128 + number for number in ended.signals if number != signal.SIGKILL}
+    if ended.status not in allowed:
+        problems.append(f"unexpected exit status {ended.status}")
+    output = _our_output(ended)
+    problems += [f"unexpected output: {text}" for text in _UNCLEAN if text in output and not _was_starting(ended)]
+    lines = output.strip().splitlines()
+    if ended.status in (1, 2) and not (lines and lines[-1].startswith("bpeflow: ")) and not _was_starting(ended):
+        problems.append(f"exit status {ended.status} without a one-line message at the end")
+    return problems
 
-    This includes the interpreter's own output if it had too little memory to start or end a thread.
-    """
-    frames = _FRAME.findall(stderr)
-    if frames and all("multiprocessing/" in frame or "/threading.py" in frame for frame in frames):
-        return "\n".join(_OUR_LINE.findall(stderr))  # even in the middle of a line
-    return _ARROW.sub("", _MULTIPROCESSING.sub("", _NO_THREAD.sub("", stderr)))
+
+def _our_output(ended: Ended) -> str:
+    """Remove output that is not ours, which other processes may have written in between."""
+    frames = _FRAME.findall(ended.stderr)
+    if frames and all("multiprocessing/" in frame for frame in frames):
+        return "\n".join(_OUR_LINE.findall(ended.stderr))  # even in the middle of a line
+    output = _MULTIPROCESSING.sub("", ended.stderr)
+    return _IGNORED_SIGNAL.sub("", output) if ended.signals else output
 
 
 def _was_starting(ended: Ended) -> bool:

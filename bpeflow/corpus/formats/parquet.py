@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from bpeflow._util.extras import load_extra
-from bpeflow._util.memory import check_address_space
 from bpeflow.corpus.formats.compression import MAGIC_BYTES, detect_compression
 from bpeflow.corpus.formats.records import format_names
 from bpeflow.corpus.formats.stream import StreamFile, convert_errors
@@ -21,9 +19,6 @@ _BATCH_ROWS = 128
 
 #: Bytes read from the file at a time. Larger: fewer reads; smaller: less memory.
 _BUFFER_BYTES = 1 << 20
-
-#: Address space required before pyarrow is imported. The import of pyarrow 26 crashes with less than 180 MB.
-_IMPORT_BYTES = 1 << 28
 
 
 def row_groups(file: StreamFile) -> list[StreamFile]:
@@ -107,14 +102,14 @@ def _open(file: StreamFile) -> Iterator[Any]:
             with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES) as parquet:
                 yield parquet
         except (pyarrow.ArrowException, EOFError) as error:
-            if isinstance(error, MemoryError) or "launch worker thread" in str(error):
-                raise MemoryError(str(error)) from error
-            raise CorpusError(f"{file.name}: not Parquet, or damaged ({error}); copy it again") from error
+            if isinstance(error, MemoryError):
+                raise
+            raise CorpusError(
+                f"{file.name}: not Parquet, or damaged ({error}); copy it again, or add memory"
+            ) from error
 
 
 def _load_pyarrow() -> Any:
-    if "pyarrow" not in sys.modules:
-        check_address_space(_IMPORT_BYTES)
     for module in ("pyarrow.compute", "pyarrow.parquet"):
         load_extra(module, "parquet", "Parquet files")
     return load_extra("pyarrow", "parquet", "Parquet files")

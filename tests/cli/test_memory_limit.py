@@ -1,0 +1,49 @@
+"""With any limit of memory (``ulimit -v``) a run ends with the right bytes or an error, never with fewer counts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from corpus_forms import write
+
+resource = pytest.importorskip("resource", reason="this platform has no limits of memory")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.not_sanitized,
+    pytest.mark.skipif(sys.platform != "linux", reason="not every system keeps to the limit"),
+]
+
+DOCUMENTS = [f"low lower lowest w{number:x} " * 50 for number in range(300)]
+
+
+def train(folder: Path, form: str, small_input: str, megabytes: int | None = None) -> tuple[int, bytes | None]:
+    """Train in a process of its own. Return its exit status and the counts that it wrote, if any."""
+
+    def limit() -> None:
+        if megabytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    corpus, out_dir = write(folder / f"corpus.{form}", DOCUMENTS), folder / f"run{megabytes}"
+    arguments = ["--input", corpus, "--out_dir", out_dir, "--vocab_size", "300", "--set", f"small_input={small_input}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "bpeflow", *arguments], capture_output=True, check=False, timeout=60, preexec_fn=limit
+    )
+    counts = out_dir / "counts.npz"
+    return done.returncode, counts.read_bytes() if counts.exists() else None
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    status, counts = train(tmp_path_factory.mktemp("unlimited"), "txt", "1gb")
+    assert status == 0 and counts is not None
+    return counts
+
+
+@pytest.mark.parametrize(("form", "small_input"), [("txt", "0"), ("txt", "1gb"), ("parquet", "1gb")])
+def test_the_counts_are_complete_or_the_run_fails(tmp_path: Path, expected: bytes, form: str, small_input: str) -> None:
+    ends = [train(tmp_path, form, small_input, megabytes) for megabytes in (100, 200, 300, 400, 500, 2500)]
+    assert all(counts == (expected if status == 0 else None) for status, counts in ends)
+    assert ends[0][0] != 0 and ends[-1][0] == 0
