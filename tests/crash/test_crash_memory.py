@@ -104,27 +104,3 @@ def test_a_native_backend_without_memory_is_an_error(name: str) -> None:
     [backend] = [backend for backend in BACKENDS if backend.name == name]
     skip_missing(name, backend.unavailable())
     run(SCRIPTS["backend"], name)
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc for the size of a process")
-@pytest.mark.parametrize("megabytes", [60, 120, 200])
-def test_parquet_without_memory_for_its_library_is_an_error(tmp_path: Path, megabytes: int) -> None:
-    """With 120 MB, pyarrow crashes while it is imported."""
-    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table({"text": ["low lower lowest"]}), tmp_path / "corpus.parquet")
-    script = f"""
-import bpeflow.cli.train, bpeflow.training.train
-pages = int(Path("/proc/self/statm").read_text().split()[0])
-limit = pages * resource.getpagesize() + {megabytes << 20}
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-from bpeflow.cli.main import main
-sys.exit(main(["--input", sys.argv[1], "--vocab_size", "260", "--out_dir", sys.argv[2]]))
-"""
-    corpus, out_dir = tmp_path / "corpus.parquet", tmp_path / "run"
-    done = subprocess.run(
-        [sys.executable, "-c", _PRELUDE + script, corpus, out_dir], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1, done.stderr
-    assert "out of memory" in done.stderr.splitlines()[-1]
