@@ -25,7 +25,7 @@ The processes, and what passes between them:
 
     main process                          worker processes
     ============                          ================
-      │ starts, ends                      source ×1
+      │ starts, kills                     source ×1
       ▼                                      │  items, pickled, within the
     fork server ── forks ──────────────▶     ▼  bounds of the queue
       │                                   [queue: a pipe, a lock, credits]

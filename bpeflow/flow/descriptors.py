@@ -7,28 +7,29 @@ killed.
 from __future__ import annotations
 
 import os
-import pickle
 import select
-import socket
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 from weakref import WeakSet
 
-#: Descriptors sent in one message: the kernel accepts 253.
-_MAX_SENT_AT_ONCE = 250
-
 #: Buffers written in one call: the kernel accepts 1,024.
 _MAX_BUFFERS = 512
 
 
 class Descriptor:
-    """A file descriptor that this object owns: it is closed with the last reference to it."""
+    """A file descriptor that this object owns: it is closed with the last reference to it.
+
+    It can be pickled for a process that inherits the descriptor under the same number.
+    """
 
     def __init__(self, number: int) -> None:
         self._number = number
-        close_in_child(self)
+        _open.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Descriptor, (self._number,)
 
     def fileno(self) -> int:
         """Return the number of the descriptor."""
@@ -44,24 +45,17 @@ class Descriptor:
         self.close()
 
 
-_resources: WeakSet[Any] = WeakSet()
+_open: WeakSet[Descriptor] = WeakSet()
 
 
-def close_in_child(resource: Any) -> None:
-    """Close a resource in child processes that other code forks.
-
-    A child that held a pipe or a socket open would keep its readers waiting for an end of file.
-    """
-    _resources.add(resource)
+def _close_all() -> None:
+    for descriptor in list(_open):
+        descriptor.close()
 
 
-def _close_resources() -> None:
-    for resource in list(_resources):
-        resource.close()
-
-
+# In a child that other code forks: it would keep the readers of a pipe waiting for an end of file.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_resources)
+    os.register_at_fork(after_in_child=_close_all)
 
 
 def pipe() -> tuple[Descriptor, Descriptor]:
@@ -104,69 +98,6 @@ def anonymous_file() -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("bpeflow"), "w+b")
     return tempfile.TemporaryFile()
-
-
-# ---- objects that hold descriptors, from process to process ----
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles descriptors as their index in a list."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self.numbers: list[int] = []
-
-    def persistent_id(self, value: object) -> int | None:
-        if not isinstance(value, Descriptor):
-            return None
-        self.numbers.append(value.fileno())
-        return len(self.numbers) - 1
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: IO[bytes], descriptors: Sequence[Descriptor]) -> None:
-        super().__init__(file)
-        self._descriptors = descriptors
-
-    def persistent_load(self, index: int) -> Descriptor:
-        return self._descriptors[index]
-
-
-def send(connection: socket.socket, kind: bytes, value: object) -> None:
-    """Send an object, and the descriptors in it, over a Unix socket. `kind` is one byte, which the receiver sees first.
-
-    The object travels in a file without a name, so that sending never blocks, whatever its size.
-    """
-    with anonymous_file() as file:
-        pickler = _Pickler(file)
-        pickler.dump(value)
-        file.flush()
-        numbers = [file.fileno(), *pickler.numbers]
-        while len(numbers) > _MAX_SENT_AT_ONCE:
-            socket.send_fds(connection, [MORE], numbers[:_MAX_SENT_AT_ONCE])
-            del numbers[:_MAX_SENT_AT_ONCE]
-        socket.send_fds(connection, [kind], numbers)
-
-
-#: The kind of a message that only carries descriptors for the next one.
-MORE = b"+"
-
-
-def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """Return the kind of the next message, b"" at the end, and the numbers of the descriptors that came with it."""
-    kind, numbers = MORE, []
-    while kind == MORE:
-        kind, received, _, _ = socket.recv_fds(connection, 1, _MAX_SENT_AT_ONCE)
-        numbers += received
-    return kind, numbers
-
-
-def load(numbers: Sequence[int]) -> Any:
-    """Return the object that came with these descriptors."""
-    file, *others = numbers
-    with os.fdopen(file, "rb") as pickled:
-        pickled.seek(0)
-        return _Unpickler(pickled, [Descriptor(number) for number in others]).load()
 
 
 # ---- reading and writing ----

@@ -40,18 +40,10 @@ def server_died() -> WorkerDiedError:
     )
 
 
-def cannot_start(stage: str, number: int, workers: int, error: OSError) -> FlowError:
-    """Return the exception for a worker that could not be started."""
+def cannot_start(error: OSError) -> FlowError:
+    """Return the exception for a failure to create the queues, the fork server or a worker."""
     return FlowError(
-        f"stage {stage!r}: worker {number} of {workers} could not be started ({error.strerror or error}): "
-        f"{_LIMITS_REACHED}. Use fewer workers"
-    )
-
-
-def cannot_create_queues(error: OSError) -> FlowError:
-    """Return the exception for a failure before the first worker starts: in the queues, or the fork server."""
-    return FlowError(
-        f"cannot create the queues between processes ({error.strerror or error}): {_LIMITS_REACHED}. Use fewer workers"
+        f"cannot start the worker processes ({error.strerror or error}): {_LIMITS_REACHED}. Use fewer workers"
     )
 
 

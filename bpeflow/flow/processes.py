@@ -14,12 +14,11 @@ exited with status 0, and as many items have been taken from each queue as were 
 same time. Retrying in place is never sound: a process killed while it holds a lock of a queue keeps it. So all workers
 are killed (with SIGKILL: a worker owns nothing that needs a clean exit) before the failure is raised.
 
-**Early end.** `break`, an exception in the caller's loop, Ctrl-C, or garbage collection of the generator: the fork
-server kills the workers and waits for them. If this thread is interrupted even then, the closed connection to the
-server has the same effect.
+**Early end.** `break`, an exception in the caller's loop, Ctrl-C, or garbage collection of the generator: the workers
+are killed as well.
 
-**Death of the main process.** The server notices it by the same connection, kills the workers and removes the temporary
-folders. If the server is killed, the main process ends the workers. If both are, each worker notices it by a pipe.
+**Death of the main process.** Each worker has a thread that notices it, as the end of a pipe, and exits. When all have,
+the fork server removes the temporary folders and exits. The death of the fork server is a failure like any other.
 """
 
 from __future__ import annotations
@@ -27,11 +26,9 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
-import signal
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -40,9 +37,9 @@ from typing import Any
 
 from .channel import END, Channel, Receiver, TruncatedError
 from .descriptors import Descriptor, pipe
-from .diagnostics import cannot_create_queues, cannot_start, server_died, worker_died
+from .diagnostics import cannot_start, server_died, worker_died
 from .errors import FlowError
-from .forkserver import RunConnection, ServerDiedError, open_run
+from .forkserver import NOT_STARTED, STARTED, ForkServer, ServerDiedError
 from .messages import Failure, WorkerReport
 from .meters import Meters
 from .spec import QueueSpec, Source, Stage
@@ -55,13 +52,13 @@ _END_SECONDS = 5.0
 
 @dataclass(eq=False)
 class _Worker:
-    """A worker, as the main process sees it."""
+    """A worker, as the main process sees it. Its process id is 0 before it has started."""
 
     stage: str
     number: int
     of: int
-    pid: int
     reports: Descriptor
+    pid: int = 0
     received: bytes = b""
     report: WorkerReport | None = None
 
@@ -99,11 +96,11 @@ class ProcessRun:
         self._temporary = temporary
         self._jobs = [_pickle_job(step, output) for step, output in zip(steps, queues, strict=True)]
         self._main_script = _main_script() if any(refers_to_main for _, refers_to_main in self._jobs) else None
-        self._server: RunConnection | None = None
-        self._channels: list[Channel] = []
+        self._owner = os.getpid()
+        self._server: ForkServer | None = None
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
-        self._running: dict[int, _Worker] = {}
+        self._running: set[_Worker] = set()
         self.pids: Mapping[tuple[str, int], int] = {}
 
     @property
@@ -124,76 +121,64 @@ class ProcessRun:
         """Start the workers and return the receiver of the results."""
         self._meters.start()
         try:
-            channels = [Channel.open(queue, self._meters, step) for step, queue in enumerate(self._queues)]
+            # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
+            # process does, and report an error that is only a consequence.
+            self._channels = [Channel.open(queue, self._meters, step) for step, queue in enumerate(self._queues)]
             alive, self._alive = pipe()
-            self._server = open_run(self._preload, self._temporary)
+            contexts = []
+            for step in range(len(self._steps)):
+                receivers = self._channels[step - 1].receivers if step else [None]
+                for number, receiver in enumerate(receivers):
+                    contexts.append(self._add_worker(step, number, len(receivers), receiver, alive))
+            fork = self._start_method == "forkserver"
+            self._server = ForkServer(contexts, fork, self._preload, self._temporary)
         except OSError as error:
-            raise cannot_create_queues(error) from error
-        for step in range(len(self._steps)):
-            receivers = channels[step - 1].receivers if step else [None]
-            for number, receiver in enumerate(receivers):
-                self._start_worker(step, number, len(receivers), receiver, channels[step], alive)
-        for channel in channels:
+            raise cannot_start(error) from error
+        for channel in self._channels:
             channel.close_writers()
-        self._publish_pids()
-        [results] = channels[-1].receivers
+        for context in contexts:
+            context.reports.close()
+        [results] = self._channels[-1].receivers
         self._selector.register(results.lane, selectors.EVENT_READ)
-        self._selector.register(self._server, selectors.EVENT_READ, "server")
-        for exited in self._server.early_exits:
-            self._handle_exit(*exited)
-        # This keeps the reading ends of the other queues open: a worker must not notice the death of another before
-        # this process does, and report an error that is only a consequence.
-        self._channels = channels
+        self._selector.register(self._server, selectors.EVENT_READ, self._server)
+        for worker in self._workers:
+            self._selector.register(worker.reports, selectors.EVENT_READ, worker)
         return replace(results, wait=self._wait_for_results)
 
-    def _start_worker(
-        self, step: int, number: int, of: int, receiver: Receiver | None, output: Channel, alive: Descriptor
-    ) -> None:
-        assert self._server is not None, "opened before"  # noqa: S101 -- for the type checker
+    def _add_worker(
+        self, step: int, number: int, of: int, receiver: Receiver | None, alive: Descriptor
+    ) -> WorkerContext:
         stage = self._steps[step].name
         reports, writer = pipe()
         os.set_blocking(reports.fileno(), False)
-        context = WorkerContext(
+        worker = _Worker(stage, number, of, reports)
+        self._workers.append(worker)
+        self._running.add(worker)
+        return WorkerContext(
             stage=stage,
             worker=number,
             job=self._jobs[step][0],
             receiver=receiver,
-            sender=output.sender,
+            sender=self._channels[step].sender,
             meters=self._meters,
             step=step,
             reports=writer,
             alive=alive,
             main_script=self._main_script,
-            path=list(sys.path),
-            folder=Path.cwd(),
-            environment=dict(os.environ),
         )
-        try:
-            pid = self._server.start(context, fork=self._start_method == "forkserver")
-        except OSError as error:
-            raise cannot_start(stage, number, of, error) from error
-        except ServerDiedError:
-            raise server_died() from None
-        worker = _Worker(stage, number, of, pid, reports)
-        self._workers.append(worker)
-        self._running[pid] = worker
-        self._selector.register(reports, selectors.EVENT_READ, worker)
 
     def _end(self) -> None:
-        """End the workers that are still running."""
-        if self._server is not None and not self._server.end(_END_SECONDS):
-            for worker in self._running.values():
-                # A worker that has exited has closed its pipe, and only then can its process id belong to another.
-                if not self._drain(worker):
-                    with suppress(ProcessLookupError):
-                        os.kill(worker.pid, signal.SIGKILL)
+        """Kill the workers that are still running, and wait until none is left."""
+        if os.getpid() != self._owner:  # a copy of this object in a child that other code has forked
+            return
+        if self._server is not None:
+            self._server.kill()
             deadline = time.monotonic() + _END_SECONDS
-            while not all(map(self._drain, self._running.values())) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            while not all(map(self._drain, self._running)) and time.monotonic() < deadline:
+                time.sleep(0.001)
         self._running.clear()
         self._publish_pids()
         self._selector.close()
-        self._channels.clear()
 
     # ---- while it runs ----
 
@@ -222,21 +207,31 @@ class ProcessRun:
         for source in ready:
             if isinstance(source, _Worker):
                 self._read_report(source)
-        if "server" in ready and self._server is not None:
-            try:
-                self._handle_exit(*self._server.receive())
-            except ServerDiedError:
-                raise server_died() from None
+        if self._server in ready:
+            self._handle(*self._next_event())
         return None in ready
 
-    def _handle_exit(self, pid: int, status: int) -> None:
-        worker = self._running[pid]
-        self._read_report(worker)
-        if status or worker.report is None:
-            for other in self._running.values():
-                self._read_report(other)  # raises if another worker reported an exception, which says more
-            raise worker_died(worker.stage, worker.number, worker.of, pid, status)
-        del self._running[pid]
+    def _next_event(self) -> tuple[int, int, int]:
+        assert self._server is not None, "started before"  # noqa: S101 -- for the type checker
+        try:
+            return self._server.next_event()
+        except ServerDiedError:
+            raise server_died() from None
+
+    def _handle(self, index: int, kind: int, value: int) -> None:
+        """Handle an event of the server."""
+        worker = self._workers[index]
+        if kind == NOT_STARTED:
+            raise cannot_start(OSError(value, os.strerror(value)))
+        if kind == STARTED:
+            worker.pid = value
+        else:
+            self._read_report(worker)
+            if value or worker.report is None:
+                for other in self._running:
+                    self._read_report(other)  # raises if another worker reported an exception, which says more
+                raise worker_died(worker.stage, worker.number, worker.of, worker.pid, value)
+            self._running.remove(worker)
         self._publish_pids()
 
     def _read_report(self, worker: _Worker) -> None:
@@ -263,7 +258,8 @@ class ProcessRun:
 
     def _publish_pids(self) -> None:
         """Replace the map as a whole: other threads read it."""
-        self.pids = {(worker.stage, worker.number): pid for pid, worker in self._running.items()}
+        started = [worker for worker in self._workers if worker in self._running and worker.pid]
+        self.pids = {(worker.stage, worker.number): worker.pid for worker in started}
 
 
 # ---- the user's functions ----

@@ -10,15 +10,14 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 from .channel import END, Receiver, Sender, TruncatedError
-from .descriptors import Descriptor, load, write_all
+from .descriptors import Descriptor, write_all
 from .errors import FlowError
 from .messages import Failure, WorkerReport, peak_memory
 from .meters import Activity, Meter, Meters
@@ -135,9 +134,6 @@ class WorkerContext:
         reports: The pipe on which it reports its end.
         alive: A pipe that reaches its end when the main process has died.
         main_script: What to import before the job is loaded, if anything.
-        path: `sys.path` of the main process.
-        folder: The working directory of the main process.
-        environment: The environment of the main process.
     """
 
     stage: str
@@ -150,9 +146,6 @@ class WorkerContext:
     reports: Descriptor
     alive: Descriptor
     main_script: MainScript | None
-    path: Sequence[str]
-    folder: Path
-    environment: dict[str, str]
 
 
 #: Whether this process is importing the main script of its pipeline's main process.
@@ -169,10 +162,9 @@ def check_not_importing_main() -> None:
         )
 
 
-def main(numbers: Sequence[int]) -> int:
-    """Run a worker from its setup to its report, given the descriptors sent to it. Returns its exit status."""
-    context: WorkerContext = load(numbers)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is the main process's matter
+def main(pickled: bytes) -> int:
+    """Run a worker from its setup to its report, given its pickled context. Returns its exit status."""
+    context: WorkerContext = pickle.loads(pickled)  # noqa: S301 -- from our own parent
     start = time.perf_counter()
     try:
         threading.Thread(target=_exit_after_parent, args=(context.alive,), name="parent watch", daemon=True).start()
@@ -190,10 +182,6 @@ def main(numbers: Sequence[int]) -> int:
 
 
 def _run_job(context: WorkerContext, meter: Meter) -> None:
-    sys.path[:] = context.path
-    os.chdir(context.folder)
-    os.environ.clear()
-    os.environ.update(context.environment)
     if context.main_script is not None:
         _import_main(context.main_script)
     job: Job = pickle.loads(context.job)  # noqa: S301 -- from our own parent
