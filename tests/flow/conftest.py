@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-# pytest puts this folder on sys.path, and multiprocessing passes sys.path to workers, so they find flow_workers.
+# pytest puts this folder on sys.path, which workers get from the main process, so they find flow_workers.
 from flow_checks import START_METHODS, leftover_threads, leftover_workers, wait_until
 
 HERE = Path(__file__).parent
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(params=START_METHODS)
 def start_method(request: pytest.FixtureRequest) -> str:
-    return request.param
+    return str(request.param)
 
 
 @pytest.fixture(autouse=True)

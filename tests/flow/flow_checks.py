@@ -1,38 +1,134 @@
-"""Checks after a run: no process and no thread may be left over."""
+"""Checks after a run: no process, no thread and no file may be left over."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 
-START_METHODS = ["forkserver", "spawn", "fork"]
+HERE = Path(__file__).parent
+START_METHODS = ["forkserver", "spawn"]
+
+#: The fork server itself, which serves all runs of a process. Its workers have the same command line.
+SERVER = "bpeflow.flow.forkserver"
+
+_MARK = "FLOW_TEST_SCRIPT"
+
+
+def servers() -> list[psutil.Process]:
+    """Return the fork server of this process, if it runs."""
+    return [child for child in psutil.Process().children() if SERVER in " ".join(child.cmdline())]
 
 
 def leftover_workers() -> list[str]:
-    """Return the child processes, except for multiprocessing's two helpers, which serve all runs."""
+    """Return the child processes, except for the helpers that serve all runs."""
     left = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             command = " ".join(process.cmdline())
-            # A forked worker has the command line of the fork server, but a different parent.
-            helper = "forkserver" in command or "resource_tracker" in command
-            if process.status() != psutil.STATUS_ZOMBIE and not (helper and process.ppid() == psutil.Process().pid):
+            helper = SERVER in command or "resource_tracker" in command
+            if process.status() != psutil.STATUS_ZOMBIE and not (helper and process.ppid() == os.getpid()):
                 left.append(f"{process.pid} {command}")
     return left
 
 
 def leftover_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("flow", "QueueFeeder"))]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("flow", "parent watch"))]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return True
         time.sleep(0.01)
     return condition()
+
+
+@contextmanager
+def ends_soon(seconds: float = 10.0) -> Iterator[None]:
+    """Two seconds are promised; the rest is for a busy machine."""
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds
+
+
+class Script:
+    """A script in a process and a session of its own, and all processes that it has started.
+
+    Attributes:
+        process: Its process.
+        temporary: Its folder for temporary files.
+    """
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir(exist_ok=True)
+        self._mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={
+                **os.environ,
+                _MARK: self._mark,
+                "TMPDIR": str(self.temporary),
+                "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), str(HERE)]),
+            },
+        )
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self.family():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        with self.process:
+            self.process.kill()
+
+    def family(self) -> list[psutil.Process]:
+        """Return the script's processes, also those that have lost their parent."""
+        family = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(_MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE:
+                    family.append(process)
+        return family
+
+    def named_files(self) -> list[str]:
+        """Return the files in /dev/shm and in its folder for temporary files that its processes have open or mapped."""
+        files = []
+        for process in self.family():
+            folder = Path(f"/proc/{process.pid}")
+            files += [line.split(maxsplit=5)[-1] for line in (folder / "maps").read_text().splitlines()]
+            for link in (folder / "fd").iterdir():
+                with suppress(FileNotFoundError):
+                    files.append(str(link.readlink()))
+        return [file for file in files if file.startswith(("/dev/shm/", str(self.temporary)))]  # noqa: S108
+
+    def read_line(self) -> str:
+        """Return the next line that it prints."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        return line
+
+    def end(self, stdin: str = "") -> tuple[str, str]:
+        """Wait for its end. Return the rest of its output and its errors, if it has left no process and no file."""
+        output, errors = self.process.communicate(stdin, timeout=50)
+        assert wait_until(lambda: not self.family()), self.family()
+        assert not list(self.temporary.iterdir())
+        return output, errors
+

@@ -1,12 +1,9 @@
 """Stage functions for the tests. Child processes can import this module, but not the test modules."""
 
 import ctypes
-import itertools
-import multiprocessing.connection
-import multiprocessing.queues
 import os
+import pickle
 import signal
-import struct
 import sys
 import time
 from collections import Counter
@@ -14,8 +11,20 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
-from bpeflow.flow.channel import LosslessQueue
+from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, channel
+
+# ---- items
+
+
+class Buffers:
+    """Parts that are pickled out of band."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return Buffers, tuple(pickle.PickleBuffer(part) for part in self.parts)
+
 
 # ---- sources
 
@@ -109,14 +118,16 @@ def spin_forever(items: Iterator[Any]) -> Iterator[Any]:
     yield from items
 
 
-def one_then_sleep(items: Iterator[Any]) -> Iterator[Any]:
+def one_then(hang: Callable[[Iterator[Any]], Iterator[Any]], items: Iterator[Any]) -> Iterator[Any]:
     yield next(items)
-    yield from sleep_forever(items)
+    yield from hang(items)
 
 
-def one_then_spin(items: Iterator[Any]) -> Iterator[Any]:
-    yield next(items)
-    yield from spin_forever(items)
+def one_then_hang(items: Iterator[int]) -> Iterator[int]:
+    """Sleep after an even number, be busy after an odd one."""
+    item = next(items)
+    yield item
+    yield from (spin_forever if item % 2 else sleep_forever)(items)
 
 
 def check_main_script(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:
@@ -124,6 +135,12 @@ def check_main_script(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:
     for _ in items:
         pass
     yield os.getpid(), hasattr(sys.modules["__main__"], "w")
+
+
+def describe_process(items: Iterator[Any]) -> Iterator[tuple[str, str | None, str | None, int]]:
+    """Yield the working directory, two variables of the environment, and the process id of the parent."""
+    for _ in items:
+        yield os.getcwd(), os.environ.get("ADDED"), os.environ.get("REMOVED"), os.getppid()  # noqa: PTH109
 
 
 def identity(item: int) -> int:
@@ -176,14 +193,6 @@ def _kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _run_out_of_memory_when_reporting() -> None:
-    def dumps(*_: Any) -> None:
-        raise MemoryError
-
-    multiprocessing.connection._ForkingPickler.dumps = dumps  # type: ignore[attr-defined]
-    raise MemoryError
-
-
 FAILURES = {
     "raise": _raise,
     "raise eof": _raise_eof,
@@ -195,7 +204,6 @@ FAILURES = {
     "sys.exit 3": lambda: sys.exit(3),
     "segfault": _segfault,
     "kill": _kill_self,
-    "no memory": _run_out_of_memory_when_reporting,
     "unpicklable": lambda: lambda: None,  # the item itself is a lambda
 }
 
@@ -215,63 +223,24 @@ def failing_source(how: str) -> Iterator[Any]:
 
 
 def kill_self_in_half_a_message(items: Iterator[Any]) -> Iterator[bytes]:
-    """Die when the reader has the length and half of a message, and is waiting for the other half."""
+    """Die when the reader has half of a message, and is waiting for the other half."""
 
-    def send_half(connection: Any, buffer: Any) -> None:
-        os.write(connection.fileno(), struct.pack("!i", len(buffer)) + bytes(buffer[: len(buffer) // 2]))
+    def write_half(writer: Any, parts: Any) -> None:
+        os.write(writer.fileno(), b"".join(parts)[:500])
         time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGKILL)
+        _kill_self()
 
-    multiprocessing.connection.Connection._send_bytes = send_half  # type: ignore[method-assign]
+    channel.write_all = write_half  # type: ignore[assignment]
     for _ in items:
         yield bytes(1000)
 
 
-def slow_feeder(items: Iterator[Any]) -> Iterator[Any]:
-    """Delay every message to the pipe, so that this process's feeder thread falls behind."""
-    send = multiprocessing.connection.Connection._send_bytes
-
-    def send_slowly(connection: Any, buffer: Any) -> None:
-        time.sleep(0.05)
-        send(connection, buffer)
-
-    multiprocessing.connection.Connection._send_bytes = send_slowly  # type: ignore[method-assign]
-    yield from items
-
-
-def run_out_of_memory_when_sending(items: Iterator[Any]) -> Iterator[Any]:
-    """Make this process's feeder thread run out of memory at its second message."""
-    _fail_to_send(MemoryError(), number=1)
-    yield from items
-
-
-def fail_when_sending(items: Iterator[Any]) -> Iterator[Any]:
-    """Make this process's feeder thread fail at its second message with an unexpected error."""
-    _fail_to_send(ValueError("unexpected"), number=1)
-    yield from items
-
-
-def _fail_to_send(error: Exception, number: int) -> None:
-    dumps = multiprocessing.queues._ForkingPickler.dumps  # type: ignore[attr-defined]
-    numbers = itertools.count()
-
-    def fail(obj: Any) -> Any:
-        if next(numbers) == number:
-            raise error
-        return dumps(obj)
-
-    multiprocessing.queues._ForkingPickler.dumps = fail  # type: ignore[attr-defined]
-
-
 def lose_first_item(items: Iterator[Any]) -> Iterator[Any]:
-    """Make this process's output queue lose the first item."""
-    put, numbers = LosslessQueue.put, itertools.count()
-
-    def lose(queue: LosslessQueue, item: object) -> None:
-        if next(numbers):
-            put(queue, item)
-
-    LosslessQueue.put = lose  # type: ignore[method-assign,assignment]
+    """Do not write the first item to the pipe."""
+    write_all = channel.write_all
+    channel.write_all = lambda *_: None  # type: ignore[assignment]
+    yield next(items)
+    channel.write_all = write_all  # type: ignore[assignment]
     yield from items
 
 
@@ -294,9 +263,13 @@ def unloadable(items: Iterator[Any]) -> Iterator[UnloadableItem]:
 # ---- pipelines
 
 
-def squares_of_five(inline: bool) -> list[int]:
+def squares_of_five(start_method: str) -> list[int]:
     """Run a whole pipeline; for tests that call this in another process."""
-    return sorted(simple_pipeline(partial(numbers, 5), square, start_method="spawn").run(inline=inline))
+    return sorted(simple_pipeline(partial(numbers, 5), square, start_method=start_method).run())
+
+
+def squares_in(executor: Executor, count: int) -> list[int]:
+    return sorted(simple_pipeline(partial(numbers, count), square).run(executor))
 
 
 def simple_pipeline(source: Any, *functions: Any, workers: int = 2, max_items: int = 4, **options: Any) -> Pipeline:
