@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, channel
@@ -57,6 +58,10 @@ def one_then_wait() -> Iterator[int]:
 def blobs(sizes: Iterable[int]) -> Iterator[bytes]:
     for size in sizes:
         yield bytes(size)
+
+
+def pickled(items: bytes) -> Iterator[Any]:
+    yield from pickle.loads(items)  # noqa: S301
 
 
 # ---- stages
@@ -128,6 +133,23 @@ def one_then_hang(items: Iterator[int]) -> Iterator[int]:
     item = next(items)
     yield item
     yield from (spin_forever if item % 2 else sleep_forever)(items)
+
+
+def last_exit_is_slow(items: Iterator[int]) -> Iterator[int]:
+    """Of two workers, let the one that sees the number 0 flush and exit long after the other."""
+    seen = []
+    for item in items:
+        seen.append(item)
+        yield item
+    if 0 in seen:
+        time.sleep(0.5)
+        yield -1
+
+def hold_until_exists(path: Path, items: Iterator[Any]) -> Iterator[Any]:
+    for item in items:
+        while not path.exists():
+            time.sleep(0.01)
+        yield item
 
 
 def check_main_script(items: Iterator[Any]) -> Iterator[tuple[int, bool]]:

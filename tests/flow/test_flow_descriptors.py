@@ -1,0 +1,92 @@
+"""Objects with descriptors arrive whole in another process; what a fork copies is closed."""
+
+import os
+import socket
+import time
+
+import pytest
+
+from bpeflow.flow.descriptors import Credits, Descriptor, load, pipe, read_into, receive, send, write_all
+
+
+def test_more_descriptors_arrive_than_one_message_carries_in_order() -> None:
+    pipes = [pipe() for _ in range(300)]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send(ours, b"x", ("some text", [writer for _, writer in pipes]))
+        kind, numbers = receive(theirs)
+        assert kind == b"x"
+        text, writers = load(numbers)
+    assert text == "some text"
+    for number, writer in enumerate(writers):
+        os.write(writer.fileno(), str(number).encode())
+    assert [os.read(reader.fileno(), 9) for reader, _ in pipes] == [str(number).encode() for number in range(300)]
+
+
+def test_sending_does_not_block_however_large_the_object() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send(ours, b"x", bytes(10_000_000))
+        assert len(load(receive(theirs)[1])) == 10_000_000
+
+
+def test_a_closed_connection_is_a_message_of_no_kind() -> None:
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs:
+        assert receive(theirs) == (b"", [])
+
+
+def test_thousands_of_buffers_are_written_and_empty_ones_left_out() -> None:
+    reader, writer = pipe()
+    parts = [b"", *(bytes([number % 256]) * (number % 3) for number in range(5000)), b""]
+    write_all(writer, parts)
+    writer.close()
+    received = bytearray(10_000)
+    count = read_into(reader, received)
+    assert received[:count] == b"".join(parts)
+
+
+def test_only_as_many_credits_can_be_taken_as_there_are() -> None:
+    credits = Credits(3)
+    for _ in range(3):
+        credits.take()
+    os.set_blocking(credits._reader.fileno(), False)
+    with pytest.raises(BlockingIOError):
+        credits.take()
+    credits.give(2)
+    credits.take()
+    credits.take()
+    with pytest.raises(BlockingIOError):
+        credits.take()
+
+
+def test_a_huge_number_of_credits_fits_into_the_pipe() -> None:
+    credits = Credits(10**9)
+    credits.take()
+    credits.give()
+
+
+def test_closing_twice_closes_no_descriptor_of_others() -> None:
+    reader, writer = pipe()
+    number = writer.fileno()
+    writer.close()
+    other = Descriptor(os.dup(reader.fileno()))
+    assert other.fileno() == number, "the number is used again"
+    writer.close()
+    os.fstat(other.fileno())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_holds_no_pipe_open() -> None:
+    reader, writer = pipe()
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        writer.close()
+        assert os.read(reader.fileno(), 1) == b""
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)

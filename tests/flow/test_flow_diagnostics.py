@@ -1,0 +1,32 @@
+"""Error messages name the stage, the worker, the signal and the likely cause."""
+
+import errno
+import os
+
+import pytest
+
+from bpeflow.flow.diagnostics import cannot_create_queues, cannot_start, worker_died
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (0, "exited with status 0 before finishing its work: os._exit or sys.exit in"),
+        (3, "exited with status 3: os._exit or sys.exit in .*; see the output above"),
+        (-9, "was killed by SIGKILL: most likely the kernel's out-of-memory killer: use fewer workers"),
+        (-11, "was killed by SIGSEGV: a crash in native code: PYTHONFAULTHANDLER=1"),
+        (-12, "was killed by SIGUSR2$"),
+        (-63, "was killed by signal 63$"),
+    ],
+)
+def test_the_error_for_a_dead_worker_names_the_likely_cause(status: int, text: str) -> None:
+    with pytest.raises(Exception, match=rf"^stage 'merger': worker 1 of 2 \(pid 7\) {text}"):
+        raise worker_died("merger", 1, 2, 7, status)
+
+
+def test_the_errors_for_limits_name_them() -> None:
+    error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    assert str(cannot_start("merger", 1, 2, error)).startswith(
+        "stage 'merger': worker 1 of 2 could not be started (Too many open files): processes (ulimit -u), open files"
+    )
+    assert "queues between processes (Too many open files): " in str(cannot_create_queues(error))
