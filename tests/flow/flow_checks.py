@@ -64,6 +64,10 @@ def ends_soon(seconds: float = 10.0) -> Iterator[None]:
 class Script:
     """A script in a process and a session of its own, and all processes that it has started.
 
+    Args:
+        folder: The folder that it runs in.
+        arguments: The arguments of the interpreter.
+
     Attributes:
         process: Its process.
         temporary: Its folder for temporary files.
@@ -80,6 +84,7 @@ class Script:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            cwd=folder,
             env={
                 **os.environ,
                 _MARK: self._mark,
