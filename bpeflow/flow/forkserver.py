@@ -61,9 +61,10 @@ class _Setup:
 
 
 def _interpreter(code: str) -> list[str]:
-    """Return the command that runs code in an interpreter with this one's options and search path."""
+    """Return the command that runs code in an interpreter with this one's options, search path and arguments."""
     command = spawn.get_command_line()
-    return [*command[: command.index("-c")], "-c", f"import sys; sys.path[:] = {[*map(str, sys.path)]}; {code}"]
+    setup = f"import sys; sys.path[:] = {[*map(str, sys.path)]}; sys.argv[:] = {sys.argv}"
+    return [*command[: command.index("-c")], "-c", f"{setup}; {code}"]
 
 
 # ---- in the main process ----

@@ -98,6 +98,8 @@ class ProcessRun:
         self._main_script = _main_script() if any(refers_to_main for _, refers_to_main in self._jobs) else None
         self._owner = os.getpid()
         self._server: ForkServer | None = None
+        self._channels: list[Channel] = []
+        self._alive: Descriptor | None = None
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         self._running: set[_Worker] = set()
@@ -176,9 +178,12 @@ class ProcessRun:
             deadline = time.monotonic() + _END_SECONDS
             while not all(map(self._drain, self._running)) and time.monotonic() < deadline:
                 time.sleep(0.001)
+        for worker in self._workers:
+            worker.reports.close()
         self._running.clear()
         self._publish_pids()
         self._selector.close()
+        self._channels, self._alive = [], None
 
     # ---- while it runs ----
 
