@@ -70,10 +70,6 @@ def _interpreter(code: str) -> list[str]:
 # ---- in the main process ----
 
 
-class ServerDiedError(Exception):
-    """The fork server has died."""
-
-
 class _ContextPickler(pickle.Pickler):
     """Notes the numbers of the descriptors in a pickle."""
 
@@ -128,13 +124,10 @@ class ForkServer:
         """Return the number of the descriptor to wait on."""
         return self._events.fileno()
 
-    def next_event(self) -> tuple[int, int, int]:
-        """Wait for an event, and return it as in `_EVENT`. Raises `ServerDiedError` if there will be none."""
+    def next_event(self) -> tuple[int, ...] | None:
+        """Wait for an event, and return it as in `_EVENT`; None when the server has exited."""
         event = os.read(self.fileno(), _EVENT.size)
-        if not event:
-            raise ServerDiedError
-        index, kind, value = _EVENT.unpack(event)
-        return index, kind, value
+        return _EVENT.unpack(event) if event else None
 
     def kill(self) -> None:
         """Kill the server and its workers."""

@@ -39,7 +39,7 @@ from .channel import END, Channel, Receiver, TruncatedError
 from .descriptors import Descriptor, pipe
 from .diagnostics import cannot_start, server_died, worker_died
 from .errors import FlowError
-from .forkserver import NOT_STARTED, STARTED, ForkServer, ServerDiedError
+from .forkserver import NOT_STARTED, STARTED, ForkServer
 from .messages import Failure, WorkerReport
 from .meters import Meters
 from .spec import QueueSpec, Source, Stage
@@ -212,16 +212,14 @@ class ProcessRun:
         for source in ready:
             if isinstance(source, _Worker):
                 self._read_report(source)
-        if self._server in ready:
-            self._handle(*self._next_event())
+        if self._server is not None and self._server in ready:
+            if event := self._server.next_event():
+                self._handle(*event)
+            elif self._running:
+                raise server_died()
+            else:  # its work is done
+                self._selector.unregister(self._server)
         return None in ready
-
-    def _next_event(self) -> tuple[int, int, int]:
-        assert self._server is not None, "started before"  # noqa: S101 -- for the type checker
-        try:
-            return self._server.next_event()
-        except ServerDiedError:
-            raise server_died() from None
 
     def _handle(self, index: int, kind: int, value: int) -> None:
         """Handle an event of the server."""
