@@ -41,16 +41,16 @@ patterned = st.lists(st.sampled_from(ATOMS), max_size=30).map("".join)
 def long_text(atoms: list[str]) -> st.SearchStrategy[str]:
     """Texts of several blocks of 64 bytes. Drawing a seed is much cheaper than drawing each atom."""
     return st.builds(
-        lambda seed, size: "".join(random.Random(seed).choices(atoms, k=size)), st.integers(0, 2**32), st.integers(60, 250)
+        lambda seed, size: "".join(random.Random(seed).choices(atoms, k=size)),
+        st.integers(0, 2**32),
+        st.integers(60, 250),
     )
 
 
 # Tokens continue from one block into the next.
 blocks = long_text(ATOMS)
 # Mostly ordinary text, which rarely makes the scanner treat a whole block token by token.
-prose = long_text(
-    [*"aZ '1\n\t.,(/é–中", " the", "don't", "HTMLParser", "1234567", "\n\n", ";\n", "   ", "'ſ", "'LL"]
-)
+prose = long_text([*"aZ '1\n\t.,(/é–中", " the", "don't", "HTMLParser", "1234567", "\n\n", ";\n", "   ", "'ſ", "'LL"])
 
 
 @pytest.fixture(params=NAMED_PATTERNS)
