@@ -39,7 +39,7 @@ def cut(text: str, positions: list[int]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(text=texts, positions=st.lists(st.integers(0, 200), max_size=12), block=st.integers(1, 12))
 def test_pieces_have_the_ids_of_the_whole_text(
     encoder: str, pattern: str, text: str, positions: list[int], block: int
@@ -51,7 +51,7 @@ def test_pieces_have_the_ids_of_the_whole_text(
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(text=texts, positions=st.lists(st.integers(0, 200), max_size=30))
 def test_the_pieces_of_the_cutter_can_be_encoded_separately(
     encoder: str, pattern: str, text: str, positions: list[int]
@@ -65,6 +65,7 @@ def test_the_pieces_of_the_cutter_can_be_encoded_separately(
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
+@settings(max_examples=50)
 @given(text=texts, part_bytes=st.integers(1, 12))
 def test_the_parts_of_a_large_text_can_be_encoded_separately(
     encoder: str, pattern: str, text: str, part_bytes: int
