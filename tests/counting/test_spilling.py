@@ -61,6 +61,7 @@ def ample(corpus: Path) -> bpeflow.PretokenCounts:
     return bpeflow.count(corpus, special_tokens=["<|endoftext|>"], memory_limit="8gb", small_input="1gb")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_counter", [1, 2, 3])
 @pytest.mark.parametrize("num_merger", [1, 2, 3])
 def test_counts_do_not_depend_on_memory(

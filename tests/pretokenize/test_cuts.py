@@ -60,6 +60,7 @@ def _assert_all_cuts_keep_the_pretokens(name: str, data: bytes) -> None:
     assert parts == pretokens(data.decode(errors="replace"))
 
 
+@pytest.mark.slow
 @every_pattern
 @settings(max_examples=150)
 @given(text=adversarial_text | some_kinds)
@@ -67,6 +68,7 @@ def test_every_single_cut_keeps_the_pretokens(name: str, text: str) -> None:
     _assert_each_cut_keeps_the_pretokens(name, text.encode())
 
 
+@pytest.mark.slow
 @every_pattern
 @settings(max_examples=150)
 @given(text=adversarial_text | some_kinds)

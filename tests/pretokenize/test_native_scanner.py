@@ -142,6 +142,7 @@ pieces = st.sampled_from(
 broken = st.sampled_from([b"\xff", b"\xc3", b"\xe4\xb8", b"\xa9", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 
 
+@pytest.mark.slow
 @given(data=st.lists(st.one_of(pieces, pieces, pieces, broken, st.binary(max_size=3)), max_size=40).map(b"".join))
 @example(data=b"")
 @example(data=b"a<|end|>")

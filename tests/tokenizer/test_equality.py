@@ -46,6 +46,7 @@ def test_random_text_has_tiktokens_ids(gpt2: Tokenizer, tiktoken_gpt2: Any, text
     assert gpt2.decode_bytes(ids) == tiktoken_gpt2.decode_bytes(ids) == text.encode()
 
 
+@pytest.mark.slow
 @given(text=texts, allowed=st.sampled_from(["all", (), (END,)]), disallowed=st.sampled_from(["all", (), (END,)]))
 def test_special_tokens_are_handled_as_by_tiktoken(
     gpt2: Tokenizer, tiktoken_gpt2: Any, text: str, allowed: Any, disallowed: Any

@@ -164,6 +164,7 @@ def test_native_equals_python(
         assert ours.decode(ids) == python.decode(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", CACHES)
 def test_a_cache_of_any_size_changes_nothing(cache_bytes: int) -> None:
     spec = simple([(b"a", b"b"), (b"ab", b"ab"), (b" ", b"a"), (b"c", b"c")])

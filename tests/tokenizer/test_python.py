@@ -52,6 +52,7 @@ def test_merges_may_be_in_any_order(encoder: str, pretoken: str, merges: list[tu
     assert [vocab.tokens[token_id] for token_id in ids] == merge_naively(pretoken.encode(), merges)
 
 
+@pytest.mark.slow
 @given(texts=st.lists(special_text, max_size=6))
 def test_all_methods_agree(encoder: str, texts: list[str]) -> None:
     model, specials = make(encoder)

@@ -15,6 +15,7 @@ def levels(first: str, line: str) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [
