@@ -116,6 +116,7 @@ def test_three_tools_agree_on_whole_corpora(pattern: str, corpus: str) -> None:
         compare_with_peers(pattern, document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 @given(text=texts_with_specials)
 def test_three_tools_agree_on_any_text(pattern: str, text: str) -> None:
@@ -186,6 +187,7 @@ def test_published_vocabularies_give_tiktokens_ids_on_whole_corpora(name: str, c
         compare_with_tiktoken(name, document)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 @given(text=texts | st.lists(st.sampled_from(["<|endoftext|>", "<|endofprompt|>", " the", "aaaa", "\n"])).map("".join))
 def test_published_vocabularies_give_tiktokens_ids_for_any_text(name: str, text: str) -> None:
