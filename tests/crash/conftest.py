@@ -17,10 +17,10 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of each test, so that a hang fails; every test starts programs."""
     for item in items:
-        if item.path.parent == HERE:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.slow)
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(150))
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(150))
 
 
 @pytest.fixture(scope="session")
