@@ -10,6 +10,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import bpeflow
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +49,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     assert "Vocab(" in run(script.replace("omp", "auto"), tmp_path)
 
 
+@pytest.mark.slow
 def test_the_examples_in_docstrings_are_right() -> None:
     """Every example in the package runs, and the public functions and classes have some."""
     tried = {}

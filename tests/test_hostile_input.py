@@ -75,14 +75,14 @@ def write_zstd(path: Path, blocks: Iterable[bytes]) -> Path:
 
 @pytest.mark.parametrize("write", [write_gzip, write_zstd])
 def test_a_decompression_bomb_of_text_is_counted_in_bounded_memory(tmp_path: Path, write: Any) -> None:
-    path = write(tmp_path / "bomb", [b"some words again 1234\n" * 50_000] * 909)  # 1 GB
+    path = write(tmp_path / "bomb", [b"some words again 1234\n" * 50_000] * 550)  # 600 MB
     assert path.stat().st_size < 8_000_000
-    assert count(path) == f"1 {5 * 50_000 * 909} 5"
+    assert count(path) == f"1 {5 * 50_000 * 550} 5"
 
 
 @pytest.mark.parametrize("write", [write_gzip, write_zstd])
 def test_a_decompression_bomb_that_cannot_be_divided_is_an_error(tmp_path: Path, write: Any) -> None:
-    path = write(tmp_path / "bomb", [b"0" * 1_000_000] * 2000)  # 2 GB
+    path = write(tmp_path / "bomb", [b"0" * 1_000_000] * 600)  # 600 MB
     assert "bomb (decompressed): " in (error := count(path)) and "cannot be divided" in error
     assert "memory_limit leaves no room" in error
 
@@ -95,18 +95,18 @@ def test_a_line_of_4_gb_is_soon_an_error(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "line").unlink()
 
 
-def test_a_json_line_of_1_gb_is_an_error(tmp_path: Path) -> None:
-    blocks = [b'{"text": "fine"}\n{"text": "', *([b"a long line " * 80_000] * 1042), b'"}\n']
+def test_a_json_line_of_500_mb_is_an_error(tmp_path: Path) -> None:
+    blocks = [b'{"text": "fine"}\n{"text": "', *([b"a long line " * 80_000] * 521), b'"}\n']
     path = write_gzip(tmp_path / "line.jsonl.gz", blocks)
     assert "line 2 has more than 67,108,864 bytes" in (error := count(path))
     assert "memory_limit" in error
 
 
-def test_ten_million_empty_documents_are_counted(tmp_path: Path) -> None:
-    text = write_gzip(tmp_path / "a.txt.gz", [SEPARATOR.encode() * 100_000] * 100)
-    assert count(text) == "10000000 0 0"
-    lines = write_gzip(tmp_path / "a.jsonl.gz", [b'{"text":""}\n' * 100_000] * 20)
-    assert count(lines) == "2000000 0 0"
+def test_millions_of_empty_documents_are_counted(tmp_path: Path) -> None:
+    text = write_gzip(tmp_path / "a.txt.gz", [SEPARATOR.encode() * 100_000] * 40)
+    assert count(text) == "4000000 0 0"
+    lines = write_gzip(tmp_path / "a.jsonl.gz", [b'{"text":""}\n' * 100_000] * 8)
+    assert count(lines) == "800000 0 0"
 
 
 def test_a_parquet_column_of_long_equal_strings_is_counted(tmp_path: Path) -> None:

@@ -302,6 +302,7 @@ def test_a_signal_ends_everything_at_once(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_progress_bars(config: Path) -> None:
     screen = screen_of("--config", str(config))
     assert b"counting" in screen
@@ -314,6 +315,7 @@ def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.slow
 def test_names_and_tokens_that_the_locale_cannot_show_do_no_harm(tmp_path: Path) -> None:
     source = os.fsencode(tmp_path) + b"/text \xff\n.txt"
     Path(os.fsdecode(source)).write_text("───── ─────", encoding="utf-8")

@@ -156,6 +156,7 @@ def bpeflow_command(*arguments: str, **options: Any) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("documents", [1, 20_000], ids=["the tokens are too many", "the index is too long"])
 def test_a_full_disk_is_one_line_and_leaves_nothing(run: Path, tmp_path: Path, out: Path, documents: int) -> None:
     corpus = tmp_path / "big.txt"
@@ -169,6 +170,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(run: Path, tmp_path: Path, o
     assert names(out.parent) == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_half_text(run: Path, tmp_path: Path, out: Path) -> None:
     corpus = tmp_path / "big.txt"
     corpus.write_text("low lower lowest\n" * 10_000, encoding="utf-8")
@@ -275,6 +277,7 @@ def test_help_lists_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert "encode, decode, evaluate" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_progress_bar(run: Path, corpus: Path, out: Path) -> None:
     paths = ["--tokenizer", str(run), "--input", str(corpus), "--out", str(out)]
     screen = screen_of("encode", *paths)

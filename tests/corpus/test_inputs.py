@@ -162,6 +162,7 @@ def test_standard_input_is_read(
         assert_same(count("-", input_format=input_format, num_counter=2, chunk_size=3000), expected)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_that_waits_for_standard_input(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bpeflow", "--input", "-", "--vocab_size", "300", "--out_dir", "run", "-c", "2"]
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:

@@ -25,6 +25,7 @@ def stream_chunks(path: Path, *options: object) -> list[StreamChunk]:
         return list(cut_text(blocks, *options))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     text=st.lists(st.sampled_from(PARTS), max_size=40).map("".join),

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from available import chosen, skip_missing
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow.counting.counts import PretokenCounts
@@ -63,6 +63,7 @@ def totals(tables: Sequence[dict[bytes, int]]) -> Counter[bytes]:
 
 
 @pytest.mark.slow
+@settings(max_examples=50)
 @given(tables=tables, buffer_size=st.integers(1, 64))
 def test_shards_in_order_of_bytes_add_up(new_sum: NewSum, tables: list[dict[bytes, int]], buffer_size: int) -> None:
     with TemporaryDirectory() as name, new_sum(packed(tables, Path(name)), "bytes", buffer_size) as records:
@@ -74,6 +75,7 @@ def test_shards_in_order_of_bytes_add_up(new_sum: NewSum, tables: list[dict[byte
 
 
 @pytest.mark.slow
+@settings(max_examples=50)
 @given(tables=tables, buffer_size=st.integers(1, 64), memory=st.sampled_from([1, 50, 300, 10**6]))
 def test_gathered_pieces_are_in_canonical_order(
     new_sum: NewSum, tables: list[dict[bytes, int]], buffer_size: int, memory: int
@@ -96,6 +98,7 @@ def test_gathered_pieces_are_in_canonical_order(
 
 
 @pytest.mark.slow
+@settings(max_examples=50)
 @given(tables=tables, buffer_size=st.integers(1, 64))
 def test_shards_in_canonical_order_become_counts(
     new_sum: NewSum, tables: list[dict[bytes, int]], buffer_size: int

@@ -32,7 +32,7 @@ from bpeflow.run_dir.layout import SEGMENTS
 @pytest.mark.parametrize(
     "options",
     [
-        {"segment_size": 1},
+        {"segment_size": 100},
         {"segment_size": 700, "chunk_size": 200, "num_counter": 3, "num_merger": 2},
         {"segment_size": "10kb", "invalid_utf8": "skip"},
         {"segment_size": "10kb", "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 1000},

@@ -61,6 +61,7 @@ def ample(corpus: Path) -> bpeflow.PretokenCounts:
     return bpeflow.count(corpus, special_tokens=["<|endoftext|>"], memory_limit="8gb", small_input="1gb")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_counter", [1, 2, 3])
 @pytest.mark.parametrize("num_merger", [1, 2, 3])
 def test_counts_do_not_depend_on_memory(
@@ -87,12 +88,14 @@ def test_every_scanner_in_process_gives_identical_files(
     assert not list(scratch_dir.iterdir())
 
 
+@pytest.mark.slow
 def test_nothing_is_spilled_with_ample_memory(corpus: Path, scratch_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scratch, "new_path", None)
     counted = count(corpus, scratch_dir, small_input="1gb", memory_limit="8gb")
     assert counted.spilled.shards == counted.spilled.bytes == 0
 
 
+@pytest.mark.slow
 def test_a_run_spills_to_its_run_folder_by_default(corpus: Path, tmp_path: Path) -> None:
     """The report has the amount spilled, and no spilled file is left in the run folder."""
     values = {"input": str(corpus), "out_dir": str(tmp_path / "run"), "skip_merge": True, "memory_limit": "16mb"}
@@ -125,6 +128,7 @@ class watching:
         self._thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_input", [0, "1gb"])
 def test_no_file_is_left_after_a_failure(corpus: Path, scratch_dir: Path, tmp_path: Path, small_input: object) -> None:
     bad = tmp_path / "text"
@@ -136,6 +140,7 @@ def test_no_file_is_left_after_a_failure(corpus: Path, scratch_dir: Path, tmp_pa
     assert not list(scratch_dir.iterdir())
 
 
+@pytest.mark.slow
 def test_no_file_is_left_after_a_worker_is_killed(corpus: Path, scratch_dir: Path) -> None:
     before = set(psutil.Process().children(recursive=True))
 
@@ -170,6 +175,7 @@ def test_no_file_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_amount_spilled(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--vocab_size", "260", "--memory_limit", "16mb", "--out_dir", str(tmp_path / "run")]
     assert main(["--input", str(corpus), *flags]) == 0

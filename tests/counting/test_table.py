@@ -50,6 +50,7 @@ def test_the_partition_of_a_pretoken_does_not_depend_on_others(scanner: Scanner)
         assert 500 < len(both.shard(partition, 3)) < 850
 
 
+@pytest.mark.slow
 def test_keys_that_differ_only_in_trailing_zeros_are_distinct(scanner: Scanner) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from token_corpora import CUSTOM, EOT, PAD, PIECES, EncodingRecorder, contents_utf8, make_tokenizer, write_files
 
@@ -67,6 +67,7 @@ def _each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("_each_way")
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("encoder", ["auto", "python"])
+@settings(max_examples=40)
 @given(
     contents=st.lists(contents_utf8, min_size=1, max_size=3),
     chunk_size=st.integers(1, 60),
@@ -104,6 +105,7 @@ def test_the_tokens_are_the_concatenated_documents(
 @pytest.mark.usefixtures("_each_way")
 @pytest.mark.parametrize("pattern", ["gpt2", CUSTOM])
 @pytest.mark.parametrize("policy", ["replace", "skip"])
+@settings(max_examples=40)
 @given(
     contents=st.lists(contents_any, min_size=1, max_size=3), chunk_size=st.integers(1, 60), threads=st.integers(1, 3)
 )

@@ -19,6 +19,7 @@ from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, CorpusError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separator", [EOT, None])
 @given(contents=st.lists(contents_utf8, min_size=1, max_size=3), chunk_size=st.integers(1, 60))
 def test_words_are_counted_correctly_across_chunks(

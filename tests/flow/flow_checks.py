@@ -121,7 +121,7 @@ class Script:
             for link in (folder / "fd").iterdir():
                 with suppress(FileNotFoundError):
                     files.append(str(link.readlink()))
-        return [file for file in files if file.startswith(("/dev/shm/", str(self.temporary)))]  # noqa: S108
+        return [file for file in files if file.startswith(("/dev/shm/", str(self.temporary)))]
 
     def read_line(self) -> str:
         """Return the next line that it prints."""
@@ -136,4 +136,3 @@ class Script:
         assert wait_until(lambda: not self.family()), self.family()
         assert not list(self.temporary.iterdir())
         return output, errors
-

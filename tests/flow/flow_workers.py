@@ -61,7 +61,7 @@ def blobs(sizes: Iterable[int]) -> Iterator[bytes]:
 
 
 def pickled(items: bytes) -> Iterator[Any]:
-    yield from pickle.loads(items)  # noqa: S301
+    yield from pickle.loads(items)
 
 
 # ---- stages
@@ -144,6 +144,7 @@ def last_exit_is_slow(items: Iterator[int]) -> Iterator[int]:
     if 0 in seen:
         time.sleep(0.5)
         yield -1
+
 
 def hold_until_exists(path: Path, items: Iterator[Any]) -> Iterator[Any]:
     for item in items:

@@ -102,7 +102,9 @@ def test_workers_have_the_folder_the_environment_and_the_path_of_the_main_proces
     """Also those that have changed since the fork server started."""
     monkeypatch.setenv("REMOVED", "early")
     assert list(w.simple_pipeline(partial(w.numbers, 3)).run()) == [0, 1, 2]  # the fork server runs now
-    (tmp_path / "late.py").write_text("import flow_workers\n\ndef run(items): yield from flow_workers.describe_process(items)\n")
+    (tmp_path / "late.py").write_text(
+        "import flow_workers\n\ndef run(items): yield from flow_workers.describe_process(items)\n"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("ADDED", "late")
@@ -138,7 +140,7 @@ def test_a_pipeline_runs_in_a_child_process(method: str) -> None:
 
 def test_a_stage_function_that_workers_cannot_import_fails_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("made_up")
-    exec("def function(item): return item", vars(module))  # noqa: S102
+    exec("def function(item): return item", vars(module))
     monkeypatch.setitem(sys.modules, "made_up", module)
     with pytest.raises(ModuleNotFoundError, match="made_up"):
         list(w.simple_pipeline(partial(w.numbers, 3), partial(w.map_each, module.function)).run())

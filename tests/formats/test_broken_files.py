@@ -199,7 +199,7 @@ def test_a_broken_tokenizer_json_is_refused_with_the_position(damage: Damage, ex
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(data=st.data())
 @pytest.mark.parametrize(("name", "file"), FILES)
 def test_random_damage_never_causes_another_error(name: str, file: str, data: st.DataObject, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_random_damage_never_causes_another_error(name: str, file: str, data: st
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=75)
 @given(data=st.data())
 def test_random_json_never_causes_another_error(data: st.DataObject, tmp_path: Path) -> None:
     """A random value replaces a random part."""

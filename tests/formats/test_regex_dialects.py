@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from peers import CHARACTERS
 
@@ -87,6 +87,7 @@ def test_patterns_that_match_the_empty_string_are_refused(pattern: str, engine: 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("pattern", SAME)
+@settings(max_examples=40)
 @given(text=st.text(st.sampled_from(CHARACTERS.replace("²", "").replace("\u200d", "")), max_size=20))
 def test_patterns_that_are_not_refused_are_read_identically(pattern: str, engine: Engine, text: str) -> None:
     refuse_differences(pattern, engine, Path("x"))
@@ -96,6 +97,7 @@ def test_patterns_that_are_not_refused_are_read_identically(pattern: str, engine
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", NAMED_PATTERNS)
+@settings(max_examples=40)
 @example(text="12345 a\n\n")
 @given(text=st.text(st.sampled_from(CHARACTERS), max_size=20))
 def test_named_patterns_are_read_identically_in_the_spelling_for_each_engine(

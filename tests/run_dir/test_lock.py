@@ -39,6 +39,7 @@ def hold(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_a_second_run_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
     with hold(tmp_path) as process:
         try:
@@ -49,6 +50,7 @@ def test_a_second_run_is_refused_with_the_name_of_the_first(tmp_path: Path) -> N
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_dead_runs_lock_does_no_harm_and_its_notes_are_found(tmp_path: Path) -> None:
     with hold(tmp_path) as process:
         process.send_signal(signal.SIGKILL)
@@ -104,6 +106,7 @@ def test_the_content_of_the_file_does_not_matter(tmp_path: Path, content: bytes)
         assert mine.left_behind == {}
 
 
+@pytest.mark.slow
 def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     script = """
 import os, sys, time

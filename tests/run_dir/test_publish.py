@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,16 +58,16 @@ def test_a_run_that_is_killed_at_any_step_leaves_the_earlier_results_or_its_own(
     script = str(Path(__file__).parents[1] / "support" / "killed_over_earlier.py")
     earlier = settings_of(corpus if merge else corpus / "a", tmp_path, num_counter=1, **EARLIER)
     settings = {"backend": "python", **NEW} if merge else settings_of(corpus, tmp_path, num_counter=1, **NEW)
-    work = {"folder": str(tmp_path), "merge": merge}
+    work = {"folder": str(tmp_path), "merge": merge, "seed": random.randrange(2**32)}
     done = subprocess.run(
         [sys.executable, script, *map(json.dumps, (work, earlier, settings))],
         capture_output=True, text=True, check=False, timeout=200,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.returncode == 0, f"seed {work['seed']}: {done.stdout}{done.stderr[-3000:]}"
     outcome = json.loads(done.stdout)
     assert outcome["steps"] > 25
-    assert outcome["published"] > 10
-    assert merge or outcome["refused"] > 3
+    assert outcome["published"] > 2, outcome
+    assert merge or outcome["refused"] > 0, outcome
 
 
 def no_room(*_: object, **__: object) -> None:

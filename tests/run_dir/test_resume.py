@@ -50,7 +50,7 @@ def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
     assert done.returncode == 0, f"seed {seed}: {done.stdout}{done.stderr[-3000:]}"
     outcome = json.loads(done.stdout)
     assert outcome["steps"] > 25
-    assert outcome["refused"] > 2
+    assert outcome["refused"] > 0
 
 
 # ---- processes ----

@@ -1,4 +1,4 @@
-"""Script: start a run over the results of an earlier one, and kill it at each of its file operations in turn.
+"""Script: start a run over the results of an earlier one, and kill it at its file operations, a few later each time.
 
 `test_publish` runs this script in a process of its own (see `killed_runs`). After each kill, either the earlier results
 are unchanged or all files of the new run are complete, and the next run finishes it.
@@ -7,9 +7,10 @@ are unchanged or all files of the new run are complete, and the next run finishe
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import sys
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def mixed(found: dict[str, str], earlier: dict[str, str], expected: dict[str, st
 
 def main() -> None:
     work, earlier_settings, settings = (json.loads(argument) for argument in sys.argv[1:])
-    folder = Path(work["folder"])
+    folder, choose = Path(work["folder"]), random.Random(work["seed"])
 
     def run(out: Path, killed_at: int | None, **flags: Any) -> str:
         extra = {"counts": str(out)} if work["merge"] else {}
@@ -57,7 +58,7 @@ def main() -> None:
     assert run(folder / "unbroken", None) == DONE
     expected = finished_files(folder / "unbroken")
     summary = {"steps": 0, "published": 0, "refused": 0}
-    for step in count(1):
+    for step in accumulate(choose.randint(1, 5) for _ in count()):
         out = Path(shutil.copytree(folder / "earlier", folder / f"killed{step}"))
         outcome = run(out, step)
         found = finished_files(out)
@@ -68,7 +69,7 @@ def main() -> None:
         else:
             assert found in (earlier, expected), (step, {*found})
         summary["steps"] = step
-        done, again = awaits_publishing(out), run(out, None, resume=step % 2 == 0)
+        done, again = awaits_publishing(out), run(out, None, resume=choose.random() < 0.5)
         if again == REFUSED:
             summary["refused"] += 1
             assert not done and finished_files(out) == earlier, step

@@ -1,4 +1,4 @@
-"""Script: kill a training run at each of its file operations, one operation later each time, and resume it.
+"""Script: kill a training run at its file operations, a few operations later each time, and resume it.
 
 `test_resume` runs this script in a process of its own, because each run is a forked child and the parent must not have
 threads. Python calls audit hooks before a file is opened, renamed or removed. So the kill can fall between any two such
@@ -88,12 +88,13 @@ def main() -> None:
     folder = Path(settings["out_dir"])
     assert train({**settings, "out_dir": str(folder / "unbroken"), "segment_size": "1gb"}, None) == DONE
     expected = files(folder / "unbroken")
-    step, refused, outcome = 0, 0, KILLED
+    step, kills, refused, outcome = 0, 0, 0, KILLED
     while outcome == KILLED:
-        step += 1
+        step += choose.randint(1, 5)
+        kills += 1
         settings["out_dir"] = str(folder / f"killed{step}")
         outcome = train(settings, step)
-        if step % 5 == 0:
+        if kills % 3 == 0:
             refused += train(settings, None) == REFUSED
             train({**settings, "restart": True}, choose.randrange(1, 60))
         resume(settings, choose)

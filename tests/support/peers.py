@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from real_data import real_data
 
 import bpeflow
 from bpeflow.formats import registry as formats
@@ -38,6 +39,12 @@ def read_ranks(path: Path) -> dict[bytes, int]:
         patch.setenv("TIKTOKEN_CACHE_DIR", "")
         ranks: dict[bytes, int] = load.load_tiktoken_bpe(str(path))
     return ranks
+
+
+@cache
+def published_spec(name: str) -> TokenizerSpec:
+    """Load one of OpenAI's files, which takes seconds."""
+    return formats.load(real_data(f"vocabs/{name}.tiktoken"))
 
 
 def open_huggingface(path: Path) -> Any:

@@ -109,7 +109,7 @@ class Case:
 
 
 def cases(moments: list[Moment], choose: random.Random, most: int) -> list[Case]:
-    """Choose about `most` different cases: the durable state of each moment, all states of the end, and some others."""
+    """Choose `most` different cases. Half are durable states of moments or states of the end, which matter most."""
     found: dict[object, Case] = {}
     wanted: dict[object, None] = {}
     for moment in moments:
@@ -118,8 +118,9 @@ def cases(moments: list[Moment], choose: random.Random, most: int) -> list[Case]
             found.setdefault(key, Case(moment, description, tree))
             if description == "what was synced" or moment is moments[-1]:
                 wanted[key] = None
+    chosen = choose.sample([*wanted], min(most // 2, len(wanted)))
     others = [key for key in found if key not in wanted]
-    chosen = [*wanted, *choose.sample(others, max(min(most - len(wanted), len(others)), 0))]
+    chosen += choose.sample(others, min(most - len(chosen), len(others)))
     return [found[key] for key in chosen]
 
 

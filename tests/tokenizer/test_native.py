@@ -113,7 +113,7 @@ def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(vocab=vocabularies(), word=st.one_of(repetitions, texts.filter(bool)), whole_tokens=st.booleans())
 def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: bool) -> None:
     spec = TokenizerSpec(vocab, r"(?s).+", whole_tokens)
@@ -121,7 +121,7 @@ def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: boo
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     vocab=vocabularies(),
     batch=st.lists(st.one_of(texts, repetitions, st.text()), max_size=5),
@@ -164,6 +164,7 @@ def test_native_equals_python(
         assert ours.decode(ids) == python.decode(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", CACHES)
 def test_a_cache_of_any_size_changes_nothing(cache_bytes: int) -> None:
     spec = simple([(b"a", b"b"), (b"ab", b"ab"), (b" ", b"a"), (b"c", b"c")])
@@ -228,6 +229,7 @@ def test_a_pretoken_of_a_megabyte_takes_no_quadratic_time(unit: str) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=30)
 @given(vocab=vocabularies(), data=st.data(), dtype=st.sampled_from([UINT16, UINT32]))
 def test_ids_decode_to_their_tokens(vocab: Vocab, data: st.DataObject, dtype: np.dtype[Any]) -> None:
     known = [i for i, token in enumerate(vocab.tokens[: 1 << 16]) if token]

@@ -57,6 +57,7 @@ def test_any_bytes_can_be_decoded(encoder: str, data: bytes) -> None:
     assert tokenizer.decode(list(data), errors="ignore") == data.decode(errors="ignore")
 
 
+@pytest.mark.slow
 @pytest.mark.threads
 @given(texts=st.lists(special_text, max_size=5), threads=st.sampled_from([None, 1, 3]))
 def test_all_methods_agree(encoder: str, texts: list[str], threads: int | None) -> None:

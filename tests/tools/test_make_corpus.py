@@ -58,6 +58,7 @@ def test_a_seed_gives_the_same_bytes_on_every_machine(corpus: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_seed_gives_different_words(corpus: Path, tmp_path: Path) -> None:
     other = generate(tmp_path / "other", "--size", "100KB", "--seed", "2")
     assert other != corpus.read_bytes()[:100_000]
@@ -65,6 +66,7 @@ def test_another_seed_gives_different_words(corpus: Path, tmp_path: Path) -> Non
     assert len(words & others) < len(words) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 1000, 1_500_001])
 def test_a_smaller_corpus_is_a_prefix_of_a_larger_one(corpus: Path, tmp_path: Path, size: int) -> None:
     text = generate(tmp_path / "small", "--size", str(size))
@@ -80,6 +82,7 @@ def test_a_character_that_does_not_fit_becomes_spaces() -> None:
     assert tool.cut(text, 100) == text
 
 
+@pytest.mark.slow
 def test_documents_are_separated_by_the_separator(corpus: Path, tmp_path: Path) -> None:
     documents = corpus.read_text(encoding="utf-8").split("\n<|endoftext|>\n")
     lengths = np.array([len(document.encode()) for document in documents])
@@ -105,6 +108,7 @@ def test_distinct_words_grow_by_heaps_law(corpus: Path, tmp_path: Path) -> None:
     assert 0.55 < np.log10(growth) < 0.8
 
 
+@pytest.mark.slow
 def test_different_ranks_have_different_words() -> None:
     vocabulary = tool.Vocabulary(np.random.PCG64(5))
     far = 2**tool.RANK_BITS - 20_000
