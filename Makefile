@@ -25,12 +25,15 @@ test: $(VENV)/installed-test
 test-fast: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m "not slow and not large"
 
+# No private name of the standard library: it could change with any release of Python.
 # clang-tidy brings its own headers, except for the compiler's omp.h.
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	! git grep -nE '\b(argparse|atexit|multiprocessing|os|pickle|signal|sys|threading|subprocess|tempfile)(\.\w+)*\._[a-zA-Z]' \
+	    -- bpeflow tools | grep -v 'os\._exit'
 	$(BIN)/clang-format --dry-run --Werror $$(find ext -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 	cmake -S . -B build/tidy -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
 	find ext -name '*.c' -o -name '*.cpp' | xargs -n 1 -P 2 $(BIN)/clang-tidy -p build/tidy --quiet \
