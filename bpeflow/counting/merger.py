@@ -46,9 +46,9 @@ class CountMerger:
     def __call__(self, shards: Iterable[Shard]) -> Iterator[Shard]:
         """Yield the sum of the shards, which all belong to the merger's partition, when the input ends."""
         if collected := list(shards):
-            yield self._sum(collected)
+            yield self._sum_partition(collected)
 
-    def _sum(self, shards: list[Shard]) -> Shard:
+    def _sum_partition(self, shards: list[Shard]) -> Shard:
         statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
         spilled = sum((shard.spilled for shard in shards), start=Spilled())
         shards, spilled = self._limit_files(shards, "bytes", spilled)
