@@ -111,7 +111,7 @@ def inject(trouble: Trouble, process: Process, folder: Path, seconds: float) -> 
 
 
 def _kill_one(process: Process, workers: bool, amount: float) -> None:
-    """Kill one of the workers, or the fork server or the resource tracker."""
+    """Kill one of the workers, or the fork server."""
     process.watch(lambda: bool(process.children()), timeout=30)
     candidates = [child for child in process.children() if _is_helper(child) != workers]
     if candidates:
@@ -125,8 +125,6 @@ def _is_helper(process: psutil.Process) -> bool:
         parent = process.parent()
     except psutil.Error:
         return False
-    if "resource_tracker" in command:
-        return True
     return "forkserver" in command and (parent is None or "forkserver" not in " ".join(parent.cmdline()))
 
 

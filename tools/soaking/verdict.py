@@ -10,25 +10,17 @@ from pathlib import Path
 from soaking.expected import Expected, files_of
 from soaking.process import Ended
 
-#: Tracebacks with no code but multiprocessing's own: its resource tracker complains about objects of its killed
-#: predecessor, and a worker fails to start if the fork server was killed and the run is over.
-_MULTIPROCESSING = re.compile(
-    r"Traceback \(most recent call last\):\n"
-    r'(  File "[^"]*multiprocessing/\w+\.py".*\n(    .*\n)*)+'
-    r"\w+(:.*)?(\n|$)"
-)
 #: Output if a signal arrives in one of Python's callbacks, which ignores it.
 _IGNORED_SIGNAL = re.compile(
     r"Exception ignored in: .*\n(Traceback \(most recent call last\):\n(  .*\n)*)?"
     r"bpeflow\.cli\.exit\.SignalInterrupt.*(\n|$)"
 )
 _FRAME = re.compile(r'File "([^"]*)"')
-_OUR_LINE = re.compile(r"(?:bpeflow|INFO|WARNING): .*")
 _UNCLEAN = ("Traceback (most recent call last)", "Exception ignored in", "Fatal Python error", "Segmentation fault")
 #: Modules that run before our signal handlers are set up.
 _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py")
-#: Folders for sockets and temporary folders, which Python itself leaves behind if it is killed.
-_LEFT_IF_KILLED = re.compile(r"(pymp-|tmp).*")
+#: Temporary folders in which a process was killed while it checked that formats can be written.
+_LEFT_IF_KILLED = re.compile(r"tmp.*")
 _UNFINISHED = re.compile(r"unfinished/|\.lock|\.scratch-")
 _RESUMABLE = re.compile(r"segments/.*|merges\.partial|counts\.npz|run\.json|monitor\.jsonl|(.*/)?\.[^/]*")
 #: The report of a run that is complete and is replacing the earlier files.
@@ -85,12 +77,8 @@ def _problems_of_words(ended: Ended) -> list[str]:
 
 
 def _our_output(ended: Ended) -> str:
-    """Remove output that is not ours, which other processes may have written in between."""
-    frames = _FRAME.findall(ended.stderr)
-    if frames and all("multiprocessing/" in frame for frame in frames):
-        return "\n".join(_OUR_LINE.findall(ended.stderr))  # even in the middle of a line
-    output = _MULTIPROCESSING.sub("", ended.stderr)
-    return _IGNORED_SIGNAL.sub("", output) if ended.signals else output
+    """Remove the output of signals that Python ignores in its callbacks."""
+    return _IGNORED_SIGNAL.sub("", ended.stderr) if ended.signals else ended.stderr
 
 
 def _was_starting(ended: Ended) -> bool:
