@@ -17,26 +17,28 @@ import psutil
 HERE = Path(__file__).parent
 START_METHODS = ["forkserver", "spawn"]
 
-#: The fork server itself, which serves all runs of a process. Its workers have the same command line.
-SERVER = "bpeflow.flow.forkserver"
+#: The name of the variable that marks the processes of a script.
+_MARK = "FLOW_TEST_SCRIPT"
 
 _MARK = "FLOW_TEST_SCRIPT"
 
 
 def servers() -> list[psutil.Process]:
-    """Return the fork server of this process, if it runs."""
-    return [child for child in psutil.Process().children() if SERVER in " ".join(child.cmdline())]
+    """Return the fork servers of this process: one for each run."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # killed
+            found += [child] if "bpeflow.flow.forkserver" in " ".join(child.cmdline()) else []
+    return found
 
 
 def leftover_workers() -> list[str]:
-    """Return the child processes, except for the helpers that serve all runs."""
+    """Return the child processes, except for a helper of multiprocessing."""
     left = []
     for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.Error):
             command = " ".join(process.cmdline())
-            helper = SERVER in command or "resource_tracker" in command
-            if process.status() != psutil.STATUS_ZOMBIE and not (helper and process.ppid() == os.getpid()):
-                left.append(f"{process.pid} {command}")
+            left += [f"{process.pid} {command}"] if "resource_tracker" not in command else []
     return left
 
 
