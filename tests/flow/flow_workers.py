@@ -146,6 +146,11 @@ def last_exit_is_slow(items: Iterator[int]) -> Iterator[int]:
         yield -1
 
 
+def leave_a_process(items: Iterator[Any]) -> Iterator[Any]:
+    os.system("sleep 1000 &")  # noqa: S605, S607
+    yield from items
+
+
 def hold_until_exists(path: Path, items: Iterator[Any]) -> Iterator[Any]:
     for item in items:
         while not path.exists():

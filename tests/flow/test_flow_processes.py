@@ -16,7 +16,7 @@ from typing import Any
 import flow_workers as w
 import psutil
 import pytest
-from flow_checks import ends_soon, leftover_workers, wait_until
+from flow_checks import ends_soon, leftover_workers, servers, wait_until
 
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
 
@@ -154,6 +154,18 @@ def test_closing_a_run_kills_workers_that_are_busy_or_asleep(stuck: Callable[...
     next(run)
     with ends_soon():
         run.close()
+
+
+def test_results_may_wait_until_all_workers_and_the_server_have_ended() -> None:
+    run = w.simple_pipeline(partial(w.numbers, 30), w.pass_on, max_items=100).run()
+    next(run)
+    assert wait_until(lambda: all(has_exited(server.pid) for server in servers()))
+    assert len(list(run)) == 29
+
+
+def test_a_process_that_a_stage_leaves_running_does_not_keep_the_run_from_ending() -> None:
+    with ends_soon():
+        assert sorted(w.simple_pipeline(partial(w.numbers, 9), w.leave_a_process).run()) == list(range(9))
 
 
 def test_a_finished_pipeline_holds_no_pipe() -> None:
