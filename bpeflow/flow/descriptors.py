@@ -27,6 +27,7 @@ class Descriptor:
 
     def __init__(self, number: int) -> None:
         self._number = number
+        os.set_inheritable(number, False)  # by processes that a stage function starts
         _open.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
