@@ -21,8 +21,9 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import traceback
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -166,6 +167,7 @@ def serve(number: int) -> NoReturn:
         running[pid] = index
         _tell(setup, index, STARTED, pid)
     _close(setup.inherited - {setup.events, setup.alive})
+    threading.Thread(target=_kill_after_main, args=(setup.alive, running), daemon=True).start()
     while running:
         pid, status = os.wait()
         if (index := running.pop(pid, -1)) >= 0:  # not a child of a preloaded module
@@ -174,6 +176,14 @@ def serve(number: int) -> NoReturn:
         for folder in setup.temporary:
             shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
+
+
+def _kill_after_main(alive: int, running: Mapping[int, int]) -> None:
+    """Kill the workers when the main process has died. One in native code may be unable to notice that itself."""
+    os.read(alive, 1)
+    for pid in list(running):
+        with suppress(ProcessLookupError):  # it has noticed
+            os.kill(pid, signal.SIGKILL)
 
 
 def _tell(setup: _Setup, index: int, kind: int, value: int) -> None:

@@ -128,11 +128,16 @@ def one_then(hang: Callable[[Iterator[Any]], Iterator[Any]], items: Iterator[Any
     yield from hang(items)
 
 
-def one_then_hang(items: Iterator[int]) -> Iterator[int]:
-    """Sleep after an even number, be busy after an odd one."""
+def hold_the_interpreter(items: Iterator[Any]) -> Iterator[Any]:
+    """Sleep in native code that lets no other thread run."""
+    ctypes.PyDLL(None).sleep(1000)
+    yield from items
+
+
+def one_then_hang(even: Callable[..., Any], odd: Callable[..., Any], items: Iterator[int]) -> Iterator[int]:
     item = next(items)
     yield item
-    yield from (spin_forever if item % 2 else sleep_forever)(items)
+    yield from (odd if item % 2 else even)(items)
 
 
 def last_exit_is_slow(items: Iterator[int]) -> Iterator[int]:

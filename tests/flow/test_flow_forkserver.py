@@ -20,10 +20,11 @@ from flow_checks import Script, ends_soon, leftover_workers, servers, wait_until
 
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
 
-#: The workers are in all states: blocked in put, in get, asleep and busy. The main process waits for a result. A child
-#: that other code has forked lives on.
+#: The workers are in all states: blocked in put, in get, busy, and asleep in Python. The main process waits for a
+#: result. If it alone is to be killed, one sleeps in native code, and a child that other code has forked lives on.
 ALL_STATES = """
 import json, os, sys, time, warnings
+from functools import partial
 from pathlib import Path
 import flow_workers as w
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
@@ -32,15 +33,17 @@ warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later war
 folder = Path(sys.argv[2])
 folder.mkdir()
 (folder / "file").touch()
+main_only = sys.argv[3] == "main"
+hang = partial(w.one_then_hang, w.hold_the_interpreter if main_only else w.sleep_forever, w.spin_forever)
 stages = [
     Stage("blocked", w.pass_on, QueueSpec("first", 3), workers=2),
-    Stage("hanging", w.one_then_hang, QueueSpec("second", 3, route=w.identity), workers=2),
+    Stage("hanging", hang, QueueSpec("second", 3, route=w.identity), workers=2),
     Stage("waiting", w.pass_on, QueueSpec("third"), workers=2),
 ]
 pipeline = Pipeline(Source("source", w.endless), stages, start_method=sys.argv[1], temporary=[folder])
 run = pipeline.run()
 next(run), next(run)
-if sys.argv[3] == "fork" and not os.fork():
+if main_only and not os.fork():
     time.sleep(1000)
 print(json.dumps(pipeline.snapshot().pids["blocked", 1]), flush=True)
 next(run)
@@ -52,19 +55,18 @@ next(run)
 def test_a_kill_leaves_no_process_and_no_file(killed: str, start_method: str, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     (tmp_path / "script.py").write_text(ALL_STATES)
-    forked = "fork" if killed == "main" else ""
-    with Script(tmp_path, "script.py", start_method, str(scratch), forked) as script:
+    with Script(tmp_path, "script.py", start_method, str(scratch), killed) as script:
         worker = psutil.Process(json.loads(script.read_line()))
         main, server = psutil.Process(script.process.pid), worker.parent()
         assert server is not None and server.ppid() == main.pid
-        assert len(script.family()) == (10 if forked else 9)
+        assert len(script.family()) == (10 if killed == "main" else 9)
         assert script.named_files() == []
-        if forked:
+        if killed == "main":
             [child] = [child for child in main.children() if child != server]
         for name in killed.split():
             {"main": main, "server": server, "worker": worker}[name].kill()
         with ends_soon():
-            if forked:
+            if killed == "main":
                 assert wait_until(lambda: script.family() == [child]), "a fork by other code lives on, and is alone"
                 child.kill()
             _, errors = script.end()
