@@ -1,0 +1,176 @@
+"""Pipelines in threads: the source in the calling thread, exceptions unchanged, no thread left."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import flow_workers as w
+import pytest
+from flow_checks import ends_soon, leftover_threads, wait_until
+
+from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, wait_readable
+
+
+def test_the_source_runs_in_the_calling_thread_and_functions_need_not_be_picklable() -> None:
+    seen = []
+
+    def source() -> Iterator[int]:
+        for number in range(3):
+            seen.append(threading.current_thread())
+            yield number
+
+    def stage(items: Iterator[int]) -> Iterator[int]:
+        assert threading.current_thread().name.startswith("flow stage ")
+        yield from items
+
+    pipeline = Pipeline(Source("source", source), [Stage("stage", stage, QueueSpec("in"), workers=7)])
+    assert sorted(pipeline.run("threads")) == [0, 1, 2]
+    assert seen == [threading.current_thread()] * 3
+
+
+def test_stages_run_at_the_same_time() -> None:
+    barrier = threading.Barrier(4, timeout=20)
+
+    def meet(items: Iterator[int]) -> Iterator[int]:
+        barrier.wait()
+        yield from items
+
+    assert len(list(w.simple_pipeline(partial(w.numbers, 9), meet, meet, workers=2).run("threads"))) == 9
+
+
+@pytest.mark.parametrize("place", ["source", "first", "last"])
+def test_an_exception_reaches_the_caller_unchanged(place: str) -> None:
+    error = ValueError("mine")
+
+    def fail(items: Any = range(1000)) -> Iterator[int]:
+        for number, item in enumerate(items):
+            if number == 2:
+                raise error
+            yield item
+
+    functions = [fail if place == "first" else w.pass_on, fail if place == "last" else w.pass_on]
+    with ends_soon(), pytest.raises(ValueError, match="mine") as caught:
+        list(w.simple_pipeline(fail if place == "source" else w.endless, *functions).run("threads"))
+    assert caught.value is error
+    assert error.__cause__ is None
+    assert not leftover_threads()
+
+
+def test_an_item_that_cannot_be_pickled_fails_as_it_does_in_processes() -> None:
+    with pytest.raises(Exception, match=r"pickle|local object"):
+        list(w.simple_pipeline(w.endless, partial(w.fail, "unpicklable")).run("threads"))
+
+
+def test_an_item_that_cannot_be_loaded_fails_in_its_reader() -> None:
+    for functions in ([w.unloadable, w.pass_on], [w.unloadable]):
+        with ends_soon(), pytest.raises(LookupError, match="cannot be loaded"):
+            list(w.simple_pipeline(w.endless, *functions).run("threads"))
+
+
+def test_a_stage_that_returns_early_is_an_error() -> None:
+    with pytest.raises(FlowError, match="'stage 0' returned before the end"):
+        list(w.simple_pipeline(w.endless, w.take_only_one).run("threads"))
+
+
+def test_the_bounds_hold() -> None:
+    """The stage waits until the source cannot put any more."""
+    put = []
+
+    def source() -> Iterator[int]:
+        for number in range(100):
+            put.append(number)
+            yield number
+
+    def wait(items: Iterator[int]) -> Iterator[int]:
+        yield next(items)
+        time.sleep(0.2)
+        ahead.append(len(put))
+        yield from items
+
+    ahead: list[int] = []
+    assert len(list(w.simple_pipeline(source, wait, workers=1, max_items=3).run("threads"))) == 100
+    assert ahead == [1 + 3 + 1], "taken by the stage, in its queue, waiting for room"
+
+
+# ---- a source that waits
+
+
+def read(descriptor: int) -> Iterator[bytes]:
+    while True:
+        wait_readable(descriptor)
+        if not (block := os.read(descriptor, 100)):
+            return
+        yield block
+
+
+@pytest.fixture
+def idle_pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_source_reads_a_pipe_to_its_end() -> None:
+    reader, writer = os.pipe()
+    threading.Timer(0.1, lambda: (os.write(writer, b"late"), os.close(writer))).start()
+    assert list(w.simple_pipeline(partial(read, reader), w.pass_on).run("threads")) == [b"late"]
+    wait_readable(reader)  # outside of a run, and at the end of the pipe
+    os.close(reader)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before the wait", "during the wait"])
+def test_a_failure_ends_the_wait_of_the_source_for_an_idle_pipe(before: bool, idle_pipe: tuple[int, int]) -> None:
+    def source() -> Iterator[bytes]:
+        yield b"first"
+        if before:
+            assert failed.wait(20)
+            time.sleep(0.1)
+        yield from read(idle_pipe[0])
+
+    def fail(items: Iterator[bytes]) -> Iterator[bytes]:
+        next(items)
+        time.sleep(0 if before else 0.2)
+        failed.set()
+        raise KeyError("late")
+        yield
+
+    failed = threading.Event()
+    with ends_soon(), pytest.raises(KeyError, match="late"):
+        list(w.simple_pipeline(source, fail, workers=1).run("threads"))
+
+
+def test_a_failure_ends_a_run_within_a_stage() -> None:
+    """The inner run waits for an item of the outer one."""
+
+    def within(items: Iterator[int]) -> Iterator[int]:
+        yield from w.simple_pipeline(lambda: items, w.pass_on, workers=1).run("threads")
+
+    def fail(items: Iterator[int]) -> Iterator[int]:
+        next(items)
+        raise KeyError("outer")
+        yield
+
+    run = w.simple_pipeline(partial(w.numbers, 1000), within, fail, workers=1).run("threads")
+    with ends_soon(), pytest.raises(KeyError, match="outer"):
+        list(run)
+    assert wait_until(lambda: not leftover_threads())
+
+
+def test_a_run_closed_by_garbage_collection_in_one_of_its_threads_ends() -> None:
+    kept: list[Any] = []
+
+    def drop(items: Iterator[int]) -> Iterator[int]:
+        yield next(items)
+        assert dropped.wait(20)
+        kept.clear()
+        yield from items
+
+    dropped = threading.Event()
+    kept.append(w.simple_pipeline(w.endless, drop, workers=1).run("threads"))
+    next(kept[0])
+    dropped.set()
+    assert wait_until(lambda: not kept and not leftover_threads())
