@@ -142,10 +142,12 @@ class ProcessRun:
         for context in contexts:
             context.reports.close()
         [results] = self._channels[-1].receivers
-        self._selector.register(results.lane, selectors.EVENT_READ)
         self._selector.register(self._server, selectors.EVENT_READ, self._server)
         for worker in self._workers:
             self._selector.register(worker.reports, selectors.EVENT_READ, worker)
+        while not all(worker.pid for worker in self._workers):
+            self._handle_events()
+        self._selector.register(results.lane, selectors.EVENT_READ)
         return replace(results, wait=self._wait_for_results)
 
     def _add_worker(

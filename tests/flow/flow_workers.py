@@ -152,7 +152,7 @@ def last_exit_is_slow(items: Iterator[int]) -> Iterator[int]:
 
 
 def leave_a_process(items: Iterator[Any]) -> Iterator[Any]:
-    os.system("sleep 1000 &")  # noqa: S605, S607
+    os.system("sleep 1000 &")
     yield from items
 
 

@@ -110,7 +110,9 @@ def test_a_server_killed_while_it_starts_fails_the_run(delay: float) -> None:
 def test_preloaded_modules_are_imported_by_the_server_and_a_bad_one_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "heavy_module.py").write_text("import os\npid = os.getpid()\n\ndef where(item): return pid, os.getppid()\n")
+    (tmp_path / "heavy_module.py").write_text(
+        "import os\npid = os.getpid()\n\ndef where(item): return pid, os.getppid()\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     import heavy_module  # type: ignore[import-not-found]
 

@@ -9,16 +9,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import flow_workers as w
-import psutil
 import pytest
 from flow_checks import ends_soon, leftover_workers, servers, wait_until
 
 from bpeflow.flow import FlowError, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
+from bpeflow.flow.processes import ProcessRun
 
 OUTCOMES: dict[str, tuple[type[BaseException], str]] = {
     "raise": (ValueError, "the third item is bad"),
@@ -78,14 +79,17 @@ def test_an_item_that_cannot_be_loaded_fails_in_its_reader() -> None:
             list(w.simple_pipeline(w.endless, *functions).run())
 
 
-def test_an_exception_takes_precedence_over_a_death() -> None:
-    stage = partial(w.one_then, w.raise_at_once)
-    pipeline = w.simple_pipeline(partial(w.failing_source, "exit 1"), stage, workers=1)
-    run = pipeline.run()
-    next(run)
-    assert wait_until(lambda: all(map(has_exited, pipeline.snapshot().pids.values())))
+def test_an_exception_takes_precedence_over_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The main process looks when the source has died and the stage has raised, in either order."""
+    handle_events = ProcessRun._handle_events
+
+    def handle_late(run: ProcessRun) -> bool:
+        time.sleep(0.5)
+        return handle_events(run)
+
+    monkeypatch.setattr(ProcessRun, "_handle_events", handle_late)
     with pytest.raises(ValueError, match="third"):
-        next(run)
+        list(w.simple_pipeline(partial(w.failing_source, "exit 1"), w.raise_at_once).run())
 
 
 def has_exited(pid: int) -> bool:
