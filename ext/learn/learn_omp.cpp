@@ -135,8 +135,9 @@ candidate scan(const learner *l) {
 
 // ---- merging ----
 
-// Return where to cut a list, so that all parts have about the same length and no two share a pre-token: where there is
-// an END between two positions. Stale ids inside tokens cannot be mistaken for END, as they were ids of tokens once.
+// Return where to cut a list, so that all parts have about the same length and no two share a pre-token. Positions in
+// different pre-tokens have an END between them. Stale ids inside tokens cannot be mistaken for END, as they were ids of
+// tokens once.
 std::vector<std::uint64_t> cut(const std::uint32_t *ids, const std::uint32_t *list, std::uint64_t length,
                                unsigned parts) {
     const auto same_word = [&](std::uint32_t first, std::uint32_t second) {
@@ -152,29 +153,29 @@ std::vector<std::uint64_t> cut(const std::uint32_t *ids, const std::uint32_t *li
 }
 
 // Add up the neighbours of all parts on one side.
-bool add_up(bpeflow_learner &l, side part::*side, struct side &sum) {
+bool add_up(bpeflow_learner &l, side part::*which, side &sum) {
     if (!side_reset(&sum, l.tokens.count, 0)) return false;
     for (const part &part : l.parts)
-        for (std::uint64_t m = 0; m < (part.*side).met_count; m++) {
-            const std::uint32_t id = (part.*side).met[m];
-            const neighbour *mine = neighbour_of(&(part.*side), id);
+        for (std::uint64_t m = 0; m < (part.*which).met_count; m++) {
+            const std::uint32_t id = (part.*which).met[m];
+            const neighbour *mine = neighbour_of(&(part.*which), id);
             side_add(&sum, id, mine->weight, mine->entries);
         }
     return true;
 }
 
 // Write one part's entries of the new lists on one side, after those of the parts before it.
-void write_lists(bpeflow_learner &l, unsigned p, side part::*side, const struct side &sum) {
+void write_lists(bpeflow_learner &l, unsigned p, side part::*which, const side &sum) {
     const part &part = l.parts[p];
-    for (std::uint64_t m = 0; m < (part.*side).met_count; m++) {
-        const std::uint32_t id = (part.*side).met[m];
-        neighbour *mine = neighbour_of(&(part.*side), id);
+    for (std::uint64_t m = 0; m < (part.*which).met_count; m++) {
+        const std::uint32_t id = (part.*which).met[m];
+        neighbour *mine = neighbour_of(&(part.*which), id);
         mine->back = neighbour_of(&sum, id)->back;
         mine->cursor = neighbour_of(&sum, id)->cursor;
         if (mine->cursor == NOWHERE) continue;
-        for (unsigned q = 0; q < p; q++) mine->cursor += neighbour_of(&(l.parts[q].*side), id)->entries;
+        for (unsigned q = 0; q < p; q++) mine->cursor += neighbour_of(&(l.parts[q].*which), id)->entries;
     }
-    side_write_lists(&(part.*side), part.positions, part.merged, l.lists.entries);
+    side_write_lists(&(part.*which), part.positions, part.merged, l.lists.entries);
 }
 
 // Merge all occurrences of a pair, one part of its list on each thread.

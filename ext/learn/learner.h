@@ -10,7 +10,7 @@
  * Pairs that can never be learned are not kept. But while initial merges are left, all pairs are kept, including those
  * that are too rare or too long, because their counts do not determine what is merged next.
  *
- * `bool` functions return false if memory has run out. After that a learner can only be freed. */
+ * Functions that return a `bool` return false if out of memory, unless they say otherwise. */
 #ifndef BPEFLOW_LEARN_LEARNER_H
 #define BPEFLOW_LEARN_LEARNER_H
 
