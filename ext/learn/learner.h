@@ -119,7 +119,10 @@ static inline bool replace_occurrences(struct learner *l, const uint32_t *list, 
     uint32_t left = merge->left, right = merge->right, token = merge->token;
     uint32_t middle = (uint32_t)token_length(&l->tokens, left);
     uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
-    uint32_t run = 0, merged = 0; /* local variables, to stay in registers */
+    /* Local variables, to stay in registers, and out of cache lines that other threads use. */
+    struct side before = part->before, after = part->after;
+    uint32_t *positions = part->positions;
+    uint32_t run = 0, merged = 0;
     for (uint64_t k = 0; k < AHEAD && k < length; k++) __builtin_prefetch(&ids[list[k]], 1);
     for (uint64_t k = 0; k < length; k++) {
         if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
@@ -128,10 +131,12 @@ static inline bool replace_occurrences(struct learner *l, const uint32_t *list, 
         ids[i] = token;
         ids[i + size - 1] = token;
         int64_t count = corpus_count_at(&l->corpus, i, &run);
-        side_note(&part->before, ids[i - 1], merged, count);
-        side_note(&part->after, ids[i + size], merged, count);
-        part->positions[merged++] = i;
+        side_note(&before, ids[i - 1], merged, count);
+        side_note(&after, ids[i + size], merged, count);
+        positions[merged++] = i;
     }
+    part->before = before;
+    part->after = after;
     part->merged = merged;
     return true;
 }
