@@ -10,9 +10,14 @@ token's length follows from its id, so both neighbours are found without links: 
 `i - 1`. Merging a pair writes two positions and moves nothing.
 
 **Occurrence lists.** The list of a pair `(left, right)` has the positions where `left` starts, in ascending order,
-which is why `aaa` becomes `aa a`. An entry is stale once either token has been merged with its other neighbour. The two
-positions where the tokens meet show this: if `left` has become the right half of another token, its last position
-holds that token's id, and if `right` has become the left half of another token, its first position does.
+which is why `aaa` becomes `aa a`. Occurrences that disappear stay in it as stale entries. Let `middle` be the position
+where `right` starts. An entry is still an occurrence if and only if ``ids[middle - 1] == left`` and
+``ids[middle] == right``. Proof: Both held when the entry was written. Tokens only grow, so whatever is written to one
+of the two positions later is the id of a longer token. A merge of this `left` with its left neighbour writes to the
+first, and a merge of this `right` with its right neighbour to the second. The merge of the two with each other can
+leave both as they are, but it uses up the whole list and visits each entry once. If `left` and `right` are equal, it
+visits overlapping entries, as in `aaa`. Of these the second is stale, because its `middle - 1` is the last position of
+the new token.
 
 **Heap.** The heap holds each pair with the count that it had when it was pushed, which is never lower than its current
 count. If the count of a popped pair has fallen, the pair is pushed again with its current count. Otherwise it is the

@@ -1,4 +1,4 @@
-/* Growing arrays. */
+/* Growing arrays. C11 and C++17. */
 #ifndef BPEFLOW_LEARN_ARRAY_H
 #define BPEFLOW_LEARN_ARRAY_H
 

@@ -1,4 +1,4 @@
-/* Candidates: choosing the pair to merge next. */
+/* Candidates: choosing the pair to merge next. C11 and C++17. */
 #ifndef BPEFLOW_LEARN_CANDIDATES_H
 #define BPEFLOW_LEARN_CANDIDATES_H
 
@@ -10,20 +10,20 @@
 /* A pair and its count when it became a candidate. */
 struct candidate {
     int64_t count;
-    uint32_t left, right;
+    uint64_t key; /* see pair_key */
 };
 
 /* Return whether `a` is merged before `b`. Two tokens with the same bytes can make pairs with equal bytes, so the
- * final tie-break is by ids. */
+ * final tie-break is by ids, which is the order of keys. */
 static inline bool candidate_before(const struct tokens *tokens, uint32_t order, struct candidate a,
                                     struct candidate b) {
     if (a.count != b.count) return a.count > b.count;
     if (order == BPEFLOW_GREATEST_BYTES) {
-        int by_bytes = token_compare(tokens, a.left, b.left);
-        if (by_bytes == 0) by_bytes = token_compare(tokens, a.right, b.right);
+        int by_bytes = token_compare(tokens, key_left(a.key), key_left(b.key));
+        if (by_bytes == 0) by_bytes = token_compare(tokens, key_right(a.key), key_right(b.key));
         if (by_bytes != 0) return by_bytes > 0;
     }
-    return a.left != b.left ? a.left < b.left : a.right < b.right;
+    return a.key < b.key;
 }
 
 /* A binary max-heap in the order of candidate_before. It is lazy: counts in the table of pairs fall while the
@@ -49,9 +49,9 @@ static inline void heap_sift_down(struct heap *heap, uint64_t hole, struct candi
 
 /* Append an entry without restoring the heap order; false if out of memory. */
 static inline bool heap_append(struct heap *heap, struct candidate entry) {
-    struct candidate *entries = array_reserve(heap->entries, &heap->capacity, heap->count + 1, sizeof *entries);
+    void *entries = array_reserve(heap->entries, &heap->capacity, heap->count + 1, sizeof entry);
     if (!entries) return false;
-    heap->entries = entries;
+    heap->entries = (struct candidate *)entries;
     heap->entries[heap->count++] = entry;
     return true;
 }
@@ -83,9 +83,8 @@ static inline bool heap_fill(struct heap *heap, const struct pairs *pairs, int64
     if (heap->lowest < min_frequency) heap->lowest = min_frequency;
     for (uint64_t i = 0; i < pairs_size(pairs); i++) {
         const struct pair *pair = &pairs->slots[i];
-        if (pair->count < heap->lowest) continue;
-        if (!heap_append(heap, (struct candidate){pair->count, key_left(pair->key), key_right(pair->key)}))
-            return false;
+        struct candidate entry = {pair->count, pair->key};
+        if (entry.count >= heap->lowest && !heap_append(heap, entry)) return false;
     }
     for (uint64_t i = heap->count / 2; i-- > 0;) heap_sift_down(heap, i, heap->entries[i]);
     return true;
@@ -96,12 +95,13 @@ static inline bool heap_best(struct heap *heap, const struct pairs *pairs, int64
                              struct candidate *best) {
     for (;;) {
         if (heap->count == 0 && !heap_fill(heap, pairs, min_frequency)) return false;
-        *best = heap->count > 0 ? heap->entries[0] : (struct candidate){0};
+        best->count = 0;
         if (heap->count == 0) return true;
+        *best = heap->entries[0];
         /* Every pair that is better than the root, or ever was, has an entry above it. So the root is the best pair
          * if its count is still up to date. */
         struct candidate now = *best;
-        now.count = pairs_slot(pairs, pair_key(best->left, best->right))->count;
+        now.count = pairs_slot(pairs, best->key)->count;
         if (now.count < best->count && now.count >= heap->lowest)
             heap_sift_down(heap, 0, now);
         else
@@ -118,15 +118,14 @@ static inline void heap_free(struct heap *heap) {
     free(heap->entries);
 }
 
-/* Find the best pair by looking at all of them; count 0 if there is none. */
-static inline struct candidate scan_best(const struct tokens *tokens, const struct pairs *pairs, int64_t min_frequency,
-                                         uint32_t order) {
-    struct candidate best = {0};
-    for (uint64_t i = 0; i < pairs_size(pairs); i++) {
-        const struct pair *pair = &pairs->slots[i];
-        if (pair->count < min_frequency || pair->count < best.count) continue;
-        struct candidate candidate = {pair->count, key_left(pair->key), key_right(pair->key)};
-        if (candidate_before(tokens, order, candidate, best)) best = candidate;
+/* Find the best pair by looking at all pairs in slots first to last - 1 of the table; count 0 if there is none. */
+static inline struct candidate scan_best(const struct heap *heap, const struct pairs *pairs, int64_t min_frequency,
+                                         uint64_t first, uint64_t last) {
+    struct candidate best = {0, 0};
+    for (uint64_t i = first; i < last; i++) {
+        struct candidate candidate = {pairs->slots[i].count, pairs->slots[i].key};
+        if (candidate.count < min_frequency || candidate.count < best.count) continue;
+        if (candidate_before(heap->tokens, heap->order, candidate, best)) best = candidate;
     }
     return best;
 }

@@ -1,4 +1,4 @@
-/* The corpus as the learner sees it: tokens at positions, and the count of each pre-token.
+/* The corpus as the learner sees it: tokens at positions, and the count of each pre-token. C11 and C++17.
  *
  * All pre-tokens are stored in one array of positions, one per byte, with an END before, between and after them:
  *
@@ -37,31 +37,39 @@ struct corpus {
     uint32_t *run_of; /* [size / RUN_BLOCK + 1]: the run at every RUN_BLOCK-th position */
 };
 
-/* Store the pre-tokens at their positions; false if out of memory. */
-static inline bool corpus_lay_out(struct corpus *corpus, const bpeflow_merge_task *task) {
+/* Store the counts, and allocate the positions; false if out of memory. */
+static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *task) {
     corpus->size = task_position(task, task->words);
     for (uint64_t word = 0; word < task->words; word++) corpus->run_count += task_count_changes(task, word) ? 1 : 0;
-    corpus->ids = malloc(corpus->size * sizeof *corpus->ids);
-    corpus->runs = calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
-    corpus->run_of = malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
+    corpus->ids = (uint32_t *)malloc(corpus->size * sizeof *corpus->ids);
+    corpus->runs = (struct run *)calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
+    corpus->run_of = (uint32_t *)malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
     if (!corpus->ids || !corpus->runs || !corpus->run_of) return false;
 
-    uint32_t *id = corpus->ids;
-    uint32_t run = 0;
-    *id++ = END;
+    corpus->ids[0] = END;
+    struct run *run = corpus->runs;
     for (uint64_t word = 0; word < task->words; word++) {
-        if (task_count_changes(task, word))
-            corpus->runs[run++] = (struct run){word == 0 ? 0 : task_position(task, word), task->counts[word]};
+        if (!task_count_changes(task, word)) continue;
+        run->start = word == 0 ? 0 : task_position(task, word);
+        run++->count = task->counts[word];
+    }
+    run->start = corpus->size;
+    uint32_t at = 0;
+    for (uint64_t block = 0; block <= corpus->size / RUN_BLOCK; block++) {
+        while (at < corpus->run_count && corpus->runs[at + 1].start <= block * RUN_BLOCK) at++;
+        corpus->run_of[block] = at;
+    }
+    return true;
+}
+
+/* Store pre-tokens first to last - 1 at their positions. */
+static inline void corpus_lay_out(struct corpus *corpus, const bpeflow_merge_task *task, uint64_t first,
+                                  uint64_t last) {
+    uint32_t *id = &corpus->ids[task_position(task, first)];
+    for (uint64_t word = first; word < last; word++) {
         for (int64_t b = task->offsets[word]; b < task->offsets[word + 1]; b++) *id++ = task->byte_ids[task->data[b]];
         *id++ = END;
     }
-    corpus->runs[run] = (struct run){corpus->size, 0};
-    run = 0;
-    for (uint64_t block = 0; block <= corpus->size / RUN_BLOCK; block++) {
-        while (run < corpus->run_count && corpus->runs[run + 1].start <= block * RUN_BLOCK) run++;
-        corpus->run_of[block] = run;
-    }
-    return true;
 }
 
 /* Return the count of the pre-token at a position. *run is where the search starts: 0, or the result for an earlier

@@ -1,25 +1,28 @@
 /* The neighbours of the occurrences being merged. The changes of a merge are added up for each neighbour, so that
- * the table of pairs is accessed once per distinct neighbour and not once per occurrence. */
+ * the table of pairs is accessed once per distinct neighbour and not once per occurrence. C11 and C++17. */
 #ifndef BPEFLOW_LEARN_NEIGHBOURS_H
 #define BPEFLOW_LEARN_NEIGHBOURS_H
 
 #include "array.h"
-#include "corpus.h"
 
 #include <stdbool.h>
+#include <string.h>
+
+/* The cursor of a neighbour whose new pair needs no list. */
+#define NOWHERE UINT64_MAX
 
 /* The changes that one neighbouring token causes. */
 struct neighbour {
     int64_t weight;   /* number of occurrences with this neighbour, weighted by pre-token counts */
     uint32_t entries; /* number of occurrences with this neighbour */
     uint32_t back;    /* distance from the start of the new pair's left token to the new token */
-    uint64_t cursor;  /* arena index for the new pair's next occurrence */
+    uint64_t cursor;  /* index in `lists` for the new pair's next occurrence, or NOWHERE */
 };
 
 /* One side of the occurrences, left or right. */
 struct side {
-    struct neighbour *neighbours; /* [capacity]; all zero between merges; see neighbour_of */
-    uint32_t *met;                /* [capacity + 1]; the ids, including END, whose neighbours are not zero */
+    struct neighbour *neighbours; /* [capacity]; see neighbour_of; zero if not met */
+    uint32_t *met;                /* [capacity + 1]; the distinct neighbours, which may include END */
     uint64_t met_count, capacity;
     uint32_t *ids; /* the neighbour of each occurrence */
     uint64_t id_capacity;
@@ -31,35 +34,54 @@ static inline struct neighbour *neighbour_of(const struct side *side, uint32_t i
     return &side->neighbours[id + 1];
 }
 
-/* Make room for this many tokens and occurrences; false if out of memory. Only between merges. */
-static inline bool side_reserve(struct side *side, uint32_t tokens, uint64_t occurrences) {
-    uint32_t *ids = array_reserve(side->ids, &side->id_capacity, occurrences, sizeof *ids);
+/* Forget all neighbours. */
+static inline void side_clear(struct side *side) {
+    for (uint64_t m = 0; m < side->met_count; m++)
+        memset(neighbour_of(side, side->met[m]), 0, sizeof *side->neighbours);
+    side->met_count = 0;
+}
+
+/* Clear the side, and make room for this many tokens and occurrences; false if out of memory. */
+static inline bool side_reset(struct side *side, uint32_t tokens, uint64_t occurrences) {
+    uint32_t *ids = (uint32_t *)array_reserve(side->ids, &side->id_capacity, occurrences, sizeof *ids);
     if (!ids) return false;
     side->ids = ids;
-    if (tokens < side->capacity) return true;
-    side->capacity = ((uint64_t)tokens + 1) * 2;
+    if (tokens < side->capacity) {
+        side_clear(side);
+        return true;
+    }
     free(side->neighbours);
     free(side->met);
-    side->neighbours = calloc(side->capacity, sizeof *side->neighbours);
-    side->met = malloc((side->capacity + 1) * sizeof *side->met);
+    side->met_count = 0;
+    side->capacity = ((uint64_t)tokens + 1) * 2;
+    side->neighbours = (struct neighbour *)calloc(side->capacity, sizeof *side->neighbours);
+    side->met = (uint32_t *)malloc((side->capacity + 1) * sizeof *side->met);
     return side->neighbours && side->met;
 }
 
-/* Record the neighbour of one occurrence. Weights cannot overflow: their sum is at most the count of the merged
+/* Record a neighbour of `entries` occurrences. Weights cannot overflow: their sum is at most the count of the merged
  * pair. */
-static inline void side_note(struct side *side, uint32_t id, uint32_t occurrence, int64_t weight) {
+static inline void side_add(struct side *side, uint32_t id, int64_t weight, uint32_t entries) {
     struct neighbour *neighbour = neighbour_of(side, id);
     side->met[side->met_count] = id; /* kept only if it is new */
     side->met_count += neighbour->entries == 0;
-    neighbour->entries++;
+    neighbour->entries += entries;
     neighbour->weight += weight;
+}
+
+/* Record the neighbour of one occurrence. */
+static inline void side_note(struct side *side, uint32_t id, uint32_t occurrence, int64_t weight) {
+    side_add(side, id, weight, 1);
     side->ids[occurrence] = id;
 }
 
-/* Reset all neighbours to zero. */
-static inline void side_clear(struct side *side) {
-    for (uint64_t m = 0; m < side->met_count; m++) *neighbour_of(side, side->met[m]) = (struct neighbour){0};
-    side->met_count = 0;
+/* Write the occurrences at positions[count] to the lists of the new pairs. */
+static inline void side_write_lists(const struct side *side, const uint32_t *positions, uint64_t count,
+                                    uint32_t *lists) {
+    for (uint64_t o = 0; o < count; o++) {
+        struct neighbour *neighbour = neighbour_of(side, side->ids[o]);
+        if (neighbour->cursor != NOWHERE) lists[neighbour->cursor++] = positions[o] - neighbour->back;
+    }
 }
 
 static inline uint64_t side_memory(const struct side *side) {
@@ -70,6 +92,31 @@ static inline void side_free(struct side *side) {
     free(side->neighbours);
     free(side->met);
     free(side->ids);
+}
+
+/* A part of the occurrences being merged: all of them, or those of one thread. */
+struct part {
+    struct side before, after;
+    uint32_t *positions; /* [merged] */
+    uint64_t merged, capacity;
+};
+
+/* Clear the part, and make room for this many tokens and occurrences; false if out of memory. */
+static inline bool part_reset(struct part *part, uint32_t tokens, uint64_t occurrences) {
+    uint32_t *positions = (uint32_t *)array_reserve(part->positions, &part->capacity, occurrences, sizeof *positions);
+    if (!positions) return false;
+    part->positions = positions;
+    return side_reset(&part->before, tokens, occurrences) && side_reset(&part->after, tokens, occurrences);
+}
+
+static inline uint64_t part_memory(const struct part *part) {
+    return side_memory(&part->before) + side_memory(&part->after) + part->capacity * sizeof *part->positions;
+}
+
+static inline void part_free(struct part *part) {
+    side_free(&part->before);
+    side_free(&part->after);
+    free(part->positions);
 }
 
 #endif

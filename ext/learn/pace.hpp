@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 
 namespace bpeflow {
@@ -21,8 +20,8 @@ class Pace {
     }
 
     // Record the time that a list with this many entries took.
-    void took(bool several, std::chrono::duration<double> time, std::size_t entries) {
-        const double each = time.count() / static_cast<double>(entries);
+    void took(bool several, double seconds, std::size_t entries) {
+        const double each = seconds / static_cast<double>(entries);
         double &known = each_[several];
         known = trying_ ? each : 0.75 * known + 0.25 * each;
         const bool several_better = each_[true] < each_[false];

@@ -3,7 +3,7 @@
 
 #include <omp.h>
 
-#include <exception>
+#include <atomic>
 
 namespace bpeflow {
 
@@ -19,33 +19,24 @@ template <typename Work> void for_each_part(unsigned parts, const Work &work) {
     for (unsigned part = 0; part < parts; part++) work(part);
 }
 
-// Call first(part) for all parts as above. When all have returned, call between(), which may throw, on one thread, and
-// then second(part) for all parts. One team of threads does everything: waking threads twice would take longer than a
-// short list.
+// Call first(part) for all parts as above. When all have returned, call between() on one thread, and then second(part)
+// for all parts. None may throw. Return false, without doing the rest, as soon as a call of first() or between() has
+// returned false. One team of threads does everything: waking threads twice would take longer than a short list.
 template <typename First, typename Between, typename Second>
-void for_each_part_twice(unsigned parts, const First &first, const Between &between, const Second &second) {
-    if (parts == 1) {
-        first(0u);
-        between();
-        second(0u);
-        return;
-    }
-    std::exception_ptr thrown;
+bool for_each_part_twice(unsigned parts, const First &first, const Between &between, const Second &second) {
+    std::atomic<bool> good = true;
 #pragma omp parallel num_threads(static_cast<int>(parts))
     {
 #pragma omp for schedule(static, 1)
-        for (unsigned part = 0; part < parts; part++) first(part);
+        for (unsigned part = 0; part < parts; part++)
+            if (!first(part)) good = false;
 #pragma omp single
-        try {
-            between();
-        } catch (...) {
-            thrown = std::current_exception();
-        }
+        good = good && between();
 #pragma omp for schedule(static, 1)
         for (unsigned part = 0; part < parts; part++)
-            if (!thrown) second(part);
+            if (good) second(part);
     }
-    if (thrown) std::rethrow_exception(thrown);
+    return good;
 }
 
 } // namespace bpeflow

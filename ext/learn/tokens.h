@@ -1,4 +1,4 @@
-/* The tokens: their bytes, comparison, and look-up by bytes. */
+/* The tokens: their bytes, comparison, and look-up by bytes. C11 and C++17. */
 #ifndef BPEFLOW_LEARN_TOKENS_H
 #define BPEFLOW_LEARN_TOKENS_H
 
@@ -16,8 +16,8 @@ struct tokens {
     uint8_t *bytes;   /* [bytes_capacity]; all tokens, one after another */
     uint64_t capacity, bytes_capacity;
     /* If tokens are reused: an index of the task's tokens and those of initial merges by their bytes, with open
-     * addressing. 0 is an empty slot, t + 1 is token t. Learned tokens need not be in it: see "No string becomes a
-     * token twice" in learn.c. */
+     * addressing. 0 is an empty slot, t + 1 is token t. Learned tokens need not be in it, as no string becomes a
+     * token twice. */
     uint32_t *index;
     uint64_t index_size; /* a power of two, at least twice the number of tokens in the index */
 };
@@ -63,12 +63,13 @@ static inline void tokens_enter(struct tokens *tokens, uint32_t token) {
 /* Make room for `more` tokens of `bytes` bytes in all; false if out of memory. */
 static inline bool tokens_reserve(struct tokens *tokens, uint64_t more, uint64_t bytes) {
     uint64_t used = tokens->count > 0 ? tokens->starts[tokens->count] : 0;
-    uint8_t *grown = array_reserve(tokens->bytes, &tokens->bytes_capacity, used + bytes, sizeof *grown);
+    uint8_t *grown = (uint8_t *)array_reserve(tokens->bytes, &tokens->bytes_capacity, used + bytes, sizeof *grown);
     if (!grown) return false;
     tokens->bytes = grown;
     if (tokens->starts && tokens->count + more < tokens->capacity) return true;
 
-    uint64_t *starts = array_reserve(tokens->starts, &tokens->capacity, tokens->count + more + 1, sizeof *starts);
+    uint64_t *starts =
+        (uint64_t *)array_reserve(tokens->starts, &tokens->capacity, tokens->count + more + 1, sizeof *starts);
     if (!starts) return false;
     starts[0] = 0;
     tokens->starts = starts;
@@ -88,7 +89,7 @@ static inline bool tokens_copy(struct tokens *tokens, const bpeflow_merge_task *
 
     uint64_t indexed = task->tokens + task->initial_merge_count;
     for (tokens->index_size = 1024; tokens->index_size / 2 < indexed;) tokens->index_size *= 2;
-    tokens->index = calloc(tokens->index_size, sizeof *tokens->index);
+    tokens->index = (uint32_t *)calloc(tokens->index_size, sizeof *tokens->index);
     if (!tokens->index) return false;
     for (uint32_t token = 0; token < task->tokens; token++) tokens_enter(tokens, token);
     return true;
