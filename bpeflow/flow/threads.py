@@ -245,6 +245,7 @@ class ThreadRun:
             for thread in self._threads:
                 if thread is not threading.current_thread():  # in which garbage collection closed the run
                     thread.join()
+        self._queues = []  # they refer to this run, and would keep it alive, with all that stage functions refer to
 
     # ---- the worker threads ----
 

@@ -252,10 +252,10 @@ class BaseTokenizer:
         data = as_utf8(text)
         specials = self._specials(data, allowed_special, disallowed_special)
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self.vocab_size)
-        view = memoryview(data)
 
         def encode(begin: int, end: int) -> NDArray[Any]:
-            return self._encoder.encode_to_array(view[begin:end], specials, ids_dtype)
+            with memoryview(data) as view, view[begin:end] as part:
+                return self._encoder.encode_to_array(part, specials, ids_dtype)
 
         encoded = in_threads(cut_text(data, self._pretokenizer, specials), encode, threads)
         try:

@@ -1,8 +1,10 @@
 """Pipelines in threads: the source in the calling thread, exceptions unchanged, no thread left."""
 
+import gc
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -174,3 +176,29 @@ def test_a_run_closed_by_garbage_collection_in_one_of_its_threads_ends() -> None
     next(kept[0])
     dropped.set()
     assert wait_until(lambda: not kept and not leftover_threads())
+
+
+def test_a_run_that_has_ended_and_what_its_functions_refer_to_are_freed_at_once() -> None:
+    class Large:
+        pass
+
+    large = Large()
+
+    def refer(items: Iterator[int], large: Large = large) -> Iterator[int]:
+        yield from items
+
+    freed = weakref.ref(large)
+    gc.disable()
+    try:
+        assert (
+            len(
+                list(
+                    Pipeline(Source("source", lambda: range(9)), [Stage("s", refer, QueueSpec("q"), 2)]).run("threads")
+                )
+            )
+            == 9
+        )
+        del large, refer, stage
+        assert freed() is None
+    finally:
+        gc.enable()

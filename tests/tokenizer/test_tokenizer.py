@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import mmap
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -84,6 +86,19 @@ def test_threads_share_a_tokenizer(encoder: str) -> None:
         for _ in range(3):
             assert list(pool.map(tokenizer.encode, texts)) == expected
             assert list(pool.map(lambda text: list(tokenizer.encode_iterable(text)), texts)) == expected
+
+
+@pytest.mark.threads
+def test_a_text_encoded_in_threads_is_free_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bpeflow.tokenizer.parallel.PART_BYTES", 2)
+    (tmp_path / "text").write_bytes(b"ab cd ef gh")
+    gc.disable()
+    try:
+        with (tmp_path / "text").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as text:
+            assert len(Tokenizer(BYTES, []).encode_to_array(text, threads=2)) == 11
+        text.close()  # raises while a buffer of it is in use
+    finally:
+        gc.enable()
 
 
 @pytest.mark.threads
