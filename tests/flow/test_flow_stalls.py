@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import signal
 import time
 from collections import deque
@@ -49,7 +50,7 @@ MAIN = [(ITEM, 99.0)]
         pytest.param([(ROOM, 70)], [(WORKING, 70), (WORKING, 1)], MAIN, ["counter 0"], id="one item takes long"),
         pytest.param([(ROOM, 70)], [(WORKING, 50), (WORKING, 1)], MAIN, [], id="not long enough yet"),
         pytest.param([(WORKING, 61)], [(ITEM, 61), (ITEM, 1)], MAIN, ["reader 0"], id="a source that works long"),
-        pytest.param([(STARTING, 61)], [(ITEM, 61)], MAIN, ["reader 0", "counter 0", "main 0"], id="a slow start"),
+        pytest.param([(STARTING, 61)], [(ITEM, 61)], MAIN, ["reader 0"], id="a slow start"),
         pytest.param([(ROOM, 61)], [(ITEM, 61)], MAIN, ["reader 0", "counter 0", "main 0"], id="a lock is held"),
         pytest.param([(ROOM, 9)], [(ITEM, 61), (WORKING, 9)], MAIN, [], id="items for another worker"),
         pytest.param([], [(ITEM, 61)], MAIN, ["counter 0", "main 0"], id="the end of the stream does not arrive"),
@@ -68,16 +69,16 @@ def test_the_workers_that_others_wait_for_are_reported(
 
 
 def test_a_stall_lasts_as_long_as_its_latest_worker_and_describes_a_few() -> None:
-    stall = find_stall(snapshot([(WORKING, 73.2)], [(ROOM, 80)] * 9, [(ITEM, 75)]), patience=60)
+    stall = find_stall(snapshot([(WORKING, 73.2)], [(WORKING, 80)] * 9, [(ITEM, 75)]), patience=60)
     assert stall is not None
     assert stall.line().startswith(
-        f"no progress for 73 s: reader 0 working (pid {1 << 30}), counter 0 waiting for room (pid {1 << 30}), counter 1"
+        f"no progress for 73 s: reader 0 working (pid {1 << 30}), counter 0 working (pid {1 << 30}), counter 1"
     )
-    assert stall.line().endswith(", and 3 more")
+    assert stall.line().endswith(", and 2 more")
 
 
-def stall_of(stage: str, pipeline: Pipeline, stop: bool = False) -> str:
-    """Run a pipeline until this stage stalls, stopping its workers if `stop`. Return the description."""
+def stall_of(text: str, pipeline: Pipeline, stop: str | None = None) -> None:
+    """Run a pipeline until a stall is described that matches, stopping the workers of one stage."""
     samples: list[MonitorSample] = []
 
     def line() -> str:
@@ -88,11 +89,10 @@ def stall_of(stage: str, pipeline: Pipeline, stop: bool = False) -> str:
         assert wait_until(lambda: pipeline.snapshot().stages["stage 0"].items_out > 0)
         pids = pipeline.snapshot().pids
         for (name, _), pid in pids.items():
-            if stop and name == stage:
+            if name == stop:
                 os.kill(pid, signal.SIGSTOP)
         try:
-            assert wait_until(lambda: f" {stage} 0 " in line())
-            text = line()
+            assert wait_until(lambda: bool(re.search(text, line()))), line()
         finally:
             os.kill(pids["source", 0], signal.SIGKILL)
         with pytest.raises(WorkerDiedError):
@@ -100,20 +100,17 @@ def stall_of(stage: str, pipeline: Pipeline, stop: bool = False) -> str:
     assert not samples[-1].stall, "no stall after the end of the run"
     json.dumps([sample.to_dict() for sample in samples])
     assert any(" | no progress for " in sample.line() for sample in samples)
-    return text
 
 
 def test_the_description_distinguishes_sleep_from_endless_work() -> None:
     for hang, state in [(w.sleep_forever, "sleeping"), (w.spin_forever, "running")]:
-        text = stall_of("stage 0", w.simple_pipeline(w.endless, partial(w.one_then, hang), workers=1))
-        assert text.startswith("no progress for ")
-        assert ": stage 0 0 working (pid " in text
-        assert f", {state})" in text
+        pipeline = w.simple_pipeline(w.endless, partial(w.one_then, hang), workers=1)
+        stall_of(rf"no progress for \d s: stage 0 0 working \(pid \d+, {state}\)$", pipeline)
 
 
 def test_a_stage_whose_processes_are_all_stopped_is_reported() -> None:
     for stage in ["source", "stage 0"]:
-        assert ", stopped)" in stall_of(stage, w.simple_pipeline(w.endless, w.pass_on, workers=2), stop=True)
+        stall_of(r", stopped\)", w.simple_pipeline(w.endless, w.pass_on, workers=2), stop=stage)
 
 
 def test_a_run_in_threads_that_waits_for_its_source_logs_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -126,7 +123,7 @@ def test_a_run_in_threads_that_waits_for_its_source_logs_it(caplog: pytest.LogCa
     with stall_watch(pipeline, patience=0.3):
         assert list(pipeline.run("threads")) == [1]
     messages = [record.getMessage() for record in caplog.records]
-    assert messages[0].startswith("no progress for 0 s: source working (pid ")
+    assert re.fullmatch(r"no progress for 0 s: source working \(pid \d+, \w+\)", messages[0])
     assert messages[-1] == "progress again"
 
 
