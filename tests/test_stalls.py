@@ -2,11 +2,11 @@
 
 import io
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -50,10 +50,8 @@ def slow_documents() -> Iterator[str]:
 
 def test_an_iterable_that_yields_nothing_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     bpeflow.count(slow_documents())
-    assert "stage 'chunk reader' makes no progress: 1 of 1 worker for " in caplog.text
-    assert "the main process (pid " in caplog.text
-    assert "chunk_queue holds 0 items" in caplog.text
-    assert "stage 'chunk reader' makes progress again" in caplog.text
+    assert re.search(r"no progress for 1 s: chunk reader working \(pid \d+", caplog.text)
+    assert "progress again" in caplog.text
 
 
 def test_a_run_that_makes_progress_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,14 +71,13 @@ def test_a_stopped_counter_is_reported_with_its_state(tmp_path: Path, caplog: py
 
     def stop_and_continue() -> None:
         while not stopped:  # process ids in order: chunk reader, counter, merger
-            with suppress(psutil.NoSuchProcess):  # a leftover of an earlier test may exit meanwhile
-                server = [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]
-                workers = sorted(server[0].children(), key=lambda worker: worker.pid) if server else []
-                if len(workers) == 3:
-                    stopped.append(workers[1])
+            servers = psutil.Process().children()
+            workers = sorted(servers[0].children(), key=lambda worker: worker.pid) if servers else []
+            if len(workers) == 3:
+                stopped.append(workers[1])
         stopped[0].send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + 20
-        while ", stopped, " not in caplog.text and time.monotonic() < deadline:
+        while ", stopped)" not in caplog.text and time.monotonic() < deadline:
             time.sleep(0.05)
         stopped[0].send_signal(signal.SIGCONT)
 
@@ -89,8 +86,7 @@ def test_a_stopped_counter_is_reported_with_its_state(tmp_path: Path, caplog: py
     counts = bpeflow.count(tmp_path, small_input=0, num_counter=1, num_merger=1, chunk_size="20kb")
     thread.join()
     assert dict(counts)[b" words"] == 300_000
-    assert f"worker 0 (pid {stopped[0].pid}): " in caplog.text
-    assert ", stopped, 0 % CPU" in caplog.text
+    assert re.search(rf"no progress for 1 s: .*counter 0 \w+ \(pid {stopped[0].pid}, stopped\)", caplog.text)
 
 
 def test_encoding_also_reports_a_stall(
@@ -111,7 +107,7 @@ def test_encoding_also_reports_a_stall(
         progress = EncodingRecorder()
         tokenizer.encode_file("-", tmp_path / "ids", observer=progress)
     thread.join()
-    assert "stage 'chunk reader' makes no progress: " in caplog.text
+    assert "no progress for 1 s: chunk reader working " in caplog.text
     assert progress.reports == [(9, None)], "the size of standard input is unknown"
 
 

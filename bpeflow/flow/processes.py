@@ -17,9 +17,9 @@ are killed (with SIGKILL: a worker owns nothing that needs a clean exit) before 
 **Early end.** `break`, an exception in the caller's loop, Ctrl-C, or garbage collection of the generator: the workers
 are killed as well.
 
-**Death of the main process.** Each worker has a thread that notices it, as the end of a pipe, and exits. So has the fork
-server. It kills the workers that native code keeps from that, removes the temporary folders and exits. The death of the
-fork server is a failure like any other.
+**Death of the main process.** Each worker has a thread that notices it, as the end of a pipe, and exits. So has the
+fork server. It kills the workers that native code keeps from that, removes the temporary folders and exits. The death
+of the fork server is a failure like any other.
 """
 
 from __future__ import annotations

@@ -38,9 +38,10 @@ class Stall:
 def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all."""
     still = [state for state in snapshot.workers if state.seconds >= patience]
-    if len(still) < len(snapshot.workers):
-        still = [state for state in still if state.activity not in _WAITING]
-    return Stall(min(state.seconds for state in still), still) if still else None
+    stalled = [state for state in still if state.activity not in _WAITING]
+    if len(still) == len(snapshot.workers):
+        stalled = stalled or still
+    return Stall(min(state.seconds for state in stalled), stalled) if stalled else None
 
 
 def _describe(state: WorkerState) -> str:

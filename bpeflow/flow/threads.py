@@ -190,6 +190,7 @@ class ThreadRun:
         first, last = self._queues[0], self._queues[-1]
         source_meter, meter = self.meters.meter(0, 0), self.meters.meter(len(self._queues), 0)
         source = self._source_items(source_meter)
+        meter.set_activity(Activity.WAITING_FOR_ITEM)
         pending = next(source, None)
         at_end = False
 
@@ -202,7 +203,6 @@ class ThreadRun:
                 with self.changed:
                     first.close_producer()
             source_meter.set_activity(Activity.WAITING_FOR_ROOM)
-            meter.set_activity(Activity.WAITING_FOR_ITEM)
             with self.changed:
                 self.wait_for(lambda: can_put() or last.is_ready(0))
                 has_put = can_put()
@@ -210,9 +210,10 @@ class ThreadRun:
                     first.append(*pending, source_meter)
                 has_result = last.is_ready(0)
                 result = last.pop(0, meter) if has_result else None
-            meter.set_activity(Activity.WORKING)
             if result is not None:
+                meter.set_activity(Activity.WORKING)
                 yield result.load()
+                meter.set_activity(Activity.WAITING_FOR_ITEM)
             elif has_result:
                 return
             if has_put:

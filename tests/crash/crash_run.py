@@ -53,7 +53,6 @@ class Run:
     fault: Fault | None = None
     prepare: Callable[[], None] | None = None
     prefix: Sequence[str] = ()
-    #: A short path, as sockets are created in it.
     temporary: Path = field(default_factory=lambda: Path(mkdtemp(prefix="crash-")))
     mark: str = field(default_factory=lambda: uuid4().hex)
     status: int | None = None
@@ -62,7 +61,6 @@ class Run:
 
     def start(self) -> Run:
         self.temporary.mkdir(exist_ok=True)
-        self._shared_before = shared_memory()
         environment = {**os.environ, "TMPDIR": str(self.temporary), "CRASH_RUN": self.mark}
         if self.fault is not None:
             fault = {**vars(self.fault), "file": self.fault.file and str(self.fault.file), "mark": str(self._done)}
@@ -102,7 +100,7 @@ class Run:
     _signalled: float | None = None
 
     def end(self) -> Run:
-        """Wait for the end; and see that it left no process, no shared memory and no temporary file."""
+        """Wait for the end; and see that it left no process."""
         try:
             _, self.err = self.process.communicate(timeout=HUNG)
         except subprocess.TimeoutExpired:
@@ -117,7 +115,6 @@ class Run:
             self.seconds = ended - float(self._done.read_text(encoding="ascii").split()[0])
         assert self.seconds < SOON, self.err
         assert soon_empty(lambda: processes(self.mark)), self.err
-        assert soon_empty(lambda: forsaken(shared_memory() - self._shared_before)), self.err
         print(f"{self.seconds:.3f} s to status {self.status}: {self.err}")  # noqa: T201
         return self
 
@@ -164,22 +161,6 @@ def processes(mark: str) -> set[str]:
             if process.environ().get("CRASH_RUN") == mark:
                 found.add(f"{process.pid} {' '.join(process.cmdline())}")
     return found
-
-
-def shared_memory() -> set[str]:
-    """Return the files of multiprocessing in /dev/shm."""
-    folder = Path("/dev/shm")
-    kinds = ("sem.mp-", "pym-", "psm_")
-    return {path.name for path in folder.iterdir() if path.name.startswith(kinds)} if folder.is_dir() else set()
-
-
-def forsaken(names: set[str]) -> set[str]:
-    """Return those that no process uses. Others belong to other programs when all processes of a run have ended."""
-    for maps in Path("/proc").glob("[0-9]*/maps") if names else ():
-        with suppress(OSError):
-            text = maps.read_text(encoding="utf-8", errors="replace")
-            names = {name for name in names if f"/dev/shm/{name}" not in text}
-    return names & shared_memory()
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -90,7 +90,7 @@ def test_a_killed_main_process_leaves_a_run_to_resume(
     run.kill()
     run.end()
     assert run.status == -signal.SIGKILL
-    shutil.rmtree(run.temporary)
+    run.assert_clean()
     resume(train, MAIN[stage])
     assert tokenizer(out) == expected
     assert {path.name for path in out.iterdir()} == {*expected, "run.json"}

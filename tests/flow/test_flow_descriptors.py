@@ -19,23 +19,23 @@ def test_thousands_of_buffers_are_written_and_empty_ones_left_out() -> None:
 
 
 def test_only_as_many_credits_can_be_taken_as_there_are() -> None:
-    credits = Credits(3)
+    queue_credits = Credits(3)
     for _ in range(3):
-        credits.take()
-    os.set_blocking(credits._reader.fileno(), False)
+        queue_credits.take()
+    os.set_blocking(queue_credits._reader.fileno(), False)
     with pytest.raises(BlockingIOError):
-        credits.take()
-    credits.give(2)
-    credits.take()
-    credits.take()
+        queue_credits.take()
+    queue_credits.give(2)
+    queue_credits.take()
+    queue_credits.take()
     with pytest.raises(BlockingIOError):
-        credits.take()
+        queue_credits.take()
 
 
 def test_a_huge_number_of_credits_fits_into_the_pipe() -> None:
-    credits = Credits(10**9)
-    credits.take()
-    credits.give()
+    queue_credits = Credits(10**9)
+    queue_credits.take()
+    queue_credits.give()
 
 
 def test_closing_twice_closes_no_descriptor_of_others() -> None:

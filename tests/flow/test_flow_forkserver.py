@@ -249,7 +249,7 @@ def test_a_second_ctrl_c_during_cleanup_leaves_nothing(pause: float, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["processes", "threads"])
 def test_a_script_may_exit_in_the_middle_of_a_run(executor: str, tmp_path: Path) -> None:
-    with Script(tmp_path, "-c", ENDLESS, executor, "exit") as script:  # its variable `run` keeps the generator open
-        with ends_soon():
-            assert script.end() == ("starting\nrunning\n", "")
+    """Its variable `run` keeps the generator open."""
+    with Script(tmp_path, "-c", ENDLESS, executor, "exit") as script, ends_soon():
+        assert script.end() == ("starting\nrunning\n", "")
     assert script.process.returncode == 0

@@ -53,7 +53,7 @@ def test_a_long_interval_gives_one_sample_and_does_not_delay_the_run() -> None:
 
 def test_the_first_sample_has_the_cpu_use_of_each_process() -> None:
     samples: list[MonitorSample] = []
-    pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
+    pipeline = w.simple_pipeline(w.endless, partial(w.one_then, w.spin_forever), workers=1)
     with Monitor(pipeline, interval=2.0, on_sample=samples.append):
         run = pipeline.run()
         next(run)
@@ -67,7 +67,7 @@ def test_the_first_sample_has_the_cpu_use_of_each_process() -> None:
 
 def test_work_before_the_monitor_started_is_not_counted() -> None:
     samples: list[MonitorSample] = []
-    pipeline = w.simple_pipeline(w.endless, w.one_then_spin, workers=1)
+    pipeline = w.simple_pipeline(w.endless, partial(w.one_then, w.spin_forever), workers=1)
     run = pipeline.run()
     next(run)
     time.sleep(1)
@@ -78,12 +78,13 @@ def test_work_before_the_monitor_started_is_not_counted() -> None:
     assert 20 < percent < 150
 
 
-def test_it_watches_an_inline_run() -> None:
+def test_it_watches_a_run_in_threads() -> None:
     samples: list[MonitorSample] = []
     pipeline = weighted_pipeline(5)
     with Monitor(pipeline, on_sample=samples.append):
-        assert len(list(pipeline.run(inline=True))) == 5
+        assert len(list(pipeline.run("threads"))) == 5
     assert samples[-1].stages["counter"].weight_done == 50
+    assert [process.stage for process in samples[-1].processes] == ["main"]
 
 
 @pytest.mark.parametrize(

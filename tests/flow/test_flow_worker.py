@@ -91,7 +91,7 @@ def test_the_error_for_a_stage_function_in_an_unguarded_main_script_explains_the
 @pytest.mark.slow
 def test_a_stage_function_in_a_piped_script_is_rejected_with_the_remedy(tmp_path: Path) -> None:
     with Script(tmp_path, "-", "3", "spawn") as script:
-        output, errors = script.end(FUNCTION_IN_MAIN + "main()\n")
+        _, errors = script.end(FUNCTION_IN_MAIN + "main()\n")
     assert script.process.returncode == 1
     assert "move it to a module" in errors.splitlines()[-1]
 
