@@ -7,7 +7,6 @@ memory, no temporary file, and what was in the run folder before. And the next r
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import flow_workers as w
+import psutil
 import pytest
 from flow_checks import ends_soon, leftover_workers, servers, wait_until
 

@@ -190,14 +190,8 @@ def test_a_run_that_has_ended_and_what_its_functions_refer_to_are_freed_at_once(
     freed = weakref.ref(large)
     gc.disable()
     try:
-        assert (
-            len(
-                list(
-                    Pipeline(Source("source", lambda: range(9)), [Stage("s", refer, QueueSpec("q"), 2)]).run("threads")
-                )
-            )
-            == 9
-        )
+        stage = Stage("stage", refer, QueueSpec("queue"), workers=2)
+        assert len(list(Pipeline(Source("source", lambda: range(9)), [stage]).run("threads"))) == 9
         del large, refer, stage
         assert freed() is None
     finally:
