@@ -186,7 +186,7 @@ for item in run:
 MANY_MOMENTS = """
 import os, signal, sys, threading, time
 import flow_workers as w
-from flow_checks import leftover_workers
+from flow_checks import leftover_workers, wait_until
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
@@ -206,8 +206,8 @@ for moment in range(40):
             thread.join()
     except (KeyboardInterrupt, SystemExit):
         print("interrupted")
-    if left := leftover_workers():
-        print(moment, left)
+    if not wait_until(lambda: not leftover_workers()):  # at once, unless the server was just being started
+        print(moment, leftover_workers())
 """
 
 
