@@ -70,7 +70,8 @@ def test_a_kill_leaves_no_process_and_no_file(killed: str, start_method: str, tm
                 assert wait_until(lambda: script.family() == [child]), "a fork by other code lives on, and is alone"
                 child.kill()
             _, errors = script.end()
-    assert scratch.exists() == (killed != "main"), "only the server removes it"
+    if not killed.startswith("main server"):  # in which case it depends on who dies first
+        assert scratch.exists() == (killed != "main"), "only the server removes it"
     if "main" in killed:
         assert errors == ""
     else:
