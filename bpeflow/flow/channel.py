@@ -9,7 +9,7 @@ one for each consumer if items are routed, with
 End of stream is end of file: the kernel reports it when all writers have exited and all that they wrote has been read.
 Nothing stands between `put` and the pipe. (`multiprocessing.Queue` has a feeder thread in each producer, so the order
 in which items of *different* processes come out is not the order in which `put` returned: a sentinel of one process can
-overtake the data of another. tests/flow/test_flow_end_of_stream.py shows it. Hence no sentinels.)
+overtake the data of another. tests/flow/test_flow_channel.py shows it. Hence no sentinels.)
 
 An item is pickled by its producer; one that cannot be pickled raises there. Large buffers in it that support the
 out-of-band protocol (`pickle.PickleBuffer`, numpy arrays) are written and read without being copied in between.
