@@ -153,11 +153,29 @@ def test_bounds_hold_and_never_deadlock(
     assert meters.depth(0).items == meters.depth(0).bytes == 0
 
 
+def test_credits_taken_to_wait_for_bytes_are_given_back() -> None:
+    meters = Meters([1, 1])
+    channel = Channel.open(QueueSpec("q", max_items=3, max_bytes=1000), meters, 0)
+
+    def put(*sizes: int) -> None:
+        for size in sizes:
+            channel.sender.put(bytes(size), meters.meter(0, 0), None)
+
+    put(600)
+    thread = threading.Thread(target=put, args=[600, 1, 1], daemon=True)
+    thread.start()
+    time.sleep(0.1)
+    assert meters.depth(0).items == 1
+    channel.receivers[0].get(meters.meter(1, 0))
+    thread.join(10)
+    assert meters.depth(0).items == 3
+
+
 @pytest.mark.parametrize("written", [1, 15, 16, 100])
 def test_a_message_that_ends_in_the_middle_is_noticed(written: int) -> None:
     meters = Meters([1, 1])
     channel = Channel.open(QueueSpec("q"), meters, 0)
-    write_all(channel.sender.lanes[0], [(struct.pack("<QQ", 100, 0) + bytes(100))[:written]])
+    write_all(channel.sender.lanes[0], [(struct.pack("<QQ", 256, 0) + bytes(256))[:written]])
     channel.close_writers()
     with pytest.raises(TruncatedError):
         channel.receivers[0].get(meters.meter(1, 0))

@@ -149,7 +149,7 @@ def test_an_item_lost_in_spite_of_all_that_is_detected() -> None:
         list(pipeline.run())
 
 
-@pytest.mark.parametrize("stuck", [w.sleep_forever, w.spin_forever])
+@pytest.mark.parametrize("stuck", [w.sleep_forever, w.spin_forever, w.hold_the_interpreter])
 def test_closing_a_run_kills_workers_that_are_busy_or_asleep(stuck: Callable[..., Iterator[int]]) -> None:
     stages = [
         Stage("fine", w.pass_on, QueueSpec("in", route=w.identity), workers=1),

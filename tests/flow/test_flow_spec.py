@@ -55,3 +55,8 @@ def test_the_error_for_an_unknown_start_method_lists_the_known_ones() -> None:
 def test_the_error_names_a_function_that_cannot_be_pickled(pipeline: Pipeline, message: str) -> None:
     with pytest.raises(FlowError, match=message):
         pipeline.run()
+
+
+def test_the_error_for_an_unknown_executor_lists_the_known_ones() -> None:
+    with pytest.raises(FlowError, match="'ray' is not one of processes, threads"):
+        Pipeline(SOURCE, []).run("ray")  # type: ignore[arg-type]
