@@ -41,7 +41,7 @@ The processes, and what passes between them:
 The modules:
 
 * `spec`: the parts of a pipeline, as users describe them; `pipeline`: the whole
-* `worker`: one call of a stage function; `messages`: what it tells at its end; `meters`: what it tells while it runs
+* `worker`: one call of a stage function; `messages`: what it reports at its end; `meters`: its progress
 * `processes`: the executor for processes, and how a run ends; `forkserver`: starting and ending them
 * `channel`: queues between processes; `descriptors`: what they are made of
 * `threads`: the executor for threads

@@ -7,7 +7,7 @@ one for each consumer if items are routed, with
 * credits, one for each item that may be in flight.
 
 End of stream is end of file: the kernel reports it when all writers have exited and all that they wrote has been read.
-Nothing stands between `put` and the pipe. (`multiprocessing.Queue` has a feeder thread in each producer, so the order
+Between `put` and the pipe there is nothing. (`multiprocessing.Queue` has a feeder thread in each producer, so the order
 in which items of *different* processes come out is not the order in which `put` returned: a sentinel of one process can
 overtake the data of another. tests/flow/test_flow_channel.py shows it. Hence no sentinels.)
 

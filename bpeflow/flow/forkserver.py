@@ -1,4 +1,4 @@
-"""The fork server: a small process without threads that forks the workers of a run, and tells how they exit.
+"""The fork server: a small process without threads that forks the workers of a run and reports how they exit.
 
 A process with threads cannot safely fork, and starting an interpreter for each worker takes long. So a run starts one
 clean process, which imports what the workers need and forks them. (`multiprocessing` has one as well. But its socket
@@ -40,7 +40,7 @@ STARTED, NOT_STARTED, EXITED = range(3)
 
 @dataclass(frozen=True)
 class _Setup:
-    """What the server is told. The numbers are those of descriptors that it inherits.
+    """Everything that the server needs to know. The numbers are those of descriptors that it inherits.
 
     Attributes:
         contexts: The pickled context of each worker, and the numbers of its descriptors.
@@ -160,18 +160,18 @@ def serve(number: int) -> NoReturn:
         try:
             pid = os.fork()
         except OSError as error:
-            _tell(setup, index, NOT_STARTED, error.errno or 0)
+            _report(setup, index, NOT_STARTED, error.errno or 0)
             break
         if not pid:
             _become_worker(setup, context, own)
         running[pid] = index
-        _tell(setup, index, STARTED, pid)
+        _report(setup, index, STARTED, pid)
     _close(setup.inherited - {setup.events, setup.alive})
     threading.Thread(target=_kill_after_main, args=(setup.alive, running), daemon=True).start()
     while running:
         pid, status = os.wait()
         if (index := running.pop(pid, -1)) >= 0:  # not a child of a preloaded module
-            _tell(setup, index, EXITED, os.waitstatus_to_exitcode(status))
+            _report(setup, index, EXITED, os.waitstatus_to_exitcode(status))
     if select.select([setup.alive], [], [], 0)[0]:  # the main process has died, and so the workers have ended
         for folder in setup.temporary:
             shutil.rmtree(folder, ignore_errors=True)
@@ -186,7 +186,7 @@ def _kill_after_main(alive: int, running: Mapping[int, int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _tell(setup: _Setup, index: int, kind: int, value: int) -> None:
+def _report(setup: _Setup, index: int, kind: int, value: int) -> None:
     with suppress(BrokenPipeError):  # the main process has died
         os.write(setup.events, _EVENT.pack(index, kind, value))
 

@@ -1,4 +1,4 @@
-"""What a worker tells at its end: a report of its work, or the exception that ended it."""
+"""The last message of a worker: a report of its work, or the exception that ended it."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class Meter:
 class Meters:
     """The meters of a pipeline: one group for each step (the source, the stages, and the caller at last).
 
-    They lie in a mapped file without a name, and are shared with the processes that they are sent to.
+    They are in a mapped file without a name, and are shared with the processes that they are sent to.
 
     Args:
         sizes: The number of workers of each step.

@@ -4,7 +4,7 @@ How a run ends
 ==============
 
 The calling thread does everything: it waits for results, for the report of each worker (on a pipe of its own), and for
-the fork server, which tells the exit of each worker. There is no other thread, and no polling.
+the fork server, which reports the exit of each worker. There is no other thread and no polling.
 
 **End of stream.** A worker that has put out its last item exits. When all workers of a stage have exited, the next
 stage reads end of file. The run has succeeded when the results are at their end, every worker has sent a report and

@@ -61,8 +61,8 @@ class _Queue:
 
     def put(self, item: Any, meter: Meter) -> None:
         """Wait for room and put an item."""
-        meter.set_activity(Activity.WAITING_FOR_ROOM)
         packed = Packed.of(item)
+        meter.set_activity(Activity.WAITING_FOR_ROOM)
         with self._run.changed:
             self._run.wait_for(lambda: self.has_room(packed.size))
             self.append(item, packed, meter)
@@ -156,8 +156,8 @@ class ThreadRun:
                 for worker in range(stage.workers):
                     name = f"flow {stage.name} {worker}"
                     thread = threading.Thread(target=self._work, args=(step, worker), name=name, daemon=True)
-                    self._threads.append(thread)
                     thread.start()
+                    self._threads.append(thread)
             yield from self._pump()
             return
         except CancelledError:

@@ -196,3 +196,17 @@ def test_a_run_that_has_ended_and_what_its_functions_refer_to_are_freed_at_once(
         assert freed() is None
     finally:
         gc.enable()
+
+
+def test_a_thread_that_cannot_start_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def start_two(thread: threading.Thread) -> None:
+        if thread.name == "flow stage 0 2":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        list(w.simple_pipeline(partial(w.numbers, 9), w.pass_on, workers=3).run("threads"))
+    assert not leftover_threads()
