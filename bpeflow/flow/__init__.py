@@ -45,7 +45,6 @@ The modules:
 * `processes`: the executor for processes, and how a run ends; `forkserver`: starting and ending them
 * `channel`: queues between processes; `descriptors`: what they are made of
 * `threads`: the executor for threads
-* `diagnostics`: error messages for dead workers
 * `monitor`: watching a run; `stalls`: when nothing moves
 """
 

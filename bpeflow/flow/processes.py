@@ -38,8 +38,7 @@ from typing import Any
 
 from .channel import END, Channel, Receiver, TruncatedError
 from .descriptors import Descriptor, pipe
-from .diagnostics import cannot_start, server_died, worker_died
-from .errors import FlowError
+from .errors import FlowError, cannot_start, server_died, worker_died
 from .forkserver import NOT_STARTED, STARTED, ForkServer
 from .messages import Failure, WorkerReport
 from .meters import Meters

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from bpeflow.flow.diagnostics import cannot_start, worker_died
+from bpeflow.flow.errors import cannot_start, worker_died
 
 
 @pytest.mark.parametrize(
