@@ -77,7 +77,8 @@ def _check_valid(
     must_equal(f"array, {case}", native.encode_to_array(exact, specials, dtype).tolist(), ids)
     must_equal(f"count, {case}", native.count_tokens(exact, specials), len(ids))
     with patch.object(parallel, "PART_BYTES", part_bytes):
-        parts = [bytes(part) for part in parallel.cut_text(exact, pretokenizer, specials)]
+        spans = parallel.cut_text(exact, pretokenizer, specials)
+        parts = [bytes(exact[begin:end]) for begin, end in spans]
     must_equal(f"parts {parts}, {case}", [*chain(*(native.encode(part, specials) for part in parts))], ids)
     lengths = [len(spec.vocab.decoded_tokens[token_id]) for token_id in ids]
     offsets = token_offsets(text, lengths, specials, pretokenizer, in_bytes=True)
