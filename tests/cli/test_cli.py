@@ -191,9 +191,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
 
 
 def _no_room_for_files() -> None:
-    """Simulate a full disk: the kernel refuses to write beyond 100 bytes."""
+    """Simulate a full disk: the kernel refuses to write beyond 1,000 bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
 def test_help_lists_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,6 @@ def test_a_run_that_is_killed_at_any_step_leaves_the_earlier_results_or_its_own(
     outcome = json.loads(done.stdout)
     assert outcome["steps"] > 25
     assert outcome["published"] > 2, outcome
-    assert merge or outcome["refused"] > 0, outcome
 
 
 def no_room(*_: object, **__: object) -> None:

@@ -169,7 +169,7 @@ def _pieces(folder: Path, pattern: str, files: list[Path]) -> list[str]:
     pretokenizer = load_pretokenizer(_by_name(pattern))
     specials = SpecialTokens.of(gpt2.load(folder).vocab.special_tokens)
     texts = [path.read_bytes() for path in files]
-    return [bytes(piece).decode() for text in texts for piece in cut_text(text, pretokenizer, specials)]
+    return [text[begin:end].decode() for text in texts for begin, end in cut_text(text, pretokenizer, specials)]
 
 
 def _by_name(pattern: str) -> str:
