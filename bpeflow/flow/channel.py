@@ -22,7 +22,8 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from .descriptors import Credits, Descriptor, enlarge, pipe, read_into, write_all
@@ -125,28 +126,18 @@ class Bounds:
         self.credits.give()
 
 
-class NoLock:
-    """Replaces the lock of a pipe that has a single writer or reader."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exception: object) -> None:
-        pass
-
-
 @dataclass
 class Sender:
     """The producers' end of a queue.
 
     Attributes:
         lanes: The writing ends of its pipes.
-        lock: Held by the producer that writes.
+        lock: Held by the producer that writes, if there are several.
         bounds: The queue's bounds.
     """
 
     lanes: list[Descriptor]
-    lock: Credits | NoLock
+    lock: Credits | nullcontext[None]
     bounds: Bounds
 
     def put(self, item: Any, meter: Meter, route: Callable[[Any], int] | None) -> None:
@@ -174,7 +165,7 @@ class Receiver:
     """
 
     lane: Descriptor
-    lock: Credits | NoLock
+    lock: Credits | nullcontext[None]
     bounds: Bounds
     wait: Callable[[], None] | None = None
 
@@ -216,7 +207,7 @@ class Channel:
     """
 
     sender: Sender
-    receivers: list[Receiver] = field(default_factory=list)
+    receivers: list[Receiver]
 
     @classmethod
     def open(cls, spec: QueueSpec, meters: Meters, step: int) -> Channel:
@@ -227,8 +218,8 @@ class Channel:
         writers = [writer for _, writer in pipes]
         for writer in writers:
             enlarge(writer, _PIPE_BYTES)
-        shared = Credits(1) if consumers > len(pipes) else NoLock()
-        sender = Sender(writers, Credits(1) if producers > 1 else NoLock(), bounds)
+        shared = Credits(1) if consumers > len(pipes) else nullcontext()
+        sender = Sender(writers, Credits(1) if producers > 1 else nullcontext(), bounds)
         receivers = [Receiver(pipes[number % len(pipes)][0], shared, bounds) for number in range(consumers)]
         return cls(sender, receivers)
 

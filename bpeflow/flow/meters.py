@@ -137,14 +137,16 @@ class Meters:
 
     def depth(self, step: int) -> QueueDepth:
         """Return the depth of the queue that a step writes to, approximate because rows are read one by one."""
-        # Consumers first: an item is put before it is taken, so producer counts read later include every taken item.
-        items, size = self._sum(step + 1, _ITEMS_IN), self._sum(step + 1, _BYTES_IN)
-        return QueueDepth(max(self._sum(step, _ITEMS_OUT) - items, 0), max(self._sum(step, _BYTES_OUT) - size, 0))
+        return QueueDepth(self._difference(step, _ITEMS_OUT, _ITEMS_IN), self.bytes_in_flight(step))
 
     def bytes_in_flight(self, step: int) -> int:
         """Return the bytes in the queue that a step writes to."""
-        taken = self._sum(step + 1, _BYTES_IN)
-        return self._sum(step, _BYTES_OUT) - taken
+        return self._difference(step, _BYTES_OUT, _BYTES_IN)
+
+    def _difference(self, step: int, put: int, taken: int) -> int:
+        # Consumers first: an item is put before it is taken, so producer counts read later include every taken item.
+        total_taken = self._sum(step + 1, taken)
+        return max(self._sum(step, put) - total_taken, 0)
 
     def _sum(self, step: int, column: int) -> int:
         begin, end = (row * _ROW_WORDS for row in self._starts[step : step + 2])
