@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,14 @@ Merge = tuple[bytes, bytes]
 _SPECIAL_TOKENS_IN_REPR = 5
 
 
-@dataclass(frozen=True)
-class Vocab:
-    """An immutable vocabulary.
+@dataclass(frozen=True, eq=False)
+class Vocab(Mapping[int, bytes]):
+    """An immutable vocabulary: a mapping from each id to its bytes.
 
-    Training returns one, and `bpeflow.Tokenizer` has one. `Vocab.build` makes one from a list of merges.
+    Training returns one, and `bpeflow.Tokenizer` has one. `Vocab.build` makes one from a list of merges. The keys are
+    all ids from 0 on, including unused ones. So `len` is the number of ids, and a model needs as many embeddings. Two
+    vocabularies are equal if they have the same ids, special tokens and merges; a `Vocab` and any other mapping, such
+    as CS336's ``dict``, if they have the same items.
 
     Attributes:
         tokens: the bytes of each token, indexed by id. ``b""`` marks an unused id.
@@ -39,6 +42,8 @@ class Vocab:
     Vocab(259 tokens, 2 merges, special tokens: <s>)
     >>> vocab.tokens[256:]
     (b'<s>', b'th', b'the')
+    >>> vocab[258], vocab.token_ids[b"the"], 259 in vocab
+    (b'the', 258, False)
     >>> vocab.special_tokens
     {'<s>': 256}
     >>> vocab.merge_ids.tolist()
@@ -51,6 +56,24 @@ class Vocab:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.tokens)))
+
+    def __getitem__(self, token_id: int) -> bytes:
+        try:
+            if token_id >= 0:
+                return self.tokens[token_id]
+        except (IndexError, TypeError):
+            pass
+        raise KeyError(token_id)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocab):
+            return super().__eq__(other)
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self) if field.compare)
+
+    __hash__ = None  # type: ignore[assignment]  # equal to dicts, which have no hash
 
     def __repr__(self) -> str:
         """Return a summary. The full content could be hundreds of thousands of characters long."""
@@ -170,6 +193,18 @@ class Vocab:
             FormatError: as for `merge_ids`.
         """
         return tuple(ordinary or token for ordinary, token in zip(self.ordinary_tokens, self.tokens, strict=True))
+
+    @cached_property
+    def token_ids(self) -> dict[bytes, int]:
+        """The id of each token by its bytes: the id that encoding yields for them.
+
+        If a special token has the same bytes as an ordinary one, but an id of its own, the id is the ordinary one's.
+
+        Raises:
+            FormatError: as for `merge_ids`.
+        """
+        specials = {token.encode(): token_id for token, token_id in self.special_tokens.items()}
+        return specials | {token: token_id for token_id, token in enumerate(self.ordinary_tokens) if token}
 
     @cached_property
     def _ids(self) -> dict[bytes, int]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +32,50 @@ def test_ids_are_assigned_to_bytes_then_special_tokens_then_merges() -> None:
     assert vocab.to_dict()[258] == b"ab"
     assert vocab.longest_token == b"abc"
     assert vocab.byte_ids == tuple(range(256))
+
+
+def test_a_vocabulary_is_a_mapping_from_every_id_to_its_bytes() -> None:
+    vocab = Vocab.build(MERGES, ["<s>"])
+    assert isinstance(vocab, Mapping)
+    assert dict(vocab) == dict(vocab.items()) == vocab.to_dict()
+    assert list(vocab) == list(range(len(vocab))) == list(range(260))
+    assert (vocab[257], vocab[np.uint16(259)], vocab.get(260)) == (b"ab", b" ab", None)
+    assert 259 in vocab
+    assert b"ab" in vocab.values()
+    for wrong in (260, -1, b"ab", "ab", None):
+        assert wrong not in vocab
+        with pytest.raises(KeyError):
+            vocab[wrong]  # type: ignore[index]
+
+
+def test_an_unused_id_is_a_key_without_bytes() -> None:
+    vocab = Vocab((*(bytes([byte]) for byte in range(256)), b"", b"ab"), {}, ((b"a", b"b"),))
+    assert (len(vocab), 256 in vocab, vocab[256]) == (258, True, b"")
+    assert vocab.token_ids.get(b"") is None
+
+
+def test_vocabularies_are_equal_with_the_same_special_tokens_and_merges_and_to_a_mapping_of_the_same_items() -> None:
+    vocab = Vocab.build(MERGES, ["<s>"])
+    assert vocab == Vocab.build(MERGES, ["<s>"])
+    assert vocab != replace(vocab, special_tokens={})
+    assert vocab != replace(vocab, merges=())
+    assert vocab == vocab.to_dict()
+    assert vocab.to_dict() == vocab
+    assert vocab != vocab.to_dict() | {3: b"other"}
+    assert vocab != list(vocab)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(vocab)
+
+
+def test_bytes_have_the_id_that_encoding_yields() -> None:
+    merges = [(b"a", b"b"), (b"t", b"h"), (b" ", b"th")]
+    vocab = Vocab.build(merges, ["ab", "Ġth"])
+    assert {token: vocab.token_ids.get(token) for token in (b"ab", b" th", "Ġth".encode(), b"a", b"x y")} == {
+        b"ab": 258, b" th": 260, "Ġth".encode(): 257, b"a": 97, b"x y": None,
+    }  # fmt: skip
+    shared = Vocab.build(merges, ["ab", "Ġth"], reuse_tokens=True)
+    assert (shared.token_ids[b"ab"], shared.token_ids[b" th"], shared.token_ids["Ġth".encode()]) == (256, 257, 257)
+    assert Vocab.build([], ["Ġth"]).token_ids.get(b" th") is None
 
 
 def test_special_tokens_first_is_huggingfaces_order() -> None:
