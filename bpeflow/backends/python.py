@@ -143,7 +143,7 @@ class PythonSession:
 
     def _lay_out_words(self) -> None:
         byte_ids = self._task.byte_ids
-        for word, count in self._task.counts:
+        for word, count in self._task.counts.items():
             self._ids.extend(byte_ids[byte] for byte in word)
             self._ids.append(END)
             self._weights.extend([count] * (len(word) + 1))

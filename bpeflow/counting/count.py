@@ -259,9 +259,9 @@ def count(
 
     >>> import bpeflow
     >>> documents = ["low lower", "low low"]
-    >>> list(bpeflow.count(iter(documents)))
+    >>> bpeflow.count(iter(documents)).most_common()
     [(b'low', 2), (b' low', 1), (b' lower', 1)]
-    >>> list(bpeflow.count(iter(documents), pattern="."))[:3]
+    >>> bpeflow.count(iter(documents), pattern=".").most_common(3)
     [(b'l', 4), (b'o', 4), (b'w', 4)]
 
     Args:

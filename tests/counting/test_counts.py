@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -13,16 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, FormatError
 
 tables = st.dictionaries(st.binary(min_size=1, max_size=8), st.integers(1, 2**63 - 1), max_size=20)
+addends = st.dictionaries(st.binary(min_size=1, max_size=2), st.integers(1, 2**62 - 1), max_size=8)
 texts = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(1, 2**63 - 1), max_size=20)
 
 
 @given(tables)
 def test_counts_descend_and_equal_counts_ascend_by_bytes(table: dict[bytes, int]) -> None:
     counts = PretokenCounts.from_mapping(table)
-    assert list(counts) == sorted(table.items(), key=lambda item: (-item[1], item[0]))
+    assert list(counts.items()) == sorted(table.items(), key=lambda item: (-item[1], item[0]))
     assert len(counts) == len(table)
     assert counts.total == sum(table.values())
     assert counts.total_bytes == sum(len(token) * count for token, count in table.items())
@@ -123,7 +127,7 @@ def test_invalid_tsv_is_an_error_with_the_line(tmp_path: Path, line: str, messag
 def test_tsv_counts_may_have_leading_zeros(tmp_path: Path) -> None:
     path = tmp_path / "counts.tsv"
     path.write_text("a\t" + "0" * 30 + "7\n", encoding="utf-8")
-    assert list(PretokenCounts.from_tsv(path)) == [(b"a", 7)]
+    assert PretokenCounts.from_tsv(path).most_common() == [(b"a", 7)]
 
 
 @pytest.mark.parametrize("name", ["counts.NPZ", "counts.JSON", "counts.Tsv"])
@@ -228,7 +232,7 @@ def test_a_count_below_1_or_not_an_integer_is_an_error_that_names_the_pretoken(c
 
 def test_counts_may_be_numpy_integers() -> None:
     counts = PretokenCounts.from_mapping({"a": np.uint8(200), "b": np.int64(3)})  # type: ignore[dict-item]
-    assert list(counts) == [(b"a", 200), (b"b", 3)]
+    assert list(counts.items()) == [(b"a", 200), (b"b", 3)]
 
 
 def test_a_lone_surrogate_is_an_error() -> None:
@@ -266,3 +270,49 @@ def test_a_failed_save_keeps_the_earlier_file(tmp_path: Path, monkeypatch: pytes
         PretokenCounts.from_mapping({b"other": 1}).save(path)
     assert PretokenCounts.load(path) == before
     assert [p.name for p in tmp_path.iterdir()] == ["counts.npz"]
+
+
+def test_counts_are_a_mapping_in_canonical_order() -> None:
+    counts = PretokenCounts.from_mapping({"low": 5, "é": 7, " new": 5})
+    assert isinstance(counts, Mapping)
+    assert list(counts) == ["é".encode(), b" new", b"low"]
+    assert dict(counts) == dict(counts.items()) == {"é".encode(): 7, b" new": 5, b"low": 5}
+    assert (counts["é"], counts["é".encode()], counts.get(b"high", 0), counts.get("high")) == (7, 7, 0, None)
+    assert "low" in counts
+    assert (b"low", 5) in counts.items()
+    for missing in ("high", b"lo", "\ud800", 5):
+        assert missing not in counts
+        with pytest.raises(KeyError):
+            counts[missing]  # type: ignore[index]
+    assert counts == {"é".encode(): 7, b" new": 5, b"low": 5}
+    assert counts != PretokenCounts.from_mapping({"low": 5})
+
+
+def test_the_most_common_come_first() -> None:
+    counts = PretokenCounts.from_mapping({"low": 5, "er": 7, " new": 5})
+    everything = [(b"er", 7), (b" new", 5), (b"low", 5)]
+    assert [counts.most_common(n) for n in (None, 9, 2, 1, 0, -1)] == [
+        everything, everything, everything[:2], everything[:1], [], [],
+    ]  # fmt: skip
+
+
+def test_a_look_up_changes_neither_equality_nor_pickles() -> None:
+    counts, same = (PretokenCounts.from_mapping({"low": 5}) for _ in range(2))
+    assert counts["low"] == 5
+    assert counts == same
+    assert pickle.dumps(counts) == pickle.dumps(same)
+
+
+@given(addends, addends)
+def test_a_sum_has_the_counts_of_both(a: dict[bytes, int], b: dict[bytes, int]) -> None:
+    total = PretokenCounts.from_mapping(a) + PretokenCounts.from_mapping(b)
+    assert total == PretokenCounts.from_mapping(Counter(a) + Counter(b))
+
+
+def test_a_sum_beyond_64_bits_is_an_error() -> None:
+    most, one = (PretokenCounts.from_mapping({"a": count}) for count in (MAX_COUNT, 1))
+    assert (most + PretokenCounts.from_mapping({"b": 1}))["a"] == MAX_COUNT
+    with pytest.raises(CountOverflowError, match="b'a' does not fit 64 bits"):
+        most + one
+    with pytest.raises(TypeError):
+        most + {b"a": 1}  # type: ignore[operator]

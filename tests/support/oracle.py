@@ -17,7 +17,7 @@ def naive_merges(task: MergeTask) -> list[Merge]:
     """
     tokens = list(task.tokens)
     initial = iter(task.initial_merges)
-    words = [([task.byte_ids[byte] for byte in word], count) for word, count in task.counts]
+    words = [([task.byte_ids[byte] for byte in word], count) for word, count in task.counts.items()]
     merges: list[Merge] = []
     while len(tokens) < task.max_tokens:
         pairs: Counter[tuple[int, int]] = Counter()

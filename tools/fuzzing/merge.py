@@ -29,7 +29,7 @@ def check(data: bytes) -> None:
     native = choices.one_of([backend for backend in BACKENDS if backend.name != "python"])
     unknown_token = choices.below(16) == 15
     task = _make_task(choices, unknown_token)
-    case = f"{native.name}, steps {steps}: {list(task.counts)}, {task}"
+    case = f"{native.name}, steps {steps}: {list(task.counts.items())}, {task}"
     learned = outcome((CountOverflowError, NativeError), _learn, native, task, steps)
     if unknown_token:
         must_equal(f"an initial merge of an unknown token: {case}", learned, REFUSED)
