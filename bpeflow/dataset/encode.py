@@ -25,7 +25,7 @@ from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
 from bpeflow.corpus.sources import Source
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk
-from bpeflow.dataset.identity import tokenizer_hash
+from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, index_path, new_token_file, sidecar_path
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch

@@ -33,16 +33,29 @@ log = logging.getLogger(__name__)
 def load(path: Path) -> TokenizerSpec:
     """Read both pickles.
 
-    A token that is neither a byte nor the result of a merge is a special token, and so is the lower of two ids with the
-    same bytes. The pattern is GPT-2's, as in the course.
-
     Args:
         path: the vocabulary, with "vocab" in its name. The merges are beside it, with "merges" in its place.
 
     Raises:
+        FormatError: as for `load_files`.
+    """
+    return TokenizerSpec(load_files(path, _merges_path(path)))
+
+
+def is_pickle(path: Path) -> bool:
+    """Return whether a file is a pickle, by its ending or its first byte. Raises `FormatError` if it is unreadable."""
+    return path.suffix in (SUFFIX, ".pickle") or read_bytes(path).startswith(pickle.PROTO)
+
+
+def load_files(path: Path, merges_path: Path) -> Vocab:
+    """Read the pickles of a vocabulary and of its merges.
+
+    A token that is neither a byte nor the result of a merge is a special token, and so is the lower of two ids with the
+    same bytes. The pattern is GPT-2's, as in the course.
+
+    Raises:
         FormatError: a pickle is damaged or has other content. The message has the file and the position.
     """
-    merges_path = _merges_path(path)
     by_id = _read_pickle(path, _VOCAB_OPERATIONS, "a dict of int: bytes")
     pairs = _read_pickle(merges_path, _MERGES_OPERATIONS, "a list of pairs of bytes")
     if not isinstance(by_id, dict) or not all(type(i) is int and type(t) is bytes for i, t in by_id.items()):
@@ -59,7 +72,7 @@ def load(path: Path) -> TokenizerSpec:
         _ = vocab.merge_ids
     except FormatError as error:
         raise FormatError(f"{merges_path}: {error}") from None
-    return TokenizerSpec(vocab)
+    return vocab
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:

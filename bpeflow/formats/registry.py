@@ -110,6 +110,12 @@ def save(spec: TokenizerSpec, path: Path, name: str) -> list[Path]:
     return format_.save(spec, file)
 
 
+def format_of_name(path: Path) -> str:
+    """Return the name of the format that a path to write to has the ending of; ``gpt2`` for a folder."""
+    matching = (known.name for known in FORMATS if known.matches_name(path) and not path.is_dir())
+    return next(matching, "gpt2")
+
+
 def find_format(path: Path) -> tuple[Format, Path]:
     """Return the format of a file, or of the first known file in a folder, and the path of that file.
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow.errors import InvalidTextError
-from bpeflow.formats import gpt2
+from bpeflow.errors import InvalidTextError, UnknownTokenError
+from bpeflow.formats import cs336, gpt2
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES
+from bpeflow.tokenizer.lookup import TokenLookup
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.parallel import concatenate, cut_text, group_texts, in_threads
 from bpeflow.tokenizer.registry import new_encoder
@@ -45,7 +47,7 @@ from bpeflow.vocab import Merge, Vocab
 _Self = TypeVar("_Self", bound="BaseTokenizer")
 
 
-class BaseTokenizer:
+class BaseTokenizer(TokenLookup):
     """The part of `bpeflow.Tokenizer` that works in memory. Immutable, thread-safe and picklable.
 
     >>> vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"he", 257: b"llo", 258: b"ll"}
@@ -112,29 +114,46 @@ class BaseTokenizer:
     @classmethod
     def from_files(
         cls: type[_Self],
-        vocab_path: str | Path,
-        merges_path: str | Path,
+        vocab_filepath: str | Path,
+        merges_filepath: str | Path,
         special_tokens: Iterable[str] | None = None,
         pattern: str | None = None,
-        **options: Any,
+        *,
+        whole_tokens: bool = False,
+        encoder: str = "auto",
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> _Self:
-        """Read GPT-2's files, ``vocab.json`` and ``merges.txt``.
+        """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``, or the pickles of CS336.
 
-        Entries of ``vocab.json`` that are neither bytes nor merges are special tokens.
+        Pickles are recognised by their content and read without running any code in them. Entries of the vocabulary
+        that are neither bytes nor merges are special tokens.
 
         Args:
-            vocab_path: the path of ``vocab.json``.
-            merges_path: the path of ``merges.txt``.
-            special_tokens: further special tokens.
+            vocab_filepath: the path of ``vocab.json``, or of a pickle of a ``dict[int, bytes]``.
+            merges_filepath: the path of ``merges.txt``, or of a pickle of a ``list[tuple[bytes, bytes]]``.
+            special_tokens: further special tokens, as for the constructor.
             pattern: the pattern; by default that of ``bpeflow.json`` beside the vocabulary, or else GPT-2's.
-            options: other options of the constructor.
+            whole_tokens: as for the constructor.
+            encoder: as for the constructor.
+            cache_bytes: as for the constructor.
 
         Raises:
             FormatError: a file is damaged, or the files do not fit each other.
         """
-        vocab = gpt2.load_files(Path(vocab_path), Path(merges_path))
-        chosen = gpt2.pattern_beside(Path(vocab_path)) if pattern is None else pattern
-        return cls(vocab, vocab.merges, special_tokens, chosen, **options)
+        vocab_path, merges_path = Path(vocab_filepath), Path(merges_filepath)
+        if cs336.is_pickle(vocab_path):
+            vocab, found = cs336.load_files(vocab_path, merges_path), "gpt2"
+        else:
+            vocab, found = gpt2.load_files(vocab_path, merges_path), gpt2.pattern_beside(vocab_path)
+        return cls(
+            vocab,
+            vocab.merges,
+            special_tokens,
+            found if pattern is None else pattern,
+            whole_tokens=whole_tokens,
+            encoder=encoder,
+            cache_bytes=cache_bytes,
+        )
 
     @classmethod
     def load(
@@ -142,54 +161,43 @@ class BaseTokenizer:
     ) -> _Self:
         """Read a tokenizer from a run folder, or from a folder or file in any of `bpeflow.formats`.
 
-        Raises `FormatError` if files are missing or damaged.
+        `from_file` is another name of it. Raises `FormatError` if files are missing or damaged.
         """
         return cls.from_spec(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
 
-    def save(self, path: str | Path, to: str = "gpt2") -> list[Path]:
+    from_file = load
+
+    def save(self, path: str | Path, format: str | None = None) -> list[Path]:  # noqa: A002
         """Write the tokenizer to files.
 
         Args:
             path: a folder; or the file itself, if its name ends as those of the format do.
-            to: the format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json),
-                ``"tiktoken"`` or ``"cs336"``.
+            format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json),
+                ``"tiktoken"`` or ``"cs336"``. By default the format of the file's ending (``.json``, ``.tiktoken``,
+                ``.pkl``), and ``"gpt2"`` for a folder.
 
         Returns:
             The paths of the files.
 
         Raises:
+            ConfigError: the format is unknown.
             FormatError: the format cannot represent the tokenizer.
         """
-        return formats.save(self._spec, Path(path), to)
+        return formats.save(self._spec, Path(path), format or formats.format_of_name(Path(path)))
 
-    def to_spec(self) -> TokenizerSpec:
-        """Return what a tokenizer file can hold: the vocabulary, the pattern and `whole_tokens`."""
-        return self._spec
+    def with_special_tokens(self: _Self, special_tokens: Iterable[str]) -> _Self:
+        """Return a tokenizer with further special tokens, which get the ids after the greatest.
 
-    @property
-    def vocab(self) -> Vocab:
-        """The vocabulary, including the special tokens that were appended."""
-        return self._spec.vocab
+        A special token that is an ordinary token already, or a special one, keeps its id. Raises as the constructor
+        does.
 
-    @property
-    def merges(self) -> tuple[Merge, ...]:
-        """The merges by rank."""
-        return self._spec.vocab.merges
-
-    @property
-    def special_tokens(self) -> dict[str, int]:
-        """The id of each special token."""
-        return dict(self._spec.vocab.special_tokens)
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of ids, including unused ones."""
-        return len(self._spec.vocab)
-
-    @property
-    def pattern(self) -> str:
-        """The pattern's name or regular expression."""
-        return self._spec.pattern
+        >>> tokenizer = BaseTokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
+        >>> tokenizer.with_special_tokens(["<|user|>", "<|assistant|>"]).special_tokens
+        {'<|endoftext|>': 256, '<|user|>': 257, '<|assistant|>': 258}
+        """
+        encoder, cache_bytes = self._options
+        spec = replace(self._spec, vocab=add_special_tokens(self.vocab, special_tokens))
+        return type(self).from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @property
     def encoder(self) -> str:
@@ -224,14 +232,14 @@ class BaseTokenizer:
         """Return the ids of a text, with special tokens as ordinary text. Raises as `encode` does."""
         return self._encoder.encode(to_utf8(text), NO_SPECIAL_TOKENS)
 
-    def encode_to_array(
+    def encode_to_numpy(
         self,
         text: str | Utf8,
         *,
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
         dtype: DTypeLike | None = None,
-        threads: int | None = None,
+        num_threads: int | None = None,
     ) -> NDArray[Any]:
         """Return the ids of a text as an array. Large texts are encoded in several threads.
 
@@ -240,11 +248,11 @@ class BaseTokenizer:
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
-            threads: the number of threads, by default one per core. A text with a custom pattern cannot be cut and is
+            num_threads: the number of threads, by default one per core. A text with a custom pattern cannot be cut and is
                 encoded in one thread.
 
         Raises:
-            ConfigError: `dtype` is too small or neither of the two, or `threads` is less than 1.
+            ConfigError: `dtype` is too small or neither of the two, or `num_threads` is less than 1.
             InvalidTextError: bytes are not UTF-8, or the text has a lone surrogate.
             InputTypeError: as for `encode`.
             SpecialTokenError: as for `encode`.
@@ -257,7 +265,7 @@ class BaseTokenizer:
             with memoryview(data) as view, view[begin:end] as part:
                 return self._encoder.encode_to_array(part, specials, ids_dtype)
 
-        encoded = in_threads(cut_text(data, self._pretokenizer, specials), encode, threads)
+        encoded = in_threads(cut_text(data, self._pretokenizer, specials), encode, num_threads)
         try:
             return concatenate(encoded, len(data), ids_dtype)
         except InvalidTextError:
@@ -269,9 +277,9 @@ class BaseTokenizer:
         *,
         allowed_special: SpecialChoice = "all",
         disallowed_special: SpecialChoice = (),
-        threads: int | None = None,
+        num_threads: int | None = None,
     ) -> list[list[int]]:
-        """Return the ids of each text, encoded in `threads` threads, by default one per core.
+        """Return the ids of each text, encoded in `num_threads` threads, by default one per core.
 
         Raises as `encode` does, with the index of the text in the message.
         """
@@ -284,8 +292,12 @@ class BaseTokenizer:
         def encode(begin: int, end: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
             return self._encoder.encode_batch(batch[begin:end], specials, self._dtype)
 
-        encoded = in_threads(group_texts(batch), encode, threads)
+        encoded = in_threads(group_texts(batch), encode, num_threads)
         return [ids for group in encoded for ids in _split(*group)]
+
+    def encode_ordinary_batch(self, texts: Iterable[str], *, num_threads: int | None = None) -> list[list[int]]:
+        """Return the ids of each text, with special tokens as ordinary text. Raises as `encode_batch` does."""
+        return self.encode_batch(texts, allowed_special=(), num_threads=num_threads)
 
     def encode_with_offsets(
         self,
@@ -341,34 +353,47 @@ class BaseTokenizer:
         data = as_utf8(text)
         return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
 
-    def decode(self, ids: Ids, errors: str = "replace") -> str:
+    def decode(self, ids: Ids, errors: str = "replace", *, skip_special_tokens: bool = False) -> str:
         """Return the text of ids.
 
         Args:
             ids: a sequence or a one-dimensional array of integers.
             errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
+            skip_special_tokens: leave special tokens out. One that shares its id with ordinary text, as it can in
+                HuggingFace's mode, is kept.
 
         Raises:
             UnknownTokenError: an id is not in the vocabulary. The message has the id and its index.
             InputTypeError: `ids` are not integers.
         """
-        return self.decode_bytes(ids).decode("utf-8", errors)
+        return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode("utf-8", errors)
 
-    def decode_bytes(self, ids: Ids) -> bytes:
+    def decode_bytes(self, ids: Ids, *, skip_special_tokens: bool = False) -> bytes:
         """Return the exact bytes of ids: ``decode_bytes(encode(text)) == text.encode()``. Raises as `decode` does."""
-        return self._encoder.decode(validate_ids(ids, self.vocab_size))
+        valid = validate_ids(ids, self.vocab_size)
+        if not skip_special_tokens:
+            return self._encoder.decode(valid)
+        try:
+            return self._encoder.decode(self._without_special_tokens(valid))
+        except UnknownTokenError:
+            self._encoder.decode(valid)  # raises with the index in `ids`
+            raise
 
-    def decode_batch(self, batch: Iterable[Ids], errors: str = "replace") -> list[str]:
+    def decode_batch(
+        self, batch: Iterable[Ids], errors: str = "replace", *, skip_special_tokens: bool = False
+    ) -> list[str]:
         """Return the text of each sequence of ids. Raises as `decode` does."""
-        return for_each(lambda ids: self.decode(ids, errors), batch)
+        return for_each(lambda ids: self.decode(ids, errors, skip_special_tokens=skip_special_tokens), batch)
 
-    def stream_decoder(self, errors: str = "replace") -> StreamDecoder:
+    def stream_decoder(self, errors: str = "replace", *, skip_special_tokens: bool = False) -> StreamDecoder:
         """Return a decoder for ids that arrive in pieces. It holds incomplete characters back."""
-        return StreamDecoder(self.decode_bytes, errors)
+        return StreamDecoder(partial(self.decode_bytes, skip_special_tokens=skip_special_tokens), errors)
 
-    def decode_stream(self, ids: Iterable[int], errors: str = "replace") -> Iterator[str]:
+    def decode_stream(
+        self, ids: Iterable[int], errors: str = "replace", *, skip_special_tokens: bool = False
+    ) -> Iterator[str]:
         """Yield the text of a stream of ids, each piece as soon as it is complete."""
-        return self.stream_decoder(errors).decode(ids)
+        return self.stream_decoder(errors, skip_special_tokens=skip_special_tokens).decode(ids)
 
     def _specials(self, data: Utf8, allowed: SpecialChoice, disallowed: SpecialChoice) -> SpecialTokens:
         if not disallowed:

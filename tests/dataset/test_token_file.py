@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bpeflow
-from bpeflow.dataset.identity import tokenizer_hash
+from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.dataset.token_file import (
     choose_dtype,
     index_path,

@@ -90,7 +90,7 @@ def test_whole_corpora_have_the_ids_of_both(
 
 
 def check_corpus(gpt2: Tokenizer, tiktoken: Any, huggingface: Any, text: str) -> None:
-    ids = gpt2.encode_to_array(text)
+    ids = gpt2.encode_to_numpy(text)
     assert ids.dtype == np.uint16
     assert np.array_equal(ids, tiktoken.encode_to_numpy(text, allowed_special="all"))
     assert np.array_equal(ids, huggingface.encode(text).ids)

@@ -76,7 +76,7 @@ def test_untrusted_text_cannot_yield_special_tokens(encoder: str, text: str) -> 
 def every_method(tokenizer: Tokenizer, text: str, **choice: Any) -> list[Any]:
     return [
         lambda: tokenizer.encode(text, **choice),
-        lambda: tokenizer.encode_to_array(text, **choice),
+        lambda: tokenizer.encode_to_numpy(text, **choice),
         lambda: tokenizer.encode_batch(["é", text], **choice),
         lambda: tokenizer.count_tokens(text, **choice),
         lambda: tokenizer.encode_with_offsets(text, **choice),

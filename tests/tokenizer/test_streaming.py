@@ -77,7 +77,7 @@ def test_the_parts_of_a_large_text_can_be_encoded_separately(
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", part_bytes):
         parts = cut_text(data, load_pretokenizer(pattern), SpecialTokens.of(tokenizer.special_tokens))
         assert b"".join(data[begin:end] for begin, end in parts) == data
-        assert tokenizer.encode_to_array(text, threads=2).tolist() == tokenizer.encode(text)
+        assert tokenizer.encode_to_numpy(text, num_threads=2).tolist() == tokenizer.encode(text)
 
 
 def test_no_more_text_is_held_back_than_necessary() -> None:

@@ -66,11 +66,11 @@ def test_all_methods_agree(encoder: str, texts: list[str], threads: int | None) 
     tokenizer = small(encoder)
     lists = [tokenizer.encode(text) for text in texts]
     with patch("bpeflow.tokenizer.parallel.PART_BYTES", 8):
-        assert tokenizer.encode_batch(texts, threads=threads) == lists
+        assert tokenizer.encode_batch(texts, num_threads=threads) == lists
         assert tokenizer.encode_batch(iter(texts)) == lists
     for text, ids in zip(texts, lists, strict=True):
-        assert tokenizer.encode_to_array(text, threads=threads).tolist() == ids
-        assert tokenizer.encode_to_array(text.encode()).tolist() == ids
+        assert tokenizer.encode_to_numpy(text, num_threads=threads).tolist() == ids
+        assert tokenizer.encode_to_numpy(text.encode()).tolist() == ids
         assert tokenizer.count_tokens(text) == tokenizer.count_tokens(text.encode()) == len(ids)
         assert tokenizer.encode_with_offsets(text)[0] == ids
     assert tokenizer.decode_batch(lists) == texts
@@ -95,7 +95,7 @@ def test_a_text_encoded_in_threads_is_free_afterwards(tmp_path: Path, monkeypatc
     gc.disable()
     try:
         with (tmp_path / "text").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as text:
-            assert len(Tokenizer(BYTES, []).encode_to_array(text, threads=2)) == 11
+            assert len(Tokenizer(BYTES, []).encode_to_numpy(text, num_threads=2)) == 11
         text.close()  # raises while a buffer of it is in use
     finally:
         gc.enable()
@@ -148,17 +148,17 @@ def test_text_that_shares_an_id_with_a_special_token_round_trips(encoder: str, p
 def test_the_dtype_is_the_smallest_that_holds_every_id(encoder: str, tokens: int, dtype: type) -> None:
     vocab = BYTES | {tokens - 1: b"last"}
     tokenizer = Tokenizer(vocab, [], ["last"], encoder=encoder)
-    ids = tokenizer.encode_to_array("a last")
+    ids = tokenizer.encode_to_numpy("a last")
     assert (tokenizer.dtype, ids.dtype, ids.tolist()) == (dtype, dtype, [97, 32, tokens - 1])
-    assert tokenizer.encode_to_array("a last", dtype="uint32").tolist() == ids.tolist()
+    assert tokenizer.encode_to_numpy("a last", dtype="uint32").tolist() == ids.tolist()
 
 
 def test_an_unsuitable_dtype_is_rejected() -> None:
     tokenizer = Tokenizer(BYTES | {70_000: b"x"}, [])
     with pytest.raises(ConfigError, match="uint16 cannot hold the ids of a vocabulary of 70,001"):
-        tokenizer.encode_to_array("a", dtype=np.uint16)
+        tokenizer.encode_to_numpy("a", dtype=np.uint16)
     with pytest.raises(ConfigError, match="dtype is int64"):
-        tokenizer.encode_to_array("a", dtype=np.int64)
+        tokenizer.encode_to_numpy("a", dtype=np.int64)
 
 
 def test_missing_special_tokens_are_appended_in_order() -> None:
@@ -219,7 +219,7 @@ def test_a_tokenizer_can_be_pickled(encoder: str, pattern: str) -> None:
 def test_short_text(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.encode_batch([text, "", text])[1] == []
-    assert len(tokenizer.encode_to_array("")) == 0
+    assert len(tokenizer.encode_to_numpy("")) == 0
     assert tokenizer.encode_batch([]) == []
     assert tokenizer.decode([]) == tokenizer.decode(np.array([])) == ""
     assert tokenizer.encode_with_offsets("") == ([], [])
@@ -234,11 +234,11 @@ def test_text_must_be_a_str(tokenizer: Tokenizer, text: Any) -> None:
         tokenizer.encode_batch(["a", text])
     if not isinstance(text, bytes):
         with pytest.raises(TypeError):
-            tokenizer.encode_to_array(text)
+            tokenizer.encode_to_numpy(text)
 
 
 def test_a_lone_surrogate_is_an_error_with_its_position(tokenizer: Tokenizer) -> None:
-    for call in (tokenizer.encode, tokenizer.encode_to_array, tokenizer.count_tokens, tokenizer.encode_with_offsets):
+    for call in (tokenizer.encode, tokenizer.encode_to_numpy, tokenizer.count_tokens, tokenizer.encode_with_offsets):
         with pytest.raises(InvalidTextError, match=r"lone surrogate, U\+DC80, at character 3") as error:
             call("aé \udc80")
         assert "surrogatepass" in str(error.value)
@@ -276,7 +276,7 @@ def test_an_invalid_cache_size_is_rejected(encoder: str, cache_bytes: Any) -> No
 @pytest.mark.parametrize("pattern", ["gpt2", r"\w+|\W"])
 def test_bytes_that_are_not_utf8_are_rejected(encoder: str, pattern: str) -> None:
     tokenizer = small(encoder, pattern)
-    for call in (tokenizer.encode_to_array, tokenizer.count_tokens):
+    for call in (tokenizer.encode_to_numpy, tokenizer.count_tokens):
         with pytest.raises(InvalidTextError, match="not UTF-8: invalid start byte at byte 10"):
             call(b"ab ab <a> \xff <a>")
         with pytest.raises(InputTypeError, match="not contiguous"):
@@ -285,7 +285,7 @@ def test_bytes_that_are_not_utf8_are_rejected(encoder: str, pattern: str) -> Non
         patch("bpeflow.tokenizer.parallel.PART_BYTES", 3),
         pytest.raises(InvalidTextError, match="unexpected end of data at byte 12"),
     ):
-        tokenizer.encode_to_array(b"ab ab <a> ab\xc3", threads=2)
+        tokenizer.encode_to_numpy(b"ab ab <a> ab\xc3", num_threads=2)
 
 
 @pytest.mark.parametrize(
@@ -386,10 +386,10 @@ def test_other_invalid_arguments_are_rejected() -> None:
     with pytest.raises(PatternError, match=r"must be a str \(a name or a regular expression\), not int"):
         Tokenizer(BYTES, [], pattern=5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="dtype is 'nonsense'; it must be uint16 or uint32"):
-        Tokenizer(BYTES, []).encode_to_array("a", dtype="nonsense")
+        Tokenizer(BYTES, []).encode_to_numpy("a", dtype="nonsense")
     for threads in (0, -1, 1.5):
         with pytest.raises(ConfigError, match=f"threads is {threads}"):
-            Tokenizer(BYTES, []).encode_batch(["a"], threads=threads)  # type: ignore[arg-type]
+            Tokenizer(BYTES, []).encode_batch(["a"], num_threads=threads)  # type: ignore[arg-type]
 
 
 def test_a_tokenizer_can_be_trained_saved_and_loaded(tmp_path: Path) -> None:

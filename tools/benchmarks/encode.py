@@ -60,7 +60,7 @@ SUBJECT = Subject(
     "text → ids → text, without the start of the process and the loading of the tokenizer",
     (
         _contender(
-            "bpeflow", None, "Tokenizer.encode_to_array on the file's bytes, reading included; encode_batch; encode"
+            "bpeflow", None, "Tokenizer.encode_to_numpy on the file's bytes, reading included; encode_batch; encode"
         ),
         _contender("bpeflow-python", None, "the same with encoder='python'", on_request=True),
         _contender("gigatoken", "gigatoken", "encode_files, reading included; encode_batch_list; encode"),

@@ -57,10 +57,10 @@ class Bpeflow:
 
     def _encode(self, path: Path) -> Ids:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            return self._tokenizer.encode_to_array(text, threads=self._threads)
+            return self._tokenizer.encode_to_numpy(text, num_threads=self._threads)
 
     def lines(self, lines: list[str]) -> list[list[int]]:
-        return self._tokenizer.encode_batch(lines, threads=self._threads)
+        return self._tokenizer.encode_batch(lines, num_threads=self._threads)
 
     def decode(self, ids: Ids) -> bytes:
         return self._tokenizer.decode_bytes(ids)

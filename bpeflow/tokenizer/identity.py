@@ -1,4 +1,4 @@
-"""`tokenizer_hash`: identifies the tokenizer that a token file was made with."""
+"""`tokenizer_hash`: identifies a tokenizer by its content, in token files and in comparisons."""
 
 from __future__ import annotations
 
