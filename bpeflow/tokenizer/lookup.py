@@ -23,8 +23,8 @@ _SPECIAL_TOKENS_IN_ERROR = 5
 class TokenLookup:
     """Look-ups in a tokenizer's vocabulary.
 
-    Tokenizers are equal, and have the same hash, if they encode and decode everything alike: if their vocabularies,
-    merges, special tokens and patterns are the same.
+    Tokenizers are equal, and have the same hash, if their content is: the vocabulary, the merges, the special tokens,
+    the pattern's regular expression and `whole_tokens`.
 
     >>> from bpeflow import Tokenizer
     >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
@@ -107,9 +107,13 @@ class TokenLookup:
         """
         if isinstance(token, str):
             special = self._spec.vocab.special_tokens.get(token)
-            return self._spec.vocab.token_ids.get(token.encode("utf-8", "surrogatepass")) if special is None else special
+            return (
+                self._spec.vocab.token_ids.get(token.encode("utf-8", "surrogatepass")) if special is None else special
+            )
         if not isinstance(token, bytes):
-            raise InputTypeError(f"a token is str or bytes, not {type(token).__name__}; for an id use vocab or id_to_token")
+            raise InputTypeError(
+                f"a token is str or bytes, not {type(token).__name__}; for an id use vocab or id_to_token"
+            )
         return self._spec.vocab.token_ids.get(token)
 
     def id_to_token(self, token_id: int) -> bytes | None:

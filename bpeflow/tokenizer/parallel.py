@@ -65,7 +65,9 @@ def validate_threads(threads: int | None) -> int:
     if threads is None:
         return available_cores()
     if not isinstance(threads, int) or threads < 1:
-        raise ConfigError(f"the number of threads is {threads!r}; it must be an integer of at least 1, or None for one per core")
+        raise ConfigError(
+            f"the number of threads is {threads!r}; it must be an integer of at least 1, or None for one per core"
+        )
     return threads
 
 

@@ -43,6 +43,12 @@ def small(encoder: str, pattern: str = "gpt2") -> Tokenizer:
     return Tokenizer.from_spec(small_spec(pattern), encoder=encoder)
 
 
+def the(encoder: str) -> Tokenizer:
+    """Return a tokenizer that all formats can hold."""
+    merges = [(b"t", b"h"), (b"th", b"e")]
+    return Tokenizer(Vocab.build(merges, ["<a>"]), merges, encoder=encoder)
+
+
 @given(text=special_text)
 def test_text_round_trips(encoder: str, text: str) -> None:
     tokenizer = small(encoder)
@@ -415,6 +421,52 @@ def test_gpt2_files_are_read(encoder: str, tmp_path: Path) -> None:
     more = Tokenizer.from_files(*paths, special_tokens=["<new>", "<a>"], pattern="qwen2", encoder=encoder)
     assert more.special_tokens["<new>"] == tokenizer.vocab_size
     assert (more.special_tokens["<a>"], more.pattern) == (tokenizer.special_tokens["<a>"], "qwen2")
+
+
+def test_pickles_are_read_without_running_code(encoder: str, tmp_path: Path) -> None:
+    tokenizer = the(encoder)
+    vocab, merges = tmp_path / "v", tmp_path / "m.pickle"  # recognised by content, and by the ending
+    vocab.write_bytes(pickle.dumps(tokenizer.vocab.to_dict()))
+    merges.write_bytes(pickle.dumps(list(tokenizer.merges)))
+    assert Tokenizer.from_files(vocab, merges, encoder=encoder) == tokenizer
+    more = Tokenizer.from_files(vocab_filepath=str(vocab), merges_filepath=str(merges), special_tokens=["<new>"])
+    assert more == tokenizer.with_special_tokens(["<new>"])
+    assert Tokenizer.from_files(vocab, merges, pattern="qwen2").pattern == "qwen2"
+    merges.write_bytes(pickle.dumps(print))
+    with pytest.raises(FormatError, match=r"m\.pickle, byte .*not a pickle of a list of pairs of bytes"):
+        Tokenizer.from_files(vocab, merges)
+    merges.write_bytes(pickle.dumps([(b"a", b"nothing")]))
+    with pytest.raises(FormatError, match=r"m\.pickle: merge 0"):
+        Tokenizer.from_files(vocab, merges)
+    vocab = tmp_path / "vocab.pkl"
+    vocab.write_bytes(pickle.dumps({0: b"a"}, protocol=0))
+    with pytest.raises(FormatError, match="write it again, with pickle"):
+        Tokenizer.from_files(vocab, merges)
+
+
+def test_the_ending_of_a_file_is_its_format(tmp_path: Path) -> None:
+    tokenizer = the("auto")
+    written = {
+        "tokenizer.json": {"tokenizer.json"},
+        "x.json": {"x.json"},
+        "x.tiktoken": {"x.tiktoken", "x.tiktoken.json"},
+        "vocab.pkl": {"vocab.pkl", "merges.pkl"},
+        "folder": {"folder"},
+        "vocab.json": {"vocab.json", "merges.txt", "bpeflow.json"},
+    }
+    for number, (name, files) in enumerate(written.items()):
+        folder = tmp_path / str(number)
+        paths = tokenizer.save(folder / name)
+        assert {path.name for path in folder.iterdir()} == files
+        assert Tokenizer.from_file(folder / name) == Tokenizer.load(paths[0])
+        assert Tokenizer.load(paths[0]).vocab == tokenizer.vocab
+    assert {path.name for path in tokenizer.save(tmp_path / "x.json", format="tiktoken")} == {
+        "vocab.tiktoken", "vocab.tiktoken.json",
+    }  # fmt: skip
+    (tmp_path / "folder.json").mkdir()
+    assert tokenizer.save(tmp_path / "folder.json")[0] == tmp_path / "folder.json" / "vocab.json"
+    with pytest.raises(ConfigError, match="unknown format 'tokenizers'"):
+        tokenizer.save(tmp_path / "x", format="tokenizers")
 
 
 @pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
