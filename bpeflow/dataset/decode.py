@@ -8,10 +8,10 @@ from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, hold_part, remove_dead_parts
 from bpeflow.dataset.encode import check_not_input
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_file, read_ids, sidecar_path
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.progress import Observer
+from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Ids that are decoded at a time. More: fewer calls. Fewer: less memory, a few MB of text for this many.

@@ -25,12 +25,12 @@ from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
 from bpeflow.corpus.sources import Source
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, index_path, new_token_file, sidecar_path
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer
+from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 

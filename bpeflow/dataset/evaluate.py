@@ -18,10 +18,10 @@ from bpeflow.corpus.documents import ChunkBuffer
 from bpeflow.corpus.reader import ChunkReader
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
 from bpeflow.dataset.encode import choose_separator, find_in_order
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer
+from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Size of the corpus whose encoding time is estimated, in bytes.

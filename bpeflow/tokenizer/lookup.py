@@ -105,16 +105,14 @@ class TokenLookup:
         Raises:
             InputTypeError: the token is neither `str` nor `bytes`.
         """
+        vocab = self._spec.vocab
         if isinstance(token, str):
-            special = self._spec.vocab.special_tokens.get(token)
-            return (
-                self._spec.vocab.token_ids.get(token.encode("utf-8", "surrogatepass")) if special is None else special
-            )
+            if token in vocab.special_tokens:
+                return vocab.special_tokens[token]
+            token = token.encode("utf-8", "surrogatepass")
         if not isinstance(token, bytes):
-            raise InputTypeError(
-                f"a token is str or bytes, not {type(token).__name__}; for an id use vocab or id_to_token"
-            )
-        return self._spec.vocab.token_ids.get(token)
+            raise InputTypeError(f"a token is str or bytes, not {type(token).__name__}; for an id use id_to_token")
+        return vocab.token_ids.get(token)
 
     def id_to_token(self, token_id: int) -> bytes | None:
         """Return the bytes of an id, or None if the id is unknown or unused."""

@@ -248,8 +248,8 @@ class BaseTokenizer(TokenLookup):
             allowed_special: as for `encode`.
             disallowed_special: as for `encode`.
             dtype: uint16 or uint32; by default `dtype` of the tokenizer.
-            num_threads: the number of threads, by default one per core. A text with a custom pattern cannot be cut and is
-                encoded in one thread.
+            num_threads: by default one per core. A text with a custom pattern cannot be cut and is encoded in one
+                thread.
 
         Raises:
             ConfigError: `dtype` is too small or neither of the two, or `num_threads` is less than 1.

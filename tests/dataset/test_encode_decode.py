@@ -18,9 +18,9 @@ from bpeflow.dataset import decode, encode
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file, find_in_order
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.dataset.token_file import index_path, load_document_offsets, load_tokens, sidecar_path
 from bpeflow.errors import ConfigError, CorpusError, FormatError, InvalidUtf8Error
+from bpeflow.tokenizer.identity import tokenizer_hash
 
 PATTERNS = ["gpt2", "cl100k", CUSTOM]
 

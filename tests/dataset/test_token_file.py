@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import bpeflow
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.dataset.token_file import (
     choose_dtype,
     index_path,
@@ -24,6 +23,7 @@ from bpeflow.dataset.token_file import (
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.vocab import Vocab
 
 FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}

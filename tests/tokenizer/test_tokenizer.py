@@ -461,7 +461,7 @@ def test_the_ending_of_a_file_is_its_format(tmp_path: Path) -> None:
         assert Tokenizer.from_file(folder / name) == Tokenizer.load(paths[0])
         assert Tokenizer.load(paths[0]).vocab == tokenizer.vocab
     assert {path.name for path in tokenizer.save(tmp_path / "x.json", format="tiktoken")} == {
-        "vocab.tiktoken", "vocab.tiktoken.json",
+        "tokenizer.tiktoken", "tokenizer.tiktoken.json",
     }  # fmt: skip
     (tmp_path / "folder.json").mkdir()
     assert tokenizer.save(tmp_path / "folder.json")[0] == tmp_path / "folder.json" / "vocab.json"
