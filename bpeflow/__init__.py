@@ -10,10 +10,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    #: The version of the installed package.
+    __version__: str
+
     from bpeflow.counting.count import count
     from bpeflow.counting.counts import PretokenCounts
     from bpeflow.dataset.facade import Tokenizer
     from bpeflow.dataset.token_file import load_document_offsets, load_tokens
+    from bpeflow.errors import (
+        BackendsDifferError,
+        BackendUnavailableError,
+        BpeflowError,
+        ConfigError,
+        CorpusError,
+        CountOverflowError,
+        FlowError,
+        FolderInUseError,
+        FormatError,
+        InputTypeError,
+        InvalidTextError,
+        InvalidUtf8Error,
+        NativeError,
+        NativeMemoryError,
+        NativeUnavailableError,
+        OutOfMemoryError,
+        PatternError,
+        ResumeError,
+        ScratchError,
+        SpecialTokenError,
+        UnknownTokenError,
+        WorkerDiedError,
+    )
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.streaming import StreamDecoder
     from bpeflow.training.learn import LearnedMerges, learn_merges
@@ -21,13 +48,36 @@ if TYPE_CHECKING:
     from bpeflow.vocab import Vocab
 
 __all__ = [
+    "BackendUnavailableError",
+    "BackendsDifferError",
+    "BpeflowError",
+    "ConfigError",
+    "CorpusError",
+    "CountOverflowError",
+    "FlowError",
+    "FolderInUseError",
+    "FormatError",
+    "InputTypeError",
+    "InvalidTextError",
+    "InvalidUtf8Error",
     "LearnedMerges",
+    "NativeError",
+    "NativeMemoryError",
+    "NativeUnavailableError",
     "Observer",
+    "OutOfMemoryError",
+    "PatternError",
     "PretokenCounts",
+    "ResumeError",
+    "ScratchError",
+    "SpecialTokenError",
     "StreamDecoder",
     "Tokenizer",
     "TrainResult",
+    "UnknownTokenError",
     "Vocab",
+    "WorkerDiedError",
+    "__version__",
     "count",
     "learn_merges",
     "load_document_offsets",
@@ -36,6 +86,7 @@ __all__ = [
     "train_bpe",
 ]
 
+#: The module of each public name that is not an exception.
 _MODULES = {
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
@@ -54,9 +105,13 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name == "__version__":
+        value = import_module("importlib.metadata").version("bpeflow")
+    elif name in __all__:
+        value = getattr(import_module(_MODULES.get(name, "bpeflow.errors")), name)
+    else:
         raise AttributeError(f"module 'bpeflow' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
     return value
 
 
