@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.cpu import available_cores
 from bpeflow._util.memory import explain_memory_error
@@ -38,6 +38,11 @@ from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.progress import Observer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from bpeflow._util.keywords import CountKeywords
 
 #: By scanner, the most bytes of input that are counted in the calling process: in threads by the native scanner, in one
 #: thread by the `regex` module. Counting that much takes about as long as worker processes take to start, to import
@@ -249,7 +254,7 @@ def count(
     special_tokens: Sequence[str] = (),
     *,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[CountKeywords],
 ) -> PretokenCounts:
     """Count the pre-tokens of a corpus.
 

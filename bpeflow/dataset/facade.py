@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bpeflow.errors import ConfigError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords
     from bpeflow.dataset.encode import EncodedCorpus
 
 
@@ -34,7 +37,12 @@ class Tokenizer(BaseTokenizer):
     """
 
     @classmethod
-    def train(cls, corpus: str | Path | Iterable[str | Path | bytes], vocab_size: int, **settings: Any) -> Tokenizer:
+    def train(
+        cls,
+        corpus: str | Path | Iterable[str | Path | bytes],
+        vocab_size: int,
+        **settings: Unpack[TokenizerKeywords],
+    ) -> Tokenizer:
         """Train a tokenizer.
 
         Args:
@@ -56,7 +64,9 @@ class Tokenizer(BaseTokenizer):
             raise ConfigError("skip_merge leaves no vocabulary for a tokenizer: remove it, or call bpeflow.train")
         return cls.from_spec(TokenizerSpec(trained.vocab, trained.report.settings["pattern"]))
 
-    def encode_file(self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Any) -> EncodedCorpus:
+    def encode_file(
+        self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Unpack[EncodeKeywords]
+    ) -> EncodedCorpus:
         """Encode a corpus of any size to a token file.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,11 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.progress import Observer
 from bpeflow.vocab import Merge, Vocab, mergeable_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from bpeflow._util.keywords import LearnKeywords
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
 #: scan` in Python) they take seconds.
@@ -97,7 +102,7 @@ def learn_merges(
     initial_merges: Iterable[Merge] = (),
     backend: str = "auto",
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[LearnKeywords],
 ) -> LearnedMerges:
     """Learn the merges of a vocabulary of `vocab_size` entries: 256 bytes, the special tokens, and merges.
 

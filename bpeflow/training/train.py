@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends.registry import choose_backend
 from bpeflow.config import Settings, load_settings, make_settings
@@ -28,6 +28,11 @@ from bpeflow.training.describe import describe_corpus, describe_counting, descri
 from bpeflow.training.initial import read_initial_merges
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.vocab import Merge, Vocab
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from bpeflow._util.keywords import TrainKeywords
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +157,7 @@ def train_bpe(
     input_path: str | Path | Sequence[str | Path] | Iterable[str | bytes],
     vocab_size: int,
     special_tokens: Sequence[str],
-    **options: Any,
+    **options: Unpack[TrainKeywords],
 ) -> tuple[dict[int, bytes], list[Merge]]:
     """Train with the interface of Stanford CS336's assignment.
 

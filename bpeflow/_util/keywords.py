@@ -1,0 +1,129 @@
+"""The keyword arguments of the public functions, for editors and type checkers.
+
+They are those fields of the models in `bpeflow.config` that are not parameters of their own, with the types that the
+models accept. A type checker cannot derive them, so they are written out; `tests/test_keywords.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from bpeflow._util.text import InvalidUtf8Policy
+
+if TYPE_CHECKING:
+    from bpeflow.progress import Observer
+
+Paths = str | Path | Sequence[str | Path]
+
+#: A number of bytes, as ``8_000_000`` or ``"8mb"``.
+Size = int | str
+
+TokenizerFormat = Literal["huggingface", "tiktoken", "cs336"]
+CorpusFormat = Literal["auto", "text", "jsonl", "parquet"]
+
+
+class SourceKeywords(TypedDict, total=False):
+    """An entry of `sources`."""
+
+    name: str
+    paths: Paths
+    exclude: Paths
+    weight: int
+    max_bytes: Size | None
+    seed: int
+    format: CorpusFormat | None
+    text_field: str | None
+    text_column: str | None
+
+
+class QueueKeywords(TypedDict, total=False):
+    """The content of `queue`."""
+
+    max_items: int
+    max_bytes: Size
+
+
+class OutputKeywords(TypedDict, total=False):
+    """The content of `output`."""
+
+    formats: TokenizerFormat | Sequence[TokenizerFormat]
+
+
+class MonitorKeywords(TypedDict, total=False):
+    """The content of `monitor`."""
+
+    enabled: bool
+    interval: float
+
+
+class CountKeywords(TypedDict, total=False):
+    """Further settings of `bpeflow.count`."""
+
+    sources: SourceKeywords | Sequence[SourceKeywords]
+    input_format: CorpusFormat
+    text_field: str
+    text_column: str
+    exclude: Paths
+    separator: str | None
+    invalid_utf8: InvalidUtf8Policy
+    scanner: Literal["auto", "native", "regex"]
+    num_counter: int | None
+    num_merger: int
+    chunk_size: Size
+    small_input: Size | None
+    memory_limit: Size | None
+    scratch_dir: str | Path | None
+    segment_size: Size
+    queue: QueueKeywords
+    start_method: Literal["forkserver", "spawn"]
+
+
+class LearnKeywords(TypedDict, total=False):
+    """Further settings of `bpeflow.learn_merges`."""
+
+    tie_break: Literal["greatest_bytes", "smallest_ids", "huggingface"]
+    min_frequency: int
+    max_token_length: int | None
+    threads: int | None
+    max_search: Literal["heap", "scan"]
+
+
+class TrainKeywords(CountKeywords, LearnKeywords, total=False):
+    """Further settings of `bpeflow.train_bpe`."""
+
+    pattern: str
+    backend: str
+    vocab_sizes: int | Sequence[int]
+    init_from: str | Path | None
+    special_tokens_first: bool
+    out_dir: str | Path | None
+    skip_merge: bool
+    resume: bool
+    restart: bool
+    output: OutputKeywords
+    monitor: MonitorKeywords
+
+
+class TokenizerKeywords(TrainKeywords, total=False):
+    """Further settings of `bpeflow.Tokenizer.train`."""
+
+    special_tokens: str | Sequence[str]
+
+
+class EncodeKeywords(TypedDict, total=False):
+    """Further parameters of `bpeflow.Tokenizer.encode_file`: those of `bpeflow.dataset.encode.encode_file`."""
+
+    dtype: str
+    separator: str | None
+    end_token: str | None
+    special_tokens_as_text: bool
+    invalid_utf8: InvalidUtf8Policy
+    index: bool
+    threads: int | None
+    chunk_size: int | None
+    input_format: CorpusFormat
+    text_field: str
+    text_column: str
+    observer: Observer | None

@@ -1,0 +1,113 @@
+"""Keyword arguments of the public functions are typed as the settings are. The type checker checks this file, too."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from pydantic import BaseModel, ByteSize
+
+import bpeflow
+from bpeflow import config
+from bpeflow._util import keywords
+from bpeflow.dataset.encode import encode_file
+
+NESTED: dict[Any, Any] = {
+    config.SourceSettings: keywords.SourceKeywords,
+    config.QueueSettings: keywords.QueueKeywords,
+    config.OutputSettings: keywords.OutputKeywords,
+    config.MonitorSettings: keywords.MonitorKeywords,
+}
+TYPED = [
+    *((model, typed, ()) for model, typed in NESTED.items()),
+    (config.CountSettings, keywords.CountKeywords, ("input", "pattern", "special_tokens")),
+    (config.MergeSettings, keywords.LearnKeywords, ("vocab_size", "special_tokens", "backend")),
+    (config.Settings, keywords.TrainKeywords, ("input", "vocab_size", "special_tokens")),
+    (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size")),
+]
+
+
+def accepted(annotation: Any) -> Any:
+    """Return the type of the values that a field accepts, of which its own type is what becomes of them."""
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        return keywords.Paths if annotation == config.Paths else accepted(arguments[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return reduce(or_, map(accepted, arguments))
+    if get_origin(annotation) is tuple:
+        return accepted(arguments[0]) | Sequence[accepted(arguments[0])]  # type: ignore[misc]
+    others: dict[Any, Any] = {ByteSize: keywords.Size, Path: str | Path, NoneType: None, **NESTED}
+    return others.get(annotation, annotation)
+
+
+def hints(of: Any) -> dict[str, Any]:
+    return get_type_hints(of, localns={"Observer": bpeflow.Observer})
+
+
+@pytest.mark.parametrize(("model", "typed", "others"), TYPED, ids=lambda value: getattr(value, "__name__", ""))
+def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type, others: tuple[str, ...]) -> None:
+    fields = get_type_hints(model, include_extras=True)
+    expected = {name: accepted(fields[name]) for name in model.model_fields if name not in others}
+    assert hints(typed) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "typed"),
+    [
+        (bpeflow.count, keywords.CountKeywords),
+        (bpeflow.learn_merges, keywords.LearnKeywords),
+        (bpeflow.train_bpe, keywords.TrainKeywords),
+        (bpeflow.Tokenizer.train, keywords.TokenizerKeywords),
+        (bpeflow.Tokenizer.encode_file, keywords.EncodeKeywords),
+    ],
+)
+def test_the_public_functions_take_them(function: Callable[..., Any], typed: type) -> None:
+    parameters = inspect.signature(function).parameters
+    assert list(parameters.values())[-1].annotation == f"Unpack[{typed.__name__}]"
+    assert not {*parameters} & {*hints(typed)}
+
+
+def test_the_keywords_of_encode_file_are_its_parameters() -> None:
+    parameters = inspect.signature(encode_file).parameters
+    names = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    assert hints(keywords.EncodeKeywords) == {name: hints(encode_file)[name] for name in names}
+
+
+def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
+    given: keywords.TokenizerKeywords = {
+        "sources": {"paths": tmp_path, "max_bytes": "1mb"},
+        "exclude": [tmp_path, "*.bak"],
+        "chunk_size": 1000,
+        "memory_limit": "1gb",
+        "scratch_dir": str(tmp_path),
+        "special_tokens": "<s>",
+        "vocab_sizes": 300,
+        "queue": {"max_bytes": "1mb"},
+        "output": {"formats": "cs336"},
+        "monitor": {"interval": 1},
+    }
+    settings = config.make_settings(config.Settings, given)
+    assert (settings.special_tokens, settings.vocab_sizes, settings.chunk_size) == (("<s>",), (300,), 1000)
+
+
+if TYPE_CHECKING:  # mypy reports both an error that is missing here and one that is too many
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend="omp", memory_limit="4gb", queue={"max_items": 8})
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], bakend="omp")  # type: ignore[call-arg]
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend=3)  # type: ignore[arg-type]
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], queue={"items": 8})  # type: ignore[typeddict-unknown-key]
+    bpeflow.Tokenizer.train("a.txt", vocab_size=1000, special_tokens=["<s>"], tie_break="huggingface")
+    bpeflow.Tokenizer.train("a.txt", vocab_size=1000, tie_break="hugging_face")  # type: ignore[arg-type]
+    bpeflow.count("a.txt", chunk_size="8mb", sources=[{"paths": "b/", "weight": 3}])
+    bpeflow.count("a.txt", backend="omp")  # type: ignore[call-arg]
+    bpeflow.learn_merges({"low": 5}, 300, min_frequency=2)
+    bpeflow.learn_merges({"low": 5}, 300, min_frequency="2")  # type: ignore[arg-type]
+    tokenizer = bpeflow.Tokenizer.load("runs/mine")
+    tokenizer.encode_file("a.txt", "a.bin", index=True)
+    tokenizer.encode_file("a.txt", "a.bin", indx=True)  # type: ignore[call-arg]
+    bpeflow.Tokenizer.from_files("vocab.json", "merges.txt", cache_byte=1)  # type: ignore[call-arg]
