@@ -6,6 +6,7 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def merges_by_recounting(counts: Mapping[bytes, int], number: int) -> list[tuple
     for _ in range(number):
         pairs: Counter[tuple[bytes, bytes]] = Counter()
         for word, occurs in words:
-            for pair in zip(word, word[1:], strict=False):
+            for pair in pairwise(word):
                 pairs[pair] += occurs
         best = max(pairs, key=lambda pair: (pairs[pair], pair))
         merges.append(best)
