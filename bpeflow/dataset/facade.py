@@ -34,6 +34,10 @@ class Tokenizer(BaseTokenizer):
     'low<|endoftext|>'
     >>> tokenizer.encode("<|endoftext|>", allowed_special=())[:3]
     [60, 124, 101]
+    >>> tokenizer.decode([108, 257, tokenizer.eot_token], skip_special_tokens=True)
+    'low'
+    >>> len(tokenizer), "ow" in tokenizer, tokenizer.vocab[257]
+    (258, True, b'ow')
     """
 
     @classmethod

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import MERGES, SPECIALS, small_spec, special_text
 
@@ -110,6 +110,7 @@ def test_special_tokens_are_added_after_the_greatest_id(encoder: str) -> None:
         tokenizer.with_special_tokens("<x>")
 
 
+@settings(max_examples=25)
 @given(text=special_text, as_array=st.booleans())
 def test_special_tokens_are_skipped_in_all_kinds_of_decoding(encoder: str, text: str, as_array: bool) -> None:
     tokenizer = Tokenizer.from_spec(small_spec(), encoder=encoder)
