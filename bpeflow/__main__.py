@@ -13,10 +13,19 @@ gc.set_threshold(100_000)
 def run() -> None:
     """Run the command line and exit the process."""
     try:
+        from bpeflow.cli.commands import answer
+
+        status = answer(sys.argv[1:])  # before anything else is imported
+        if status is not None:
+            sys.exit(status)
         from bpeflow.cli.exit import leave
         from bpeflow.cli.main import main
 
         leave(main())
+    except ModuleNotFoundError as error:
+        from bpeflow.cli.installation import explain_missing
+
+        sys.exit(f"error: {explain_missing(error)}")
     except KeyboardInterrupt:  # during the imports
         import signal
 

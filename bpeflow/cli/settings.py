@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ByteSize
@@ -30,6 +31,7 @@ class SettingDescription:
         default: the default as text.
         example: a value worth showing.
         group: one of `GROUPS`.
+        choices: all possible values, if they are a few words.
     """
 
     key: str
@@ -38,6 +40,7 @@ class SettingDescription:
     default: str
     example: Any
     group: str
+    choices: tuple[str, ...]
 
     def help_line(self) -> str:
         """Return the help of a flag."""
@@ -48,10 +51,14 @@ class SettingDescription:
         """Return the default as a sentence."""
         return "Required." if self.default == "required" else f"Default: {self.default}."
 
+    def assignment(self) -> str:
+        """Return the flag that gives the setting the example's value."""
+        return f"--set {self.key}={shlex.quote(_as_text(self.example))}"
+
 
 def describe_setting(key: str) -> SettingDescription:
-    """Describe the setting of a dotted name."""
-    return next(setting for setting in all_settings() if setting.key == key)
+    """Describe the setting of a dotted name. Raises `KeyError` if there is none."""
+    return {setting.key: setting for setting in all_settings()}[key]
 
 
 def all_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[SettingDescription]:
@@ -69,6 +76,7 @@ def all_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterato
             default=str(extra["unset"]) or _as_text(field.default),
             example=extra["example"],
             group=str(extra["group"]),
+            choices=_choices(field.annotation),
         )
 
 
@@ -126,6 +134,13 @@ def as_markdown() -> str:
             cells = (f"`{setting.key}`", meaning, setting.default, f"`{_as_text(setting.example)}`")
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """Return the words of the `Literal` in an annotation, if there is one."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return next(filter(None, map(_choices, get_args(annotation))), ())
 
 
 def _sentence(text: str) -> str:
