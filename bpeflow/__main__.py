@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from contextlib import suppress
 
 # numpy's linear algebra library is not used here, but would start one thread per core, and these spin for a while.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -15,9 +16,9 @@ def run() -> None:
     try:
         from bpeflow.cli.commands import answer
 
-        status = answer(sys.argv[1:])  # before anything else is imported
-        if status is not None:
-            sys.exit(status)
+        with suppress(OSError):  # which main() reports
+            if (status := answer(sys.argv[1:])) is not None:  # before anything else is imported
+                sys.exit(status)
         from bpeflow.cli.exit import leave
         from bpeflow.cli.main import main
 

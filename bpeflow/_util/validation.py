@@ -36,7 +36,7 @@ def nearest(model: type[BaseModel], key: str) -> str:
         known = {name: f"{section}.{name}" for name in inside}
     else:
         last, known = key, {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in names}
-    close = get_close_matches(last, known, n=1, cutoff=0.5)
+    close = get_close_matches(last, known, n=1)
     return f" (did you mean {known[close[0]]}?)" if close else " (`bpeflow config` lists all settings)"
 
 

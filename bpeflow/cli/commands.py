@@ -45,12 +45,12 @@ Examples
 def answer(argv: Sequence[str]) -> int | None:
     """Print the list of commands or the version if that is all that is asked for, and return the exit status."""
     if not argv or list(argv) in (["-h"], ["--help"], ["help"], ["help", "help"]):
-        print(list_commands())  # noqa: T201
+        print(list_commands(), flush=True)  # noqa: T201
         return 0 if argv else 2
     if list(argv) in (["-V"], ["--version"]):
         from importlib.metadata import version
 
-        print(f"bpeflow {version('bpeflow')}")  # noqa: T201
+        print(f"bpeflow {version('bpeflow')}", flush=True)  # noqa: T201
         return 0
     return None
 

@@ -12,7 +12,7 @@ from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.cli.settings import all_settings
+from bpeflow.cli.settings import settings_by_key
 from bpeflow.dataset.token_file import DtypeName
 from bpeflow.formats.registry import FORMATS
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -56,15 +56,17 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
     commands = root.add_subparsers(parser_class=argparse.ArgumentParser)
     for name, parser in parsers.items():
         commands.add_parser(name, parents=[parser], add_help=False, help=COMMANDS[name])
-    commands.add_parser("help", add_help=False, help="describe a command").add_argument("command", choices=COMMANDS)
+    commands.add_parser("help", add_help=False, help="describe a command").add_argument(
+        "command", choices=list(COMMANDS)
+    )
     return root
 
 
 def _suggest(argument: argparse.Action, shtab: Any) -> None:
     """Give an argument the values that shells suggest. They are no limit, as `choices` of a parser in use are."""
-    settings = {f"setting {setting.key}": setting for setting in all_settings()}
+    settings = {f"setting {key}": setting for key, setting in settings_by_key().items()}
     values = {
-        "assignments": [f"{setting.key}=" for setting in settings.values()],
+        "assignments": [f"{key}=" for key in settings_by_key()],
         "setting pattern": list(NAMED_PATTERNS),
         "setting backend": ["auto", *(backend.name for backend in BACKENDS)],
         "backends": [backend.name for backend in BACKENDS],

@@ -17,15 +17,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = [_with_underscores(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
     try:
         _set_up_process()
-        if (status := answer(argv)) is not None:
-            return status
-        name, rest = _command(argv)
-        run: Callable[[Sequence[str]], int] = import_module(f"bpeflow.cli.{name}").run
-        return run(rest)
+        return _run(argv)
     except SystemExit:
         raise
     except BaseException as error:  # not only Exception: a panic in a Rust library derives from BaseException
         return exit_status(error)
+
+
+def _run(argv: Sequence[str]) -> int:
+    if (status := answer(argv)) is not None:
+        return status
+    name, rest = _command(argv)
+    run: Callable[[Sequence[str]], int] = import_module(f"bpeflow.cli.{name}").run
+    return run(rest)
 
 
 def _command(argv: Sequence[str]) -> tuple[str, Sequence[str]]:

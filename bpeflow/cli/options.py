@@ -80,13 +80,14 @@ def _assignment(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
     from bpeflow._util.yaml import parse_yaml  # PyYAML, likewise
-    from bpeflow.cli.settings import all_settings
+    from bpeflow.cli.settings import settings_by_key
 
     try:
         return key, parse_yaml(value)
     except ConfigError as error:
         problem = getattr(error.__cause__, "problem", None) or error
-        example = "".join(f"; for example {setting.assignment()}" for setting in all_settings() if setting.key == key)
+        setting = settings_by_key().get(key)
+        example = f"; for example {setting.assignment()}" if setting else ""
         raise argparse.ArgumentTypeError(f"{key}: {value!r} is not valid YAML ({problem}){example}") from error
 
 

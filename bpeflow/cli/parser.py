@@ -57,11 +57,10 @@ class Parser(argparse.ArgumentParser):
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
         problem = f"unknown flag {flag}"
         if "--set" in known:
-            from bpeflow.cli.settings import all_settings
+            from bpeflow.cli.settings import settings_by_key
 
-            for setting in all_settings():
-                if flag == f"--{setting.key}":
-                    raise ConfigError(f"{problem}; the setting {setting.key} is given by {setting.assignment()}")
+            if setting := settings_by_key().get(flag[2:]):
+                raise ConfigError(f"{problem}; the setting {setting.key} is given by {setting.assignment()}")
         if close := get_close_matches(flag, known, n=1):
             raise ConfigError(f"{problem}; did you mean {close[0]}?")
         raise ConfigError(f"{problem}{self._pointer()}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from textwrap import wrap
 from typing import Any, Literal, get_args, get_origin
 
@@ -58,7 +59,13 @@ class SettingDescription:
 
 def describe_setting(key: str) -> SettingDescription:
     """Describe the setting of a dotted name. Raises `KeyError` if there is none."""
-    return {setting.key: setting for setting in all_settings()}[key]
+    return settings_by_key()[key]
+
+
+@cache
+def settings_by_key() -> Mapping[str, SettingDescription]:
+    """Describe all settings, by dotted name."""
+    return {setting.key: setting for setting in all_settings()}
 
 
 def all_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[SettingDescription]:
