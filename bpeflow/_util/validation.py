@@ -19,7 +19,7 @@ def explain(model: type[BaseModel], details: Any) -> str:
         return f"unknown setting {key}{nearest(model, key)}"
     if details["type"] == "missing":
         return f"{key} is missing"
-    message = details["msg"].removeprefix("Value error, ")
+    message: str = details["msg"].removeprefix("Value error, ")
     if not key:
         return message
     meaning = "" if details["type"] == "value_error" else _meaning(model, location)
@@ -29,13 +29,14 @@ def explain(model: type[BaseModel], details: Any) -> str:
 def nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
     names = [name for name, _ in _fields(model)]
-    section, dot, last = key.rpartition(".")
+    section, _, last = key.rpartition(".")
     prefix = "".join(f"{part}." for part in section.split(".") if not part.isdigit())  # without indices
-    if dot and any(name.startswith(prefix) for name in names):
-        inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)] if section else []
+    if inside:
         known = {name: f"{section}.{name}" for name in inside}
     else:
-        last, known = key, {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in names}
+        last = key
+        known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in names}
     close = get_close_matches(last, known, n=1)
     return f" (did you mean {known[close[0]]}?)" if close else " (`bpeflow config` lists all settings)"
 

@@ -132,7 +132,7 @@ def add_separator_flag(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def add_quiet_flag(parser: FlagGroup) -> None:
+def add_quiet_flag(parser: Parser | FlagGroup) -> None:
     """Add ``--quiet``."""
     parser.add_argument("--quiet", action="store_true", help="print errors only")
 
