@@ -96,7 +96,7 @@ def as_yaml(values: Mapping[str, Any] | None = None) -> str:
     values = values or {}
     lines = [
         "# Every setting of bpeflow. Those commented out have their default, and show an example.",
-        "# Written by `python -m bpeflow config --print`. Each setting is also a flag (--set key=value).",
+        "# Written by `python -m bpeflow config --print`. Each setting is also a flag (--set key=value, common ones --key).",
     ]
     for group in GROUPS:
         lines += ["", f"# ---- {group} ----"]
@@ -124,7 +124,7 @@ def as_markdown() -> str:
         "# Settings",
         "",
         "Written by `python -m bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
-        "(`--set key=value`), and as a keyword of `bpeflow.train_bpe` and `bpeflow.train`.",
+        "(`--set key=value`, common ones `--key value`), and as a keyword of `bpeflow.train_bpe` and `bpeflow.train`.",
     ]
     tables = [(group, [s for s in all_settings() if s.group == group]) for group in GROUPS]
     tables.append(("sources", list(all_settings(SourceSettings))))
