@@ -96,7 +96,7 @@ def as_yaml(values: Mapping[str, Any] | None = None) -> str:
     values = values or {}
     lines = [
         "# Every setting of bpeflow. Those commented out have their default, and show an example.",
-        "# Written by `python -m bpeflow config --print`. Each setting is also a flag: --set key=value, some also --key value.",
+        "# Written by `python -m bpeflow config --print`. Each is also a flag: --set key=value, some also --key value.",
     ]
     for group in GROUPS:
         lines += ["", f"# ---- {group} ----"]

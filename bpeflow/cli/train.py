@@ -39,9 +39,10 @@ _LONGEST_SHOWN = 60
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
     parser = new_parser("train", _DESCRIPTION)
-    add_run_flags(parser)
-    _add_counting_flags(parser)
+    _add_corpus_flags(parser)
     add_learning_flags(parser)
+    _add_counting_flags(parser)
+    add_run_flags(parser)
     return parser
 
 
@@ -68,14 +69,17 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     return 0
 
 
+def _add_corpus_flags(parser: Parser) -> None:
+    group = parser.flag_group("corpus and pre-tokens")
+    add_setting(group, "input", metavar="PATH", nargs="+")
+    add_setting(group, "input_format", metavar="NAME")
+    add_setting(group, "text_field", metavar="NAME")
+    add_setting(group, "text_column", metavar="NAME")
+    add_setting(group, "separator", metavar="TEXT")
+    add_setting(group, "pattern", metavar="TEXT")
+
+
 def _add_counting_flags(parser: Parser) -> None:
-    corpus = parser.flag_group("corpus and pre-tokens")
-    add_setting(corpus, "input", metavar="PATH", nargs="+")
-    add_setting(corpus, "input_format", metavar="NAME")
-    add_setting(corpus, "text_field", metavar="NAME")
-    add_setting(corpus, "text_column", metavar="NAME")
-    add_setting(corpus, "separator", metavar="TEXT")
-    add_setting(corpus, "pattern", metavar="TEXT")
     group = parser.flag_group("counting")
     add_setting(group, "num_counter", None, "-c", metavar="N")
     add_setting(group, "num_merger", None, "-m", metavar="N")
