@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bpeflow.cli import installation
+from bpeflow.cli.exit import exit_status
 from bpeflow.cli.installation import explain_missing
 
 MISSING = ModuleNotFoundError("No module named 'pydantic'", name="pydantic")
@@ -50,3 +51,8 @@ def test_elsewhere_it_is_installed_again(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bpeflow_itself_may_be_missing() -> None:
     """In a clone that finds the libraries elsewhere, the version is unknown."""
     assert explain_missing(PackageNotFoundError("bpeflow")).startswith("bpeflow is not installed for ")
+
+
+def test_a_command_that_misses_a_library_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status(MISSING) == 1
+    assert PROBLEM in capsys.readouterr().err
