@@ -79,6 +79,7 @@ def _assignment(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
+    key = key.replace("-", "_")
     from bpeflow._util.yaml import parse_yaml  # PyYAML, likewise
     from bpeflow.cli.settings import settings_by_key
 

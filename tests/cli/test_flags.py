@@ -38,7 +38,7 @@ def test_values_are_text_and_not_yaml(corpus: Path) -> None:
 
 
 def test_rules_of_learning_have_flags(corpus: Path) -> None:
-    flags = ["--tie_break", "huggingface", "--min_frequency", "2", "--max_token_length", "3"]
+    flags = ["--tie_break", "huggingface", "--min_frequency", "2", "--set", "max-token-length=3"]
     settings = train(corpus, *flags)
     assert [settings[name] for name in ("tie_break", "min_frequency", "max_token_length")] == ["huggingface", 2, 3]
     run, again = corpus.parent / "run", corpus.parent / "again"
@@ -47,6 +47,10 @@ def test_rules_of_learning_have_flags(corpus: Path) -> None:
     settings = settings_of(again)
     names = ("tie_break", "min_frequency", "max_token_length", "special_tokens")
     assert [settings[name] for name in names] == ["smallest_ids", 2, 4, ["<a>"]]
+    figures = corpus.parent / "figures.json"
+    flags = ["--min_frequency", "9", "--vocab_size", "270", "--backends", "python", "--json", str(figures)]
+    assert main(["compare", "--counts", str(run), "--quiet", *flags]) == 0
+    assert json.loads(figures.read_text(encoding="utf-8"))["settings"]["min_frequency"] == 9
 
 
 def test_special_tokens_come_from_a_file(corpus: Path) -> None:
