@@ -17,7 +17,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: quickstart test test-fast check format clean
 
 quickstart: $(VENV)/installed
-	$(BIN)/python -m bpeflow --config configs/quickstart.yaml
+	$(BIN)/bpeflow --config configs/quickstart.yaml
+	@printf '\nNext: encode with it, learn more entries from the same counts, list the commands.\n'
+	@printf '  %s\n' "$(BIN)/bpeflow encode --tokenizer runs/quickstart --input README.md --out runs/readme.bin" \
+	    "$(BIN)/bpeflow merge --counts runs/quickstart --vocab_size 16k --out_dir runs/quickstart16k" \
+	    "$(BIN)/bpeflow help"
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 from collections.abc import Mapping
 from functools import partial
@@ -26,7 +27,7 @@ from pydantic import (
 )
 
 from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow._util.validation import explain
+from bpeflow._util.validation import explain, nearest
 from bpeflow.errors import ConfigError
 from bpeflow.vocab import check_special_tokens
 
@@ -68,6 +69,14 @@ def _as_folder(value: object) -> object:
     return value
 
 
+def _as_number(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if match := re.fullmatch(r"([0-9]{1,15})([km]?)", value.strip().replace("_", "").lower()):
+        return int(match[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[match[2]]
+    raise ValueError("need a number such as 32000, 32k or 1m")
+
+
 NonEmpty = Annotated[str, Field(min_length=1)]
 
 #: The names of a nested field, joined by dots.
@@ -75,8 +84,8 @@ FieldPath = Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)*$")]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_as_paths)]
 Folder = Annotated[Path, BeforeValidator(_as_folder)]
 
-#: Within the range of ids in native code.
-VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1)]
+#: Within the range of ids in native code. ``32k`` is 32,000, and ``1m`` a million.
+VocabSize = Annotated[int, Field(ge=256, lt=2**32 - 1), BeforeValidator(_as_number)]
 
 #: A number of bytes: ``8mb`` (10^6), ``8MiB`` (2^20) or a plain number.
 Size = Annotated[ByteSize, Field(ge=1)]
@@ -305,7 +314,10 @@ class MergeSettings(TokenSettings):
     """How pre-token counts become merges."""
 
     vocab_size: VocabSize | None = _learning(
-        None, "entries of the vocabulary: 256 bytes, special tokens, merges", unset="required", example=32000
+        None,
+        "entries of the vocabulary: 256 bytes, special tokens, merges; 32k is 32,000",
+        unset="required",
+        example=32000,
     )
     tie_break: TieBreak = _learning(
         "greatest_bytes",
@@ -414,7 +426,7 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
         if not dot:
             continue
         if section not in _SECTIONS:
-            raise ConfigError(f"unknown setting {dotted_key} (there are sections {', '.join(sorted(_SECTIONS))})")
+            raise ConfigError(f"unknown setting {dotted_key}{nearest(Settings, dotted_key)}")
         inside = result.get(section) or {}
         if isinstance(inside, Mapping):  # otherwise validation reports it
             result[section] = {**inside, key: value}

@@ -57,6 +57,18 @@ def test_several_sizes_are_sorted() -> None:
     assert make_settings(Settings, {"input": "a", "vocab_sizes": [32000, 8000, 8000]}).sizes == (8000, 32000)
 
 
+@pytest.mark.parametrize(("text", "entries"), [("32k", 32_000), ("1M", 1_000_000), ("32_000", 32_000), ("300", 300)])
+def test_vocabulary_sizes_are_written_as_people_say_them(tmp_path: Path, text: str, entries: int) -> None:
+    assert load_settings(write(tmp_path, f"input: a\nvocab_size: {text}")).vocab_size == entries
+    assert make_settings(Settings, {"input": "a", "vocab_sizes": text}).sizes == (entries,)
+
+
+@pytest.mark.parametrize("text", ["k", "1.5k", "32kb", "-1k", "", "9" * 5000, "100m m"])
+def test_a_size_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="vocab_size: need a number such as 32000, 32k or 1m"):
+        make_settings(Settings, {"input": "a", "vocab_size": text})
+
+
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         make_settings(Settings, SMALL).vocab_size = 5  # type: ignore[misc]
@@ -67,7 +79,7 @@ def test_settings_are_frozen() -> None:
     [
         ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
         ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
-        ({"zzz": 1}, r"unknown setting zzz \(there are: .*chunk_size"),
+        ({"zzz": 1}, r"unknown setting zzz \(`bpeflow config` lists all settings\)"),
         ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
         ({"vocab_size": 100}, "vocab_size: .*greater than or equal to 256, found 100"),
         ({"vocab_size": None}, "vocab_size is missing"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -14,6 +15,7 @@ import pytest
 
 import bpeflow
 from bpeflow import errors
+from bpeflow.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 
@@ -61,6 +63,26 @@ def test_the_examples_in_docstrings_are_right() -> None:
     assert sum(tried.values()) > 30
     for name in {*bpeflow.__all__} - {*errors.__all__, "__version__"}:
         assert ">>> " in (getattr(bpeflow, name).__doc__ or ""), f"{name} has no example"
+
+
+def test_all_commands_that_are_shown_are_valid() -> None:
+    """In the README and the docs, in help, in configs, and at the end of `make quickstart`."""
+    documents = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    texts = [
+        block for path in documents for block in re.findall(r"^```sh\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
+    ]
+    others = [ROOT / "Makefile", *ROOT.glob("configs/*.yaml"), *ROOT.glob("bpeflow/cli/*.py")]
+    texts += [path.read_text("utf-8") for path in others]
+    commands = "|".join(["-[-a-z]", *COMMANDS])
+    shown = re.findall(
+        rf'^(?:#?\s+"?)?(?:python -m |\$\(BIN\)/)?bpeflow ((?:{commands}).*?)(?: > |  |"|$)', "\n".join(texts), re.M
+    )
+    assert len(shown) > 30
+    parsers = {name: import_module(f"bpeflow.cli.{name}").make_parser() for name in COMMANDS}
+    for line in shown:
+        name, *arguments = shlex.split(line, comments=True)
+        arguments, name = (arguments, name) if name in COMMANDS else ([name, *arguments], "train")
+        parsers[name].parse(arguments)
 
 
 def test_every_folder_of_the_package_is_in_the_readme_and_in_hacking() -> None:

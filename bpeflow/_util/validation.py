@@ -1,11 +1,14 @@
-"""Validation errors of pydantic as one-line messages that suggest the nearest known key."""
+"""Validation errors of pydantic as one-line messages: the key, its description and an example, or the nearest key."""
 
 from __future__ import annotations
 
-import difflib
+import json
+from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 
 def explain(model: type[BaseModel], details: Any) -> str:
@@ -13,25 +16,47 @@ def explain(model: type[BaseModel], details: Any) -> str:
     location = [str(part) for part in details["loc"]]
     key = ".".join(location)
     if details["type"] == "extra_forbidden":
-        return f"unknown setting {key}" + _nearest(model, location)
+        return f"unknown setting {key}{nearest(model, key)}"
     if details["type"] == "missing":
         return f"{key} is missing"
-    message = details["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}, found {details['input']!r}" if key else message
+    message: str = details["msg"].removeprefix("Value error, ")
+    if not key:
+        return message
+    meaning = "" if details["type"] == "value_error" else _meaning(model, location)
+    return f"{key}: {message}, found {details['input']!r}{meaning}"
 
 
-def _nearest(model: type[BaseModel], location: list[str]) -> str:
-    """Suggest the known key that is most like the unknown one at the end of `location`."""
-    for section in location[:-1]:
-        if section.isdigit():  # an index
-            continue
-        inner = _model_in(model.model_fields[section].annotation)
-        if inner is None:
-            return ""
-        model = inner
-    known = list(model.model_fields)
-    close = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
-    return f" (did you mean {'.'.join([*location[:-1], close[0]])}?)" if close else f" (there are: {', '.join(known)})"
+def nearest(model: type[BaseModel], key: str) -> str:
+    """Suggest the known key that is most like an unknown one, in any section."""
+    names = [name for name, _ in _fields(model)]
+    section, _, last = key.rpartition(".")
+    prefix = "".join(f"{part}." for part in section.split(".") if not part.isdigit())  # without indices
+    inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)] if section else []
+    if inside:
+        known = {name: f"{section}.{name}" for name in inside}
+    else:
+        last = key
+        known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in names}
+    close = get_close_matches(last, known, n=1)
+    return f" (did you mean {known[close[0]]}?)" if close else " (`bpeflow config` lists all settings)"
+
+
+def _meaning(model: type[BaseModel], location: list[str]) -> str:
+    """Return the description of the setting at `location`, with an example."""
+    field = dict(_fields(model)).get(".".join(part for part in location if not part.isdigit()))
+    extra = field.json_schema_extra if field else None
+    if field is None or not isinstance(extra, dict):
+        return ""
+    example = extra["example"]
+    return f" ({field.description}; for example {example if isinstance(example, str) else json.dumps(example)})"
+
+
+def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the dotted names of all settings of a model, those in sections and in lists of models included."""
+    for name, field in model.model_fields.items():
+        yield prefix + name, field
+        if inner := _model_in(field.annotation):
+            yield from _fields(inner, f"{prefix}{name}.")
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -9,14 +9,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from bpeflow.backends.registry import BACKENDS
-from bpeflow.cli.options import new_parser
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.pretokenize.native import chosen_instructions, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    return new_parser("backends", "List the merge backends, and why any is unavailable.", "")
+
+
 def run(argv: Sequence[str]) -> int:
     """List the backends."""
-    new_parser("python -m bpeflow backends", "List the merge backends, and why any is unavailable.").parse_args(argv)
+    make_parser().parse(argv)
     table = Table("backend", "available", "description, or what is missing", box=None, header_style="bold")
     for backend in BACKENDS:
         reason = backend.unavailable()

@@ -18,11 +18,11 @@ from bpeflow.cli.options import (
     add_counts_flag,
     add_learning_flags,
     names,
-    new_parser,
     number,
     numbers,
     overrides,
 )
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import table_console
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
@@ -44,9 +44,9 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def run(argv: Sequence[str]) -> int:
-    """Compare backends."""
-    parser = new_parser("python -m bpeflow compare", _DESCRIPTION)
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("compare", _DESCRIPTION)
     add_counts_flag(parser)
     parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
     parser.add_argument(
@@ -56,7 +56,12 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write all figures to this file")
     add_config_flags(parser)
     add_learning_flags(parser, backend=False)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Compare backends."""
+    options = make_parser().parse(argv)
     available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
     entrants = contenders(options.backends or available, options.threads or [available_cores()])
     counts, path, earlier = read_counts(options.counts)

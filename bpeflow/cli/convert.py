@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bpeflow.cli.options import new_parser
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.formats import registry
 
@@ -21,13 +21,18 @@ folder in any of these formats. DST is the folder or file to write.
 """
 
 
-def run(argv: Sequence[str]) -> int:
-    """Convert a tokenizer."""
-    parser = new_parser("python -m bpeflow convert", _DESCRIPTION)
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("convert", _DESCRIPTION, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
     parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface, tiktoken or cs336")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Convert a tokenizer."""
+    options = make_parser().parse(argv)
     set_up_logging(Console(stderr=True), quiet=False)
     spec = registry.load(options.source)
     for path in registry.save(spec, options.target, options.to):

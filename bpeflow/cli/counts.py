@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bpeflow.cli.options import new_parser
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.counting.counts import PretokenCounts
 
 _DESCRIPTION = """\
@@ -16,12 +16,17 @@ with backslash escapes). File name extensions select the formats.
 """
 
 
-def run(argv: Sequence[str]) -> int:
-    """Convert counts."""
-    parser = new_parser("python -m bpeflow counts", _DESCRIPTION)
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("counts", _DESCRIPTION, "SRC DST")
     parser.add_argument("source", metavar="SRC", type=Path, help="counts to read")
     parser.add_argument("target", metavar="DST", type=Path, help="counts to write")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Convert counts."""
+    options = make_parser().parse(argv)
     counts = PretokenCounts.read(options.source)
     counts.write(options.target)
     print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")  # noqa: T201

@@ -8,7 +8,8 @@ from pathlib import Path
 from rich.markup import escape
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.options import add_output_flag, add_quiet_flag, add_tokenizer_flag, new_parser
+from bpeflow.cli.options import add_output_flag, add_quiet_flag, add_tokenizer_flag
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing, summary_console
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.facade import Tokenizer
@@ -20,9 +21,9 @@ Decode a token file to the text that it was made from. End tokens become their t
 """
 
 
-def run(argv: Sequence[str]) -> int:
-    """Decode a token file."""
-    parser = new_parser("python -m bpeflow decode", _DESCRIPTION)
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("decode", _DESCRIPTION)
     add_tokenizer_flag(parser)
     parser.add_argument("--input", metavar="FILE", type=Path, required=True, dest="source", help="token file to read")
     add_output_flag(parser, "text file to write")
@@ -30,7 +31,12 @@ def run(argv: Sequence[str]) -> int:
         "--any_tokenizer", action="store_true", help="decode even if the file was encoded with another tokenizer"
     )
     add_quiet_flag(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Decode a token file."""
+    options = make_parser().parse(argv)
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.load(options.tokenizer)
         decoded = decode_file(

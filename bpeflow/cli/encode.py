@@ -13,10 +13,10 @@ from bpeflow.cli.options import (
     add_quiet_flag,
     add_separator_flag,
     add_tokenizer_flag,
-    new_parser,
     number,
     size,
 )
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing, summary_console
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.facade import Tokenizer
@@ -35,9 +35,9 @@ sidecar (train.bin.json) describes it; --index also writes where each document s
 """
 
 
-def run(argv: Sequence[str]) -> int:
-    """Encode a corpus."""
-    parser = new_parser("python -m bpeflow encode", _DESCRIPTION)
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("encode", _DESCRIPTION)
     add_tokenizer_flag(parser)
     parser.add_argument(
         "--input", metavar="PATH", nargs="+", required=True, dest="inputs",
@@ -75,7 +75,12 @@ def run(argv: Sequence[str]) -> int:
         "--chunk_size", metavar="SIZE", type=size, help="text per encoder and step, e.g. 8mb; decides the memory needed"
     )
     add_quiet_flag(parser)
-    options = vars(parser.parse_args(argv))
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Encode a corpus."""
+    options = vars(make_parser().parse(argv))
     quiet, path = options.pop("quiet"), options.pop("tokenizer")
     with observing(quiet) as observer:
         corpus = encode_file(

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_size
-from bpeflow.cli.options import add_quiet_flag, add_separator_flag, new_parser
+from bpeflow.cli.options import add_quiet_flag, add_separator_flag
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing, table_console
 from bpeflow.dataset.evaluate import Evaluation, describe, evaluate_all, longest_tokens
 from bpeflow.dataset.facade import Tokenizer
@@ -28,9 +29,9 @@ _LONGEST, _CHARACTERS = 3, 40
 _SECONDS = (("days", 86_400.0), ("hours", 3_600.0), ("min", 60.0))
 
 
-def run(argv: Sequence[str]) -> int:
-    """Measure tokenizers."""
-    parser = new_parser("python -m bpeflow evaluate", _DESCRIPTION)
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("evaluate", _DESCRIPTION)
     parser.add_argument(
         "--tokenizer", metavar="PATH", type=Path, required=True, nargs="+", action="extend", dest="tokenizers",
         help="run folders, or tokenizers in any known format; repeatable",
@@ -44,7 +45,12 @@ def run(argv: Sequence[str]) -> int:
         "--json", metavar="FILE", type=Path, dest="json_path", help="also write all figures to this file"
     )
     add_quiet_flag(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Measure tokenizers."""
+    options = make_parser().parse(argv)
     with observing(options.quiet) as observer:
         tokenizers = {str(path): Tokenizer.load(path) for path in options.tokenizers}
         evaluated = evaluate_all(tokenizers, options.inputs, separator=options.separator, observer=observer)

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from bpeflow._util.memory import explain, is_memory_error
 from bpeflow._util.text import one_line
+from bpeflow.cli.installation import explain_missing
 from bpeflow.errors import (
     BackendUnavailableError,
     BpeflowError,
@@ -125,6 +126,8 @@ def _expected(error: BaseException) -> str | None:
         return str(error)
     if is_memory_error(error):
         return f"{explain(error)}: add memory, or raise the limits (ulimit -v, ulimit -u, the container's)"
+    if isinstance(error, ModuleNotFoundError):
+        return explain_missing(error)
     if isinstance(error, ImportError):
         return f"{error}: the installation is incomplete (install bpeflow again), or there was too little memory"
     if isinstance(error, OSError):

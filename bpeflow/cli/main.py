@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from bpeflow.cli.commands import COMMANDS, answer
 from bpeflow.cli.exit import end_on_signals, exit_status, show_crashes
-
-#: Each command has a module with a function `run`, imported when it is called: commands start fast that need little.
-COMMANDS = ("train", "merge", "compare", "counts", "encode", "decode", "evaluate", "convert", "backends", "config")
+from bpeflow.errors import ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,28 +17,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = [_with_underscores(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
     try:
         _set_up_process()
-        if argv == ["--version"]:
-            return _print_version()
-        name, rest = (argv[0], argv[1:]) if argv and argv[0] in COMMANDS else ("train", argv)
-        run: Callable[[Sequence[str]], int] = import_module(f"bpeflow.cli.{name}").run
-        return run(rest)
+        return _run(argv)
     except SystemExit:
         raise
     except BaseException as error:  # not only Exception: a panic in a Rust library derives from BaseException
         return exit_status(error)
 
 
+def _run(argv: Sequence[str]) -> int:
+    if (status := answer(argv)) is not None:
+        return status
+    name, rest = _command(argv)
+    run: Callable[[Sequence[str]], int] = import_module(f"bpeflow.cli.{name}").run
+    return run(rest)
+
+
+def _command(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the command and its arguments."""
+    name, rest = argv[0], argv[1:]
+    if name.startswith("-"):
+        return "train", argv
+    if name == "help":
+        name, rest = rest[0], ["--help"]
+    if name not in COMMANDS:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
+        raise ConfigError(f"unknown command {name!r}; {hint}")
+    return name, rest
+
+
 def _with_underscores(argument: str) -> str:
     """Accept ``--vocab-size`` for ``--vocab_size``: both spellings are common, one is documented."""
     name, equals, value = argument.partition("=")
     return name.replace("-", "_").replace("__", "--", 1) + equals + value if name.startswith("--") else argument
-
-
-def _print_version() -> int:
-    from importlib.metadata import version
-
-    print(f"bpeflow {version('bpeflow')}")  # noqa: T201
-    return 0
 
 
 def _set_up_process() -> None:

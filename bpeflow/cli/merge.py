@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.yaml import read_yaml
-from bpeflow.cli.options import add_counts_flag, add_learning_flags, add_run_flags, new_parser, overrides
+from bpeflow.cli.options import add_counts_flag, add_learning_flags, add_run_flags, overrides
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.train import run_training
 from bpeflow.config import COUNT_ONLY, Settings, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
@@ -27,13 +28,18 @@ settings are those of the run that counted; a config and flags override them.
 """
 
 
-def run(argv: Sequence[str]) -> int:
-    """Learn merges again."""
-    parser = new_parser("python -m bpeflow merge", _DESCRIPTION)
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("merge", _DESCRIPTION)
     add_counts_flag(parser)
     add_run_flags(parser)
     add_learning_flags(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Learn merges again."""
+    options = make_parser().parse(argv)
     return merge(options.counts, options.config, overrides(options), options.quiet)
 
 

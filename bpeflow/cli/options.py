@@ -7,29 +7,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from bpeflow.cli.parser import FlagGroup, Parser
 from bpeflow.errors import ConfigError
-
-
-class FlagGroup(Protocol):
-    """A parser, or a group of its flags."""
-
-    def add_argument(self, *names: str, **options: Any) -> Any:
-        """Add a flag."""
-
-
-def new_parser(prog: str, description: str, epilog: str | None = None) -> argparse.ArgumentParser:
-    """Return a parser for the flags of a command."""
-    return argparse.ArgumentParser(
-        prog=prog,
-        description=description,
-        epilog=epilog,
-        usage=f"{prog} [options]",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=100),
-        allow_abbrev=False,
-    )
-
 
 # ---- flags for settings ----
 
@@ -50,19 +31,19 @@ def add_switch(group: FlagGroup, key: str, flag: str | None = None) -> None:
     add_setting(group, key, flag, action="store_const", const=True)
 
 
-def add_config_flags(parser: argparse.ArgumentParser) -> FlagGroup:
+def add_config_flags(parser: Parser) -> FlagGroup:
     """Add ``--config``, ``--set`` and ``--quiet``, and return their group."""
-    group = parser.add_argument_group("run")
+    group = parser.flag_group("run")
     group.add_argument("--config", metavar="FILE", type=Path, help="YAML config; flags override it")
     group.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments", type=_assignment,
-        help="override any setting, e.g. tie_break=huggingface or monitor.interval=2; repeatable",
+        help="override any setting, e.g. monitor.interval=2; the value is YAML; repeatable",
     )  # fmt: skip
     add_quiet_flag(group)
     return group
 
 
-def add_run_flags(parser: argparse.ArgumentParser) -> None:
+def add_run_flags(parser: Parser) -> None:
     """Add the flags of commands that write a run folder."""
     group = add_config_flags(parser)
     add_setting(group, "out_dir", metavar="FOLDER")
@@ -70,10 +51,19 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add_switch(group, "restart")
 
 
-def add_learning_flags(parser: argparse.ArgumentParser, backend: bool = True) -> None:
+def add_learning_flags(parser: Parser, backend: bool = True) -> None:
     """Add the flags of commands that learn merges."""
-    group = parser.add_argument_group("learning")
-    add_setting(group, "vocab_size", metavar="N", type=int)
+    group = parser.flag_group("learning")
+    add_setting(group, "vocab_size", metavar="N")
+    special_tokens = group.exclusive()
+    add_setting(special_tokens, "special_tokens", metavar="TEXT", nargs="*")
+    special_tokens.add_argument(
+        "--special_tokens_file", metavar="FILE", type=_lines, dest="setting special_tokens", default=argparse.SUPPRESS,
+        help="file with a special token per line, instead of --special_tokens",
+    )  # fmt: skip
+    add_setting(group, "tie_break", metavar="NAME")
+    add_setting(group, "min_frequency", metavar="N")
+    add_setting(group, "max_token_length", metavar="N")
     add_setting(group, "init_from", metavar="FOLDER")
     if backend:
         add_setting(group, "backend", metavar="NAME")
@@ -89,37 +79,53 @@ def _assignment(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
+    key = key.replace("-", "_")
     from bpeflow._util.yaml import parse_yaml  # PyYAML, likewise
+    from bpeflow.cli.settings import settings_by_key
 
     try:
         return key, parse_yaml(value)
     except ConfigError as error:
-        raise argparse.ArgumentTypeError(f"{key}: {error}") from error
+        problem = getattr(error.__cause__, "problem", None) or error
+        setting = settings_by_key().get(key)
+        example = f"; for example {setting.assignment()}" if setting else ""
+        raise argparse.ArgumentTypeError(f"{key}: {value!r} is not valid YAML ({problem}){example}") from error
+
+
+def _lines(path: str) -> list[str]:
+    """Read the lines of a file, without empty ones."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"cannot read the special tokens {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line]
 
 
 # ---- other flags ----
 
 
-def add_counts_flag(parser: argparse.ArgumentParser) -> None:
+def add_counts_flag(parser: Parser) -> None:
     """Add the required ``--counts``."""
     parser.add_argument(
         "--counts", metavar="PATH", type=Path, required=True, help="run folder, or counts as .npz, .json or .tsv"
     )
 
 
-def add_tokenizer_flag(parser: argparse.ArgumentParser) -> None:
+def add_tokenizer_flag(parser: Parser) -> None:
     """Add the required ``--tokenizer``."""
     parser.add_argument(
         "--tokenizer", metavar="PATH", type=Path, required=True, help="run folder, or tokenizer in any known format"
     )
 
 
-def add_output_flag(parser: argparse.ArgumentParser, what: str) -> None:
+def add_output_flag(parser: Parser, what: str) -> None:
     """Add the required ``--out``."""
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=what)
 
 
-def add_separator_flag(parser: argparse.ArgumentParser) -> None:
+def add_separator_flag(parser: Parser) -> None:
     """Add ``--separator``."""
     parser.add_argument(
         "--separator", metavar="TEXT",
@@ -127,7 +133,7 @@ def add_separator_flag(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_quiet_flag(parser: FlagGroup) -> None:
+def add_quiet_flag(parser: Parser | FlagGroup) -> None:
     """Add ``--quiet``."""
     parser.add_argument("--quiet", action="store_true", help="print errors only")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ByteSize
@@ -30,6 +32,7 @@ class SettingDescription:
         default: the default as text.
         example: a value worth showing.
         group: one of `GROUPS`.
+        choices: all possible values, if they are a few words.
     """
 
     key: str
@@ -38,6 +41,7 @@ class SettingDescription:
     default: str
     example: Any
     group: str
+    choices: tuple[str, ...]
 
     def help_line(self) -> str:
         """Return the help of a flag."""
@@ -48,10 +52,20 @@ class SettingDescription:
         """Return the default as a sentence."""
         return "Required." if self.default == "required" else f"Default: {self.default}."
 
+    def assignment(self) -> str:
+        """Return the flag that gives the setting the example's value."""
+        return f"--set {self.key}={shlex.quote(_as_text(self.example))}"
+
 
 def describe_setting(key: str) -> SettingDescription:
-    """Describe the setting of a dotted name."""
-    return next(setting for setting in all_settings() if setting.key == key)
+    """Describe the setting of a dotted name. Raises `KeyError` if there is none."""
+    return settings_by_key()[key]
+
+
+@cache
+def settings_by_key() -> Mapping[str, SettingDescription]:
+    """Describe all settings, by dotted name."""
+    return {setting.key: setting for setting in all_settings()}
 
 
 def all_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[SettingDescription]:
@@ -69,6 +83,7 @@ def all_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterato
             default=str(extra["unset"]) or _as_text(field.default),
             example=extra["example"],
             group=str(extra["group"]),
+            choices=_choices(field.annotation),
         )
 
 
@@ -81,7 +96,7 @@ def as_yaml(values: Mapping[str, Any] | None = None) -> str:
     values = values or {}
     lines = [
         "# Every setting of bpeflow. Those commented out have their default, and show an example.",
-        "# Written by `python -m bpeflow config --print`. Each setting is also a flag (--set key=value).",
+        "# Written by `python -m bpeflow config --print`. Each is also a flag: --set key=value, some also --key value.",
     ]
     for group in GROUPS:
         lines += ["", f"# ---- {group} ----"]
@@ -109,7 +124,7 @@ def as_markdown() -> str:
         "# Settings",
         "",
         "Written by `python -m bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
-        "(`--set key=value`), and as a keyword of `bpeflow.train_bpe` and `bpeflow.train`.",
+        "(`--set key=value`, common ones `--key value`), and as a keyword of `bpeflow.train_bpe` and `bpeflow.train`.",
     ]
     tables = [(group, [s for s in all_settings() if s.group == group]) for group in GROUPS]
     tables.append(("sources", list(all_settings(SourceSettings))))
@@ -126,6 +141,13 @@ def as_markdown() -> str:
             cells = (f"`{setting.key}`", meaning, setting.default, f"`{_as_text(setting.example)}`")
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """Return the words of the `Literal` in an annotation, if there is one."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return next(filter(None, map(_choices, get_args(annotation))), ())
 
 
 def _sentence(text: str) -> str:

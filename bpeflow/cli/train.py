@@ -6,21 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.exit import USAGE
 from bpeflow.cli.options import (
     add_learning_flags,
     add_run_flags,
     add_setting,
     add_switch,
-    new_parser,
     overrides,
 )
+from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.config import Settings, load_settings
 from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
-    import argparse
-
     from rich.console import Console
 
     from bpeflow.progress import Observer
@@ -34,34 +31,26 @@ Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges
   python -m bpeflow --config configs/owt.yaml --backend omp --num_counter 8 --do_monitor
   python -m bpeflow --input corpus/*.txt --vocab_size 32000 --out_dir runs/mine
 """
-_OTHER_COMMANDS = """\
-Other commands (--help describes each):
-  python -m bpeflow merge --counts runs/owt    learn merges again from saved counts
-  python -m bpeflow compare --counts runs/owt  compare merge backends on saved counts
-  python -m bpeflow counts SRC DST             convert counts to JSON or TSV, and back
-  python -m bpeflow encode, decode, evaluate   convert corpora to token files and back; compare tokenizers
-  python -m bpeflow convert SRC DST --to NAME  write a tokenizer in another format
-  python -m bpeflow backends                   list the merge backends and why any is unavailable
-  python -m bpeflow config                     print every setting with its description and default
-
-Every setting can be given as --set key=value; python -m bpeflow config --print lists them all.
-"""
 
 #: Characters of the longest token to show: web text contains runs of thousands of spaces, which become tokens.
 _LONGEST_SHOWN = 60
 
 
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("train", _DESCRIPTION)
+    _add_corpus_flags(parser)
+    add_learning_flags(parser)
+    _add_counting_flags(parser)
+    add_run_flags(parser)
+    return parser
+
+
 def run(argv: Sequence[str]) -> int:
     """Train as the flags and the config say."""
-    parser = new_parser("python -m bpeflow", _DESCRIPTION, _OTHER_COMMANDS)
-    parser.add_argument("--version", action="store_true", help="print the version")
-    add_run_flags(parser)
-    _add_counting_flags(parser)
-    add_learning_flags(parser)
     if not argv:
-        parser.print_help()
-        return USAGE
-    options = parser.parse_args(argv)
+        raise ConfigError("nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)")
+    options = make_parser().parse(argv)
     settings = load_settings(options.config, overrides(options))
     from bpeflow.training.train import train
 
@@ -80,14 +69,20 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     return 0
 
 
-def _add_counting_flags(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("counting")
+def _add_corpus_flags(parser: Parser) -> None:
+    group = parser.flag_group("corpus and pre-tokens")
     add_setting(group, "input", metavar="PATH", nargs="+")
     add_setting(group, "input_format", metavar="NAME")
     add_setting(group, "text_field", metavar="NAME")
     add_setting(group, "text_column", metavar="NAME")
-    add_setting(group, "num_counter", None, "-c", metavar="N", type=int)
-    add_setting(group, "num_merger", None, "-m", metavar="N", type=int)
+    add_setting(group, "separator", metavar="TEXT")
+    add_setting(group, "pattern", metavar="TEXT")
+
+
+def _add_counting_flags(parser: Parser) -> None:
+    group = parser.flag_group("counting")
+    add_setting(group, "num_counter", None, "-c", metavar="N")
+    add_setting(group, "num_merger", None, "-m", metavar="N")
     add_setting(group, "chunk_size", metavar="SIZE")
     add_setting(group, "memory_limit", metavar="SIZE")
     add_switch(group, "monitor.enabled", "--do_monitor")

@@ -119,7 +119,7 @@ def test_counts_travel_as_json_and_tsv(config: Path, tmp_path: Path, capsys: pyt
         (["--input", "no-such-file.txt"], "no-such-file.txt"),
         (["--input", "no/such/*.txt"], r"no/such/\*.txt"),
         (["--vocab_size", "256"], "vocab_size 256 is too small"),
-        (["--vocab_size", "many"], "invalid int value: 'many'"),
+        (["--vocab_size", "many"], "vocab_size: need a number such as 32000, 32k or 1m, found 'many'"),
         (["--set", "pattern=("], "invalid regular expression"),
         (["--set", "pattern=gtp2"], "gpt2"),
         (["--set", "vocab_sise=3"], "did you mean vocab_size"),
@@ -198,7 +198,7 @@ def _no_room_for_files() -> None:
 
 def test_help_lists_all_commands_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (
-        ["--help"],
+        ["train", "--help"],
         ["merge", "--help"],
         ["compare", "--help"],
         ["counts", "--help"],
@@ -227,11 +227,6 @@ def test_config_prints_every_setting_and_the_values_of_a_config(
     assert values == yaml.safe_load(config.read_text(encoding="utf-8"))
     assert main(["config", "--markdown"]) == 0
     assert "| `monitor.interval` |" in capsys.readouterr().out
-
-
-def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "python -m bpeflow --config" in capsys.readouterr().out
 
 
 def test_backends_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

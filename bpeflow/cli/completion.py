@@ -1,0 +1,84 @@
+"""`bpeflow completion`: print a completion script for a shell."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, get_args
+
+from bpeflow._util.extras import load_extra
+from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow.backends.registry import BACKENDS
+from bpeflow.cli.commands import COMMANDS
+from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.settings import settings_by_key
+from bpeflow.dataset.token_file import DtypeName
+from bpeflow.formats.registry import FORMATS
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+
+SHELLS = ("bash", "zsh", "fish")
+
+_DESCRIPTION = """\
+Print a script that completes commands, flags and their values in a shell. Save it where the shell looks for it:
+
+  bpeflow completion bash > ~/.local/share/bash-completion/completions/bpeflow
+  bpeflow completion zsh > ~/.zfunc/_bpeflow       with `fpath+=~/.zfunc` before compinit in ~/.zshrc
+  bpeflow completion fish > ~/.config/fish/completions/bpeflow.fish
+"""
+
+#: What flags take, by their metavar.
+_FILES, _FOLDERS = ("FILE", "PATH", "SRC", "DST"), ("FOLDER",)
+
+
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("completion", _DESCRIPTION, "|".join(SHELLS))
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the script."""
+    shell = make_parser().parse(argv).shell
+    shtab = load_extra("shtab", "completion", "completion scripts")
+    print(shtab.complete(_all_commands(shtab), shell))  # noqa: T201
+    return 0
+
+
+def _all_commands(shtab: Any) -> argparse.ArgumentParser:
+    """Return one parser of all commands. Its flags, without a command, are those of train."""
+    parsers: dict[str, Parser] = {name: import_module(f"bpeflow.cli.{name}").make_parser() for name in COMMANDS}
+    for parser in parsers.values():
+        for argument in parser.arguments:
+            _suggest(argument, shtab)
+    root = argparse.ArgumentParser("bpeflow", parents=[parsers["train"]], add_help=False)
+    commands = root.add_subparsers(parser_class=argparse.ArgumentParser)
+    for name, parser in parsers.items():
+        commands.add_parser(name, parents=[parser], add_help=False, help=COMMANDS[name])
+    commands.add_parser("help", add_help=False, help="describe a command").add_argument(
+        "command", choices=list(COMMANDS)
+    )
+    return root
+
+
+def _suggest(argument: argparse.Action, shtab: Any) -> None:
+    """Give an argument the values that shells suggest. They are no limit, as `choices` of a parser in use are."""
+    settings = {f"setting {key}": setting for key, setting in settings_by_key().items()}
+    values = {
+        "assignments": [f"{key}=" for key in settings_by_key()],
+        "setting pattern": list(NAMED_PATTERNS),
+        "setting backend": ["auto", *(backend.name for backend in BACKENDS)],
+        "backends": [backend.name for backend in BACKENDS],
+        "to": [known.name for known in FORMATS],
+        "dtype": ["auto", *get_args(DtypeName)],
+        "invalid_utf8": list(get_args(InvalidUtf8Policy)),
+    }
+    if argument.dest in values:
+        argument.choices = values[argument.dest]
+    elif argument.dest in settings and settings[argument.dest].choices:
+        argument.choices = settings[argument.dest].choices
+    elif argument.metavar in _FILES:
+        argument.complete = shtab.FILE  # type: ignore[attr-defined]
+    elif argument.metavar in _FOLDERS:
+        argument.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

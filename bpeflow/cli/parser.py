@@ -1,0 +1,115 @@
+"""The parser of a command's flags: errors are one line and name the nearest flag."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from difflib import get_close_matches
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import Any, NoReturn, Protocol
+
+from bpeflow.errors import ConfigError
+
+#: Width of help on wide terminals: longer lines are harder to read.
+_WIDTH = 100
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that knows its arguments, and raises `ConfigError` instead of printing usage.
+
+    Attributes:
+        arguments: all arguments, as argparse describes them.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.arguments: list[argparse.Action] = []
+        super().__init__(**options)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an argument."""
+        self.arguments.append(super().add_argument(*names, **options))
+        return self.arguments[-1]
+
+    def flag_group(self, title: str) -> FlagGroup:
+        """Return a new group of flags, which help shows together."""
+        return FlagGroup(self, self.add_argument_group(title))
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Return the values of the flags. Raises `ConfigError` for any that does not fit."""
+        known = [name for argument in self.arguments for name in argument.option_strings]
+        for word in argv[: argv.index("--") if "--" in argv else None]:
+            if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
+                self._refuse(flag, known)
+        options, rest = self.parse_known_args(argv)
+        for word in rest:
+            if word.startswith("-"):
+                self._refuse(word, known)
+            self.error(f"unexpected argument {word!r}")
+        return options
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `ConfigError`."""
+        message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
+        message = message.replace("expected one argument", "needs a value (--flag=VALUE if that begins with a dash)")
+        raise ConfigError(f"{message}{self._pointer()}")
+
+    def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
+        problem = f"unknown flag {flag}"
+        if "--set" in known:
+            from bpeflow.cli.settings import settings_by_key
+
+            if setting := settings_by_key().get(flag[2:]):
+                raise ConfigError(f"{problem}; the setting {setting.key} is given by {setting.assignment()}")
+        if close := get_close_matches(flag, known, n=1):
+            raise ConfigError(f"{problem}; did you mean {close[0]}?")
+        raise ConfigError(f"{problem}{self._pointer()}")
+
+    def _pointer(self) -> str:
+        return f" (see {self.prog} --help)"
+
+
+class _Container(Protocol):
+    """What argparse adds arguments to."""
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action: ...
+
+    def add_mutually_exclusive_group(self, *, required: bool = False) -> Any: ...
+
+
+class FlagGroup:
+    """A group of a parser's flags."""
+
+    def __init__(self, parser: Parser, group: _Container) -> None:
+        self._parser = parser
+        self._group = group
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        """Add a flag."""
+        self._parser.arguments.append(self._group.add_argument(*names, **options))
+        return self._parser.arguments[-1]
+
+    def exclusive(self) -> FlagGroup:
+        """Return a group of flags of which only one may be given."""
+        return FlagGroup(self._parser, self._group.add_mutually_exclusive_group())
+
+
+def new_parser(command: str, description: str, arguments: str = "[flags]") -> Parser:
+    """Return a parser for the flags of a command.
+
+    Args:
+        command: the command's name.
+        description: paragraphs, which are wrapped, and indented examples, which are not.
+        arguments: the arguments on the usage line.
+    """
+    width = min(_WIDTH, get_terminal_size().columns)
+    paragraphs = (
+        text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
+    )
+    return Parser(
+        prog=f"bpeflow {command}",
+        description="\n\n".join(paragraphs),
+        usage=f"bpeflow {command} {arguments}",
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
+        allow_abbrev=False,
+    )

@@ -1,0 +1,117 @@
+"""Flags: their values are text, their errors name the nearest flag or setting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bpeflow.cli.main import main
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("low lower lowest newest widest|the lower the better" * 20, encoding="utf-8")
+    return path
+
+
+def train(corpus: Path, *flags: str) -> dict[str, Any]:
+    """Train and return the settings in the report."""
+    out = corpus.parent / "run"
+    flags = flags if "--vocab_size" in flags else (*flags, "--vocab_size", "280")
+    assert main(["train", "--input", str(corpus), "--out_dir", str(out), "--quiet", *flags]) == 0
+    return settings_of(out)
+
+
+def settings_of(out: Path) -> dict[str, Any]:
+    return json.loads((out / "run.json").read_text(encoding="utf-8"))["settings"]  # type: ignore[no-any-return]
+
+
+def test_values_are_text_and_not_yaml(corpus: Path) -> None:
+    settings = train(corpus, "--pattern", "[a: b]+|[^a]|a", "--special_tokens", "null", "12", "--separator", "~")
+    assert settings["pattern"] == "[a: b]+|[^a]|a"
+    assert settings["special_tokens"] == ["null", "12"]
+    assert settings["separator"] == "~"
+
+
+def test_rules_of_learning_have_flags(corpus: Path) -> None:
+    flags = ["--tie_break", "huggingface", "--min_frequency", "2", "--set", "max-token-length=3"]
+    settings = train(corpus, *flags)
+    assert [settings[name] for name in ("tie_break", "min_frequency", "max_token_length")] == ["huggingface", 2, 3]
+    run, again = corpus.parent / "run", corpus.parent / "again"
+    flags = ["--tie-break", "smallest_ids", "--special_tokens", "<a>", "--max_token_length", "4"]
+    assert main(["merge", "--counts", str(run), "--out_dir", str(again), "--quiet", *flags]) == 0
+    settings = settings_of(again)
+    names = ("tie_break", "min_frequency", "max_token_length", "special_tokens")
+    assert [settings[name] for name in names] == ["smallest_ids", 2, 4, ["<a>"]]
+    figures = corpus.parent / "figures.json"
+    flags = ["--min_frequency", "9", "--vocab_size", "270", "--backends", "python", "--json", str(figures)]
+    assert main(["compare", "--counts", str(run), "--quiet", *flags]) == 0
+    assert json.loads(figures.read_text(encoding="utf-8"))["settings"]["min_frequency"] == 9
+
+
+def test_special_tokens_come_from_a_file(corpus: Path) -> None:
+    path = corpus.parent / "tokens.txt"
+    path.write_bytes(b"\xef\xbb\xbf<b>\r\n\r\n<a>\n\n a: b \n\xe2\x9c\x93")
+    assert train(corpus, "--special_tokens_file", str(path))["special_tokens"] == ["<b>", "<a>", " a: b ", "✓"]
+
+
+def test_no_special_tokens(corpus: Path) -> None:
+    assert train(corpus, "--special_tokens")["special_tokens"] == []
+
+
+def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
+    assert train(corpus, "--vocab_size", "1k")["vocab_size"] == 1_000
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["--vocabsize", "3"], "unknown flag --vocabsize; did you mean --vocab_size?"),
+        (["--vocab-sise=3"], "unknown flag --vocab_sise; did you mean --vocab_size?"),
+        (["--elephants"], "unknown flag --elephants (see bpeflow train --help)"),
+        (["-x"], "unknown flag -x (see bpeflow train --help)"),
+        (
+            ["--monitor.interval", "3"],
+            "unknown flag --monitor.interval; the setting monitor.interval is given by --set monitor.interval=2",
+        ),
+        (["encode", "--tokeniser", "x"], "unknown flag --tokeniser; did you mean --tokenizer?"),
+        (["encode"], "missing: --tokenizer, --input, --out (see bpeflow encode --help)"),
+        (["merge", "--counts", "x", "--pattern", "x"], "unknown flag --pattern"),
+        (["--pattern"], "--pattern: needs a value (--flag=VALUE if that begins with a dash)"),
+        (["--special_tokens_file", "none"], "cannot read the special tokens none: No such file or directory"),
+        (["--set", "vocab_sise=3"], "unknown setting vocab_sise (did you mean vocab_size?)"),
+        (["--set", "interval=3"], "unknown setting interval (did you mean monitor.interval?)"),
+        (["--set", "monitr.interval=3"], "unknown setting monitr.interval (did you mean monitor.interval?)"),
+        (["--set", "elephants.x=3"], "unknown setting elephants.x (`bpeflow config` lists all settings)"),
+        (
+            ["--set", "special_tokens=[a"],
+            "--set: special_tokens: '[a' is not valid YAML (expected ',' or ']', but got '<stream end>'); "
+            "for example --set special_tokens='[<|endoftext|>, <|pad|>]'",
+        ),
+        (["--set", "pattern=a: b"], "found {'a': 'b'} (split pattern: gpt2, cl100k, "),
+        (["--set", "num_counter=many"], "found 'many' (counter processes; for example 8)"),
+        (["--set", "special_tokens=3.5"], 'found 3.5 (strings that are never split, merged or counted; for example ["'),
+        (["--vocab_size", "32q"], "vocab_size: need a number such as 32000, 32k or 1m, found '32q'"),
+        (["--tie_break", "none"], "'greatest_bytes', 'smallest_ids' or 'huggingface', found 'none'"),
+        (["--input_format", "csv"], "'auto', 'text', 'jsonl' or 'parquet', found 'csv'"),
+    ],
+    ids=str,
+)
+def test_an_error_is_one_line_with_the_remedy(
+    argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv if argv[0] in ("encode", "merge") else ["--input", "x", "--vocab_size", "300", *argv]) == 2
+    out, err = capsys.readouterr()
+    assert complaint in err
+    assert (out, len(err.splitlines())) == ("", 1)
+
+
+def test_two_ways_to_give_special_tokens_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tokens.txt"
+    path.write_text("<b>", encoding="utf-8")
+    assert main(["--special_tokens", "<a>", "--special_tokens_file", str(path)]) == 2
+    assert "--special_tokens_file: not allowed with argument --special_tokens" in capsys.readouterr().err
