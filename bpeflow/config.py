@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow._util.validation import explain
 from bpeflow.errors import ConfigError
 from bpeflow.vocab import check_special_tokens
@@ -218,6 +218,12 @@ class CountSettings(TokenSettings):
     )
     invalid_utf8: InvalidUtf8Policy = _corpus(
         "error", "input that is not UTF-8: error, replace (by U+FFFD) or skip (the document)", example="replace"
+    )
+    bad_records: BadRecordsPolicy = _corpus(
+        "error",
+        "JSON lines and other records without text: error or skip (and count them)",
+        "A record is bad if it is not JSON, or if text_field or text_column is missing, null or not a string.",
+        example="skip",
     )
 
     pattern: NonEmpty = _pretokens(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, get_args
 
+from bpeflow._util.text import short_repr
 from pydantic import BaseModel
 
 
@@ -17,7 +18,7 @@ def explain(model: type[BaseModel], details: Any) -> str:
     if details["type"] == "missing":
         return f"{key} is missing"
     message = details["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}, found {details['input']!r}" if key else message
+    return f"{key}: {message}, found {short_repr(details['input'])}" if key else message
 
 
 def _nearest(model: type[BaseModel], location: list[str]) -> str:

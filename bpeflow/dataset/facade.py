@@ -78,7 +78,7 @@ class Tokenizer(BaseTokenizer):
         ...     _ = corpus.write_text("low<|endoftext|>lower", encoding="utf-8")
         ...     encoded = tokenizer.encode_file(corpus, out)
         ...     print(encoded.documents, load_tokens(out).tolist())
-        2 [108, 257, 256, 108, 257, 101, 114, 256]
+        2 [108, 257, 256, 108, 257, 101, 114]
         """
         from bpeflow.dataset.encode import encode_file  # imports the flow framework, which text in memory does not need
 
