@@ -289,7 +289,7 @@ class CountSettings(TokenSettings):
     @model_validator(mode="after")
     def _check_sources(self) -> CountSettings:
         if not self.input and not self.sources:
-            raise ValueError("input: is missing; name at least 1 file, folder or glob to train on")
+            raise ValueError("input: is missing; name at least 1 file, folder or glob")
         names = [source.name for source in self.sources]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")

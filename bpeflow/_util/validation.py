@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from typing import Any, get_args
 
-from bpeflow._util.text import short_repr
 from pydantic import BaseModel
+
+from bpeflow._util.text import short_repr
 
 
 def explain(model: type[BaseModel], details: Any) -> str:

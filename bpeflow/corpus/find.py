@@ -120,7 +120,7 @@ def _check_is_path(text: str) -> None:
 
 
 def _is_url(entry: str | Path) -> bool:
-    return isinstance(entry, str) and _URL.match(entry) is not None and not os.path.exists(entry)
+    return isinstance(entry, str) and _URL.match(entry) is not None and not os.path.lexists(entry)
 
 
 def _format_of(name: str, rules: InputRules) -> Format:

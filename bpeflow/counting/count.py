@@ -273,8 +273,8 @@ def count(
             separates documents, unless `separator` says otherwise.
         observer: progress callbacks.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `scanner`, `num_counter`, `num_merger`,
-            `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `scanner`, `num_counter`,
+            `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
 
     Returns:
         The distinct pre-tokens and their counts.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,8 +14,7 @@ from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_document
-from bpeflow.corpus.formats.jsonl import parse_lines
-from bpeflow.corpus.formats.records import Records
+from bpeflow.corpus.formats.jsonl import read_records
 from bpeflow.corpus.sources import Source
 from bpeflow.dataset.token_file import Ids
 from bpeflow.errors import InvalidTextError
@@ -79,14 +78,14 @@ class ChunkEncoder:
         delimiters: the separator, and the special tokens that are not ordinary text. No chunk boundary is inside one.
         end_id: the id in place of a separator, or None.
         invalid_utf8: what to do with input that is not UTF-8.
-        source: for records, the fields that hold their text.
+        sources: the sources by their numbers, with the fields that hold the text of records.
     """
 
     tokenizer: BaseTokenizer
     delimiters: Delimiters
     end_id: int | None
     invalid_utf8: InvalidUtf8Policy
-    source: Source = field(default_factory=Source)
+    sources: Sequence[Source] = (Source(),)
 
     def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
         """Encode chunks."""
@@ -118,14 +117,18 @@ class ChunkEncoder:
 
     def _encode_records(self, chunk: StreamChunk, number: int) -> EncodedChunk:
         """Encode the records of a chunk. In records, a separator that is not a special token is ordinary text."""
-        records = Records(chunk.data, chunk.skipped)
-        if chunk.holds == "jsonl":
-            records = parse_lines(chunk, self.source.text_field, self.invalid_utf8)
+        source = self.sources[chunk.source]
+        records = read_records(chunk, source.text_field, self.invalid_utf8, source.bad_records)
         specials = {token: self.tokenizer.special_tokens[token] for token in self.delimiters.special_tokens}
         delimiters = Delimiters(None, [*specials], RECORD_END)
         text = NumberedChunk(number, replace(chunk, length=len(records.data)))
         encoded = self._encode_documents(bytes(records.data), text, delimiters, SpecialTokens.of(specials))
-        statistics = DocumentStatistics(0, records.skipped, len(records.data) - len(encoded.ends))
+        statistics = DocumentStatistics(
+            skipped_documents=records.skipped,
+            bytes=len(records.data) - len(encoded.ends),
+            bad_records=records.bad_records,
+            first_bad_record=records.first_bad_record,
+        )
         return replace(encoded, ends_file=True, statistics=statistics)
 
     def _encode_at_once(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
@@ -173,7 +176,7 @@ class ChunkEncoder:
             else:
                 rest = "blank" if data[document.pieces[0][0] :].isspace() else "text"
         ids = np.concatenate(parts) if parts else np.empty(0, self._dtype)
-        statistics = DocumentStatistics(0, skipped, len(data))
+        statistics = DocumentStatistics(skipped_documents=skipped, bytes=len(data))
         return EncodedChunk(numbered.number, ids, np.array(ends, np.int64), rest, chunk.ends_file, statistics)
 
     def _encode_document(

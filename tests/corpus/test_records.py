@@ -47,7 +47,7 @@ def test_lines_may_be_empty_and_have_windows_line_ends_and_a_byte_order_mark(tmp
         ('{"body": "a"}', r"line 3: no field 'text' \(found: 'body'\); .* text_field"),
         ("[1]", r"line 3: no field 'text' \(its parent is a list\)"),
         ('{"text": 5}', r"line 3: text is a number, not a string"),
-        ('{"text": null}', r"line 3: text is null, not a string; use invalid_utf8: skip"),
+        ('{"text": null}', r"line 3: text is null, not a string; use bad_records: skip"),
         ("[" * 100_000, r"line 3: cannot parse the JSON"),
         ('{"text": ' + "1" * 5000 + "}", r"line 3: (cannot parse the JSON|text is a number)"),
     ],
@@ -114,7 +114,7 @@ def test_the_error_for_bad_parquet_names_the_file_and_says_why(tmp_path: Path) -
         for small_input in (0, "1mb"):
             with pytest.raises(CorpusError, match=rf"corpus\.parquet: {message}"):
                 bpeflow.count(path, small_input=small_input, num_counter=1, **options)
-    assert dict(bpeflow.count(path, invalid_utf8="skip")) == {b"a": 1, b"b": 1}
+    assert dict(bpeflow.count(path, bad_records="skip")) == {b"a": 1, b"b": 1}
     for damaged in (b"PAR1", path.read_bytes()[:-20], b"no parquet at all"):
         (tmp_path / "bad.parquet").write_bytes(damaged)
         with pytest.raises(CorpusError, match=r"bad\.parquet: not Parquet, or damaged"):
