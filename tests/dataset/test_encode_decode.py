@@ -47,12 +47,11 @@ def expected(
     for content in contents:
         *closed, rest = content.split(separator.encode()) if separator else [content]
         has_separator = False
-        for text in [*closed, *([rest] if rest else [])]:
-            is_rest, is_closed = text is rest and len(text) > 0, text is not rest
+        for text, is_closed in [*((text, True) for text in closed), *([(rest, False)] if rest else [])]:
             if policy == "skip" and not is_utf8(text):
                 continue
             ids = tokenizer.encode(text.decode(errors="replace"), allowed_special=() if as_text else "all")
-            if is_rest and text.isspace() and has_separator:
+            if not is_closed and text.isspace() and has_separator:
                 documents[-1] += ids
                 continue
             if owes_end:
