@@ -7,10 +7,11 @@ import pytest
 from corpus_forms import COMPRESSORS
 
 import bpeflow
+from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, InvalidUtf8Policy, make_settings
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.errors import CorpusError, InvalidUtf8Error, OutOfMemoryError
+from bpeflow.errors import BadRecordError, CorpusError, InvalidUtf8Error, OutOfMemoryError
 
 
 def lines(path: Path, *values: object) -> Path:
@@ -80,6 +81,43 @@ def test_lines_that_are_not_utf8_are_replaced_or_skipped(
     path.write_bytes(b'{"text": "a\\ud800"}')
     with pytest.raises(InvalidUtf8Error, match="line 1: not UTF-8 at character 1 of the document"):
         bpeflow.count(path)
+
+
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 1}, {"small_input": 0, "num_counter": 2}])
+def test_bad_records_are_left_out_counted_and_reported(
+    tmp_path: Path, options: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = ["{", "[1]", "{}", '{"text": 5}', '{"text": null}', "[" * 100_000]
+    (tmp_path / "a.jsonl").write_text("\n".join(['{"text": "a"}', *bad, '{"text": "b"}']))
+    settings = {"input": str(tmp_path / "a.jsonl"), "bad_records": "skip", **options}
+    counted = CorpusCounter(make_settings(CountSettings, settings)).count()
+    assert dict(counted.counts) == {b"a": 1, b"b": 1}
+    assert (counted.documents.documents, counted.documents.bad_records) == (2, len(bad))
+    assert [record.message for record in caplog.records if "6 bad records left out, such as: " in record.message]
+    assert f"{tmp_path}/a.jsonl: line " in caplog.text
+
+
+def test_samples_leave_out_bad_records(tmp_path: Path) -> None:
+    file = lines(tmp_path, {"text": "a"}, {"body": "b"}, {"text": "c"})
+    source = {"name": "it", "path": str(file), "max_bytes": 10}
+    counted = CorpusCounter(make_settings(CountSettings, {"input": source, "bad_records": "skip"})).count()
+    assert dict(counted.counts) == {b"a": 1, b"c": 1}
+    assert counted.documents.bad_records == 1
+    with pytest.raises(BadRecordError, match="line 2: no field 'text'"):
+        bpeflow.count([source])  # type: ignore[list-item]
+
+
+def test_the_report_of_a_run_and_its_summary_have_the_bad_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "low \\ud800"}\n{}\n')
+    flags = ["--input", str(tmp_path / "a.jsonl"), "--vocab_size", "257", "--out_dir", str(tmp_path / "run")]
+    assert main([*flags, "--set", "bad_records=skip", "--set", "invalid_utf8=skip"]) == 0
+    corpus = json.loads((tmp_path / "run" / "run.json").read_text())["corpus"]
+    assert (corpus["documents"], corpus["skipped_documents"], corpus["bad_records"]) == (2, 1, 1)
+    shown = capsys.readouterr().out
+    assert "1 document skipped: not UTF-8" in shown
+    assert "1 bad record left out" in shown
 
 
 def test_running_out_of_memory_is_not_reported_as_damaged_parquet(
