@@ -20,7 +20,7 @@ from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import InputFormat, InputRules, find_inputs, listed_inputs
-from bpeflow.corpus.formats.iterable import split_off_documents
+from bpeflow.corpus.formats.iterable import check_iterable, split_off_documents
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus, input_files
@@ -244,6 +244,7 @@ def encode_documents(
     ...     print(encoded.documents, load_tokens(Path(folder, "train.bin")).tolist())
     2 [97, 98, 256, 99, 256]
     """
+    check_iterable(documents)
     if isinstance(documents, str | bytes | Mapping):
         raise InputTypeError(f"documents is a single {type(documents).__name__}; pass a list of documents")
     return encode_file(tokenizer, iter(documents), dst, **options)

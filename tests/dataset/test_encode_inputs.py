@@ -78,6 +78,25 @@ def test_a_single_text_is_not_a_list_of_documents(tokenizer: Tokenizer, out: Pat
             tokenizer.encode_documents(documents, out)  # type: ignore[arg-type]
 
 
+def test_tables_and_several_datasets_are_not_documents(tokenizer: Tokenizer, out: Path) -> None:
+    """Iterating over them gives names of columns and splits."""
+
+    class Table(Rows):
+        columns = ("text",)
+
+    for corpus, message in (
+        (Table({"text": "a"}), "a Table is a table: pass its column"),
+        ({"train": Rows({"text": "a"})}, "a dict holds several corpora: pass one of them"),
+    ):
+        for use in (
+            bpeflow.count,
+            lambda it: encode_file(tokenizer, it, out),
+            lambda it: tokenizer.encode_documents(it, out),
+        ):
+            with pytest.raises(InputTypeError, match=message):
+                use(corpus)
+
+
 def test_special_tokens_in_documents_may_be_text(tokenizer: Tokenizer, out: Path) -> None:
     tokenizer.encode_documents([f"a{EOT}b"], out)
     assert load_tokens(out).tolist() == tokenizer.encode(f"a{EOT}b{EOT}")

@@ -64,11 +64,22 @@ class DocumentIterable:
 def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:
     """Split settings from the iterable of documents that their `input` may be.
 
-    Returns the settings, and the iterable or None.
+    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does.
     """
+    check_iterable(values.get("input"))
     if not _is_documents(values.get("input"), values.get("text_field", "text")):
         return values, None
     return {**values, "input": DOCUMENTS}, DocumentIterable(values["input"])
+
+
+def check_iterable(value: object) -> None:
+    """Raise `InputTypeError` for what iterates over names instead of texts: tables, and datasets of several splits."""
+    kind = type(value).__name__
+    if hasattr(value, "columns"):
+        raise InputTypeError(f"a {kind} is a table: pass its column with the text, such as table['text']")
+    parts = list(value.values()) if isinstance(value, Mapping) else []
+    if parts and all(isinstance(part, Iterable) and not isinstance(part, str | list | tuple) for part in parts):
+        raise InputTypeError(f"a {kind} holds several corpora: pass one of them, such as datasets['train']")
 
 
 def _is_documents(value: object, text_field: object) -> bool:
