@@ -219,6 +219,16 @@ def test_without_special_tokens_there_are_no_end_tokens(tmp_path: Path) -> None:
     assert read_documents(tmp_path / "train.bin") == [tokenizer.encode("a" + EOT), [ord("b")]]
 
 
+def test_documents_that_nothing_separates_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer, paths = make_tokenizer(special_tokens=()), write_files(tmp_path, [b"a", b"b"])
+    encode_file(tokenizer, paths[0], tmp_path / "train.bin")
+    encode_file(tokenizer, paths, tmp_path / "train.bin", index=True)
+    encode_file(tokenizer, paths, tmp_path / "train.bin", end_token="")
+    assert not caplog.records
+    encode_file(tokenizer, paths, tmp_path / "train.bin")
+    assert "train.bin: nothing separates its 2 documents" in caplog.text
+
+
 def test_files_are_in_the_given_order(tmp_path: Path) -> None:
     a, b, c = write_files(tmp_path, [b"a", b"b", b"c"])
     (link := tmp_path / "link.txt").symlink_to(a)
