@@ -222,7 +222,7 @@ class CountSettings(TokenSettings):
     bad_records: BadRecordsPolicy = _corpus(
         "error",
         "JSON lines and other records without text: error or skip (and count them)",
-        "A record is bad if it is not JSON, or if its text_field is missing, null or not a string, or its text_column null.",
+        "A record is bad if it is not JSON, its text_field is missing or not a string, or its text_column is null.",
         example="skip",
     )
 

@@ -202,9 +202,10 @@ def encode_file(
         writer.facts["bad_records"] = statistics.bad_records
     if end_token is None and not tokenizer.special_tokens and not index and writer.documents > 1:
         log.warning(
-            "%s: nothing separates its %d documents, because the tokenizer has no special tokens; add an index (--index)",
-            path, writer.documents,
-        )  # fmt: skip
+            "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",
+            path,
+            writer.documents,
+        )
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return EncodedCorpus(
         written=(path, sidecar_path(path), *([index_path(path)] if index else [])),
