@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow._util.validation import explain, nearest
 from bpeflow.errors import ConfigError
 from bpeflow.vocab import check_special_tokens
@@ -228,6 +228,12 @@ class CountSettings(TokenSettings):
     invalid_utf8: InvalidUtf8Policy = _corpus(
         "error", "input that is not UTF-8: error, replace (by U+FFFD) or skip (the document)", example="replace"
     )
+    bad_records: BadRecordsPolicy = _corpus(
+        "error",
+        "JSON lines and other records without text: error or skip (and count them)",
+        "A record is bad if it is not JSON, its text_field is missing or not a string, or its text_column is null.",
+        example="skip",
+    )
 
     pattern: NonEmpty = _pretokens(
         "gpt2", "split pattern: gpt2, cl100k, o200k, llama3, qwen2, or a regular expression", example="cl100k"
@@ -292,7 +298,7 @@ class CountSettings(TokenSettings):
     @model_validator(mode="after")
     def _check_sources(self) -> CountSettings:
         if not self.input and not self.sources:
-            raise ValueError("input: is missing; name at least 1 file, folder or glob to train on")
+            raise ValueError("input: is missing; name at least 1 file, folder or glob")
         names = [source.name for source in self.sources]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")

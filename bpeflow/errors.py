@@ -12,6 +12,7 @@ from bpeflow.flow.errors import FlowError, WorkerDiedError
 __all__ = [
     "BackendUnavailableError",
     "BackendsDifferError",
+    "BadRecordError",
     "BpeflowError",
     "ConfigError",
     "CorpusError",
@@ -61,6 +62,10 @@ class CorpusError(BpeflowError):
 
 class InvalidUtf8Error(CorpusError):
     """Input that is not UTF-8, with its file and byte offset. Raised under ``invalid_utf8: error``."""
+
+
+class BadRecordError(CorpusError):
+    """A line that is not a JSON object, or a record without text. Raised under ``bad_records: error``."""
 
 
 class CountOverflowError(BpeflowError):

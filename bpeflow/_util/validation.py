@@ -10,6 +10,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from bpeflow._util.text import short_repr
+
 
 def explain(model: type[BaseModel], details: Any) -> str:
     """Explain one entry of `ValidationError.errors` for a model of settings."""
@@ -23,7 +25,7 @@ def explain(model: type[BaseModel], details: Any) -> str:
     if not key:
         return message
     meaning = "" if details["type"] == "value_error" else _meaning(model, location)
-    return f"{key}: {message}, found {details['input']!r}{meaning}"
+    return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
 
 def nearest(model: type[BaseModel], key: str) -> str:

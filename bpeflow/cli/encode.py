@@ -53,13 +53,15 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
     )
+    parser.add_argument("--exclude", metavar="GLOB", nargs="+", default=[], help="files to leave out")
     add_output_flag(parser, "token file to write")
     parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
     add_separator_flag(parser)
     parser.add_argument(
         "--end_token",
         metavar="TOKEN",
-        help="special token written after each document; '' for none (default: separator)",
+        help="special token that replaces separators and ends every document; '' for none (default: the separator, "
+        "and the last document ends as in its file)",
     )
     parser.add_argument(
         "--special_tokens_as_text", action="store_true",
@@ -68,6 +70,10 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--invalid_utf8", metavar="POLICY", default="error",
         help="input that is not UTF-8: error, replace, or skip the document (default: error)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--bad_records", metavar="POLICY", default="error",
+        help="JSON lines and other records without text: error, or skip and count them (default: error)",
     )  # fmt: skip
     parser.add_argument("--index", action="store_true", help="also write where each document starts")
     parser.add_argument("--threads", metavar="N", type=number, help="encoder threads (default: one per core)")
@@ -93,7 +99,8 @@ def run(argv: Sequence[str]) -> int:
 def _print_summary(console: Console, corpus: EncodedCorpus) -> None:
     rate = format_size(corpus.bytes / max(corpus.seconds, 1e-9))
     skipped = f", {corpus.skipped_documents:,} skipped" if corpus.skipped_documents else ""
-    documents = format_count(corpus.documents, "document") + skipped
+    bad_records = f", {format_count(corpus.bad_records, 'bad record')} left out" if corpus.bad_records else ""
+    documents = format_count(corpus.documents, "document") + skipped + bad_records
     console.print(
         f"[bold]encoded[/]  {format_size(corpus.bytes)} in {corpus.seconds:.1f} s, {rate}/s, "
         f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {documents}"

@@ -105,6 +105,10 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
             f"{format_count(corpus.documents, 'document')}: {corpus.pretokens:,} pre-tokens, "
             f"{corpus.distinct_pretokens:,} distinct"
         )
+        if corpus.skipped_documents:
+            say(f"         {format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8")
+        if corpus.bad_records:
+            say(f"         {format_count(corpus.bad_records, 'bad record')} left out")
         if counting := report.counting:
             rate = corpus.bytes / max(counting.seconds, 1e-9)
             say(f"[bold]counting[/] {counting.seconds:.1f} s, {format_size(rate)}/s{_workers(counting)}")

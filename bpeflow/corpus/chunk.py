@@ -71,7 +71,9 @@ class StreamChunk(Chunk):
         data: text; lines of JSON, one document each; or records, each followed by `RECORD_END`.
         holds: which of the three `data` is.
         line: number of the first line, if `data` is lines of JSON.
-        skipped: documents left out here because they are not UTF-8 or null.
+        skipped: documents left out here because they are not UTF-8.
+        bad_records: records left out here because they have no text.
+        first_bad_record: the error of the first of them.
         bytes_read: bytes read from the file for this chunk, before decompression.
     """
 
@@ -79,6 +81,8 @@ class StreamChunk(Chunk):
     holds: Literal["text", "jsonl", "records"] = "text"
     line: int = 0
     skipped: int = 0
+    bad_records: int = 0
+    first_bad_record: str = ""
     bytes_read: int = 0
 
     @property

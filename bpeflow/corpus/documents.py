@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from itertools import starmap, zip_longest
 from operator import add
 from pathlib import Path
 
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import InvalidUtf8Policy, format_count
 from bpeflow.corpus.chunk import Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.errors import CorpusError, InvalidUtf8Error
@@ -24,12 +25,16 @@ class DocumentStatistics:
         bytes: all bytes, including delimiters and skipped documents. For records (JSON Lines, Parquet), only the bytes
             of the text that was kept.
         sources: the statistics of each source by its number, if there are several; otherwise empty.
+        bad_records: records without text that were left out. They are not among `documents`.
+        first_bad_record: the error of one of them.
     """
 
     documents: int = 0
     skipped_documents: int = 0
     bytes: int = 0
     sources: tuple[DocumentStatistics, ...] = ()
+    bad_records: int = 0
+    first_bad_record: str = ""
 
     def of_source(self, number: int) -> DocumentStatistics:
         """Return a copy that also has these statistics as those of one source, so that sources add up separately."""
@@ -41,7 +46,17 @@ class DocumentStatistics:
             self.skipped_documents + other.skipped_documents,
             self.bytes + other.bytes,
             tuple(starmap(add, zip_longest(self.sources, other.sources, fillvalue=DocumentStatistics()))),
+            self.bad_records + other.bad_records,
+            self.first_bad_record or other.first_bad_record,
         )
+
+    def log_left_out(self, log: logging.Logger) -> None:
+        """Warn of documents and records that were left out."""
+        if self.skipped_documents:
+            log.warning("%d of %d documents were skipped: not UTF-8", self.skipped_documents, self.documents)
+        if self.bad_records:
+            left_out = format_count(self.bad_records, "bad record")
+            log.warning("%s left out, such as: %s", left_out, self.first_bad_record.partition(";")[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from bpeflow._util.extras import load_extra
+from bpeflow._util.text import short_repr
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.formats.compression import MAGIC_BYTES, detect_compression, without_compression_suffix
 from bpeflow.corpus.formats.stdin import standard_input
@@ -23,6 +24,12 @@ InputFormat = Literal["auto", "text", "jsonl", "parquet"]
 _FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)")
 _MATCHES_NOTHING = r"(?!)"
+
+#: The most bytes of a file's name, on all common file systems, and of an input.
+_LONGEST_NAME, _LONGEST_INPUT = 255, 4000
+
+#: The remedy for text in place of a path.
+_TEXT_REMEDY = "give the name of a file, or in Python an iterable of documents, such as iter([text, ...])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,7 @@ def listed_inputs(entry: str | Path) -> Iterator[str | Path]:
         CorpusError: the list cannot be read or is empty.
     """
     text = str(entry)
+    _check_is_path(text)
     if not text.startswith("@") or Path(text).exists():
         yield entry
         return
@@ -94,11 +102,25 @@ def listed_inputs(entry: str | Path) -> Iterator[str | Path]:
     names = data.split(b"\0") if b"\0" in data else [line.removesuffix(b"\r") for line in data.split(b"\n")]
     if not any(names):
         raise CorpusError(f"the list of inputs {path} is empty; it must name one input per line")
-    yield from (os.fsdecode(name) for name in names if name.strip())
+    for name in names:
+        if name.strip():
+            listed = os.fsdecode(name)
+            _check_is_path(listed)
+            yield listed
+
+
+def _check_is_path(text: str) -> None:
+    """Raise `CorpusError` for text in place of a path or URL: with several lines, or too long, and nothing's name."""
+    if os.path.lexists(text):
+        return
+    longest = max(len(name.encode(errors="surrogatepass")) for name in text.split("/"))
+    too_long = len(text) > _LONGEST_INPUT or (longest > _LONGEST_NAME and not _URL.match(text))
+    if too_long or "\n" in text or "\0" in text:
+        raise CorpusError(f"the input {short_repr(text)} looks like text, not like a path: {_TEXT_REMEDY}")
 
 
 def _is_url(entry: str | Path) -> bool:
-    return isinstance(entry, str) and _URL.match(entry) is not None and not Path(entry).exists()
+    return isinstance(entry, str) and _URL.match(entry) is not None and not os.path.lexists(entry)
 
 
 def _format_of(name: str, rules: InputRules) -> Format:
@@ -190,7 +212,8 @@ def _expand(path: Path) -> list[Path]:
         if not files:
             raise CorpusError(f"the input {path} matches no file; check the pattern and the current folder")
         return files
-    raise CorpusError(f"the input {path} does not exist; check the path and the current folder ({Path.cwd()})")
+    hint = f"; if it is text, {_TEXT_REMEDY}" if " " in str(path) else ""
+    raise CorpusError(f"the input {path} does not exist; check the path and the current folder ({Path.cwd()}){hint}")
 
 
 def _expand_glob(path: Path) -> Iterator[Path]:

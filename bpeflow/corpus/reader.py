@@ -20,12 +20,12 @@ from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.formats.iterable import DocumentIterable
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_line
 from bpeflow.corpus.formats.parquet import read_rows, row_groups
-from bpeflow.corpus.formats.records import NULL_REMEDY, RecordChunks, encode_document
+from bpeflow.corpus.formats.records import SKIP_REMEDY, RecordChunks, RecordText, encode_document
 from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
 from bpeflow.corpus.formats.text import cut_text
 from bpeflow.corpus.sources import CorpusEntry, Source, input_files
 from bpeflow.corpus.split import plan_chunks
-from bpeflow.errors import CorpusError
+from bpeflow.errors import BadRecordError, CorpusError
 from bpeflow.pretokenize.regex import Pretokenizer
 
 log = logging.getLogger(__name__)
@@ -98,26 +98,28 @@ class StreamReader:
             (sample.number(file_index, index), len(document))
             for file_index, file in enumerate(files)
             for index, document in enumerate(self._documents(file))
-            if document is not None
+            if isinstance(document, bytes)
         )
         for file_index, file in enumerate(files):
             chunks = RecordChunks(file.name, self.chunk_size, file.source)
             for index, document in enumerate(self._documents(file)):
-                if document is None or sample.number(file_index, index) < threshold:
+                if not isinstance(document, bytes) or sample.number(file_index, index) < threshold:
                     yield from chunks.add(document, bytes_read=0)
             yield from chunks.end(bytes_read=file.size or 0)
 
-    def _documents(self, file: StreamFile) -> Iterator[bytes | None]:
-        """Yield the documents of a stream, with None for each that is skipped."""
+    def _documents(self, file: StreamFile) -> Iterator[RecordText]:
+        """Yield the documents of a stream, and those that are left out."""
         if file.format == "parquet":
             yield from self._row_documents(file)
             return
         with open_blocks(file) as blocks:
             if file.format == "jsonl":
-                field = self.sources[file.source].text_field
+                source = self.sources[file.source]
                 for chunk in cut_lines(blocks, self.chunk_size, self.longest):
                     for number, line in enumerate(chunk.data.split(b"\n"), chunk.line):
-                        yield from parse_line(line, number, chunk.path, field, self.invalid_utf8)
+                        yield from parse_line(
+                            line, number, chunk.path, source.text_field, self.invalid_utf8, source.bad_records
+                        )
                 return
             for chunk in cut_text(blocks, self.chunk_size, self.delimiters, None, self.longest):
                 data = bytes(chunk.data)
@@ -126,15 +128,17 @@ class StreamReader:
                     where = f"{chunk.path}: the document from byte {chunk.offset + start:,} on"
                     yield encode_document(data[start:end], where, self.invalid_utf8)
 
-    def _row_documents(self, file: StreamFile) -> Iterator[bytes | None]:
-        for row, value in read_rows(file, self.sources[file.source].text_column):
+    def _row_documents(self, file: StreamFile) -> Iterator[RecordText]:
+        source = self.sources[file.source]
+        for row, value in read_rows(file, source.text_column):
             where = f"{file.name}: row {row:,}"
             if value is not None:
                 yield encode_document(value, where, self.invalid_utf8)
-            elif self.invalid_utf8 == "skip":
-                yield None
-            else:
-                raise CorpusError(f"{where}: the text is null; {NULL_REMEDY}")
+                continue
+            error = BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
+            if source.bad_records == "error":
+                raise error
+            yield error
 
 
 @dataclass(frozen=True)

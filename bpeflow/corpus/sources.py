@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from bpeflow._util.text import BadRecordsPolicy, short_repr
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.corpus.formats.iterable import DOCUMENTS, DocumentIterable
@@ -28,6 +29,7 @@ class Source:
         sample: the random sample to draw from it; None for all documents.
         text_field: for JSON Lines, the path of the field with the text.
         text_column: for Parquet, the path of the column with the text.
+        bad_records: how to handle records without text.
     """
 
     name: str = "input"
@@ -35,6 +37,7 @@ class Source:
     sample: Sample | None = None
     text_field: tuple[str, ...] = ("text",)
     text_column: tuple[str, ...] = ("text",)
+    bad_records: BadRecordsPolicy = "error"
 
 
 #: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
@@ -128,19 +131,25 @@ class Corpus:
         return counts
 
 
-def find_corpus(settings: CountSettings, documents: DocumentIterable | None = None) -> Corpus:
+def find_corpus(
+    settings: CountSettings,
+    documents: DocumentIterable | None = None,
+    find: Callable[[Sequence[str], InputRules], Sequence[CorpusFile | StreamTask]] = find_inputs,
+) -> Corpus:
     """Find the files of all sources.
 
     Args:
         settings: the settings that name the sources.
         documents: an iterable of documents that is the corpus instead.
+        find: finds the files of a source, and decides about their order.
 
     Raises:
         CorpusError: an input is missing or cannot be read.
         ConfigError: standard input is to be read more than once, or as Parquet.
     """
     if documents is not None:
-        return Corpus([Source()], [documents])
+        text_field = _split_path(settings.text_field)
+        return Corpus([Source()], [replace(documents, text_field=text_field, bad_records=settings.bad_records)])
     sources: list[Source] = []
     entries: list[CorpusEntry] = []
     for number, source in enumerate(settings.all_sources):
@@ -151,9 +160,10 @@ def find_corpus(settings: CountSettings, documents: DocumentIterable | None = No
             sampled=source.max_bytes is not None,
         )
         try:
-            entries += find_inputs(source.paths, rules)
+            entries += find(source.paths, rules)
         except CorpusError as error:
-            raise CorpusError(f"source {source.name}: {error}" if settings.sources else str(error)) from error
+            name = source.name if len(source.name) < 80 else short_repr(source.name)
+            raise CorpusError(f"source {name}: {error}" if settings.sources else str(error)) from error
         sources.append(
             Source(
                 name=source.name,
@@ -161,6 +171,7 @@ def find_corpus(settings: CountSettings, documents: DocumentIterable | None = No
                 sample=None if source.max_bytes is None else Sample(int(source.max_bytes), source.seed),
                 text_field=_split_path(source.text_field or settings.text_field),
                 text_column=_split_path(source.text_column or settings.text_column),
+                bad_records=settings.bad_records,
             )
         )
     _check_stdin(entries)

@@ -16,7 +16,7 @@ from bpeflow._util.memory import explain_memory_error
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.formats.iterable import DOCUMENTS, DocumentIterable, is_documents
+from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
@@ -194,8 +194,7 @@ class CorpusCounter:
             reducing = perf_counter()
             counts, documents = reduce_shards(shards, memory)
         ended = perf_counter()
-        if documents.skipped_documents:
-            log.warning("%d of %d documents were skipped: not UTF-8", documents.skipped_documents, documents.documents)
+        documents.log_left_out(log)
         statistics = segments.statistics() if segments else None
         return CorpusCounts(
             counts=counts,
@@ -249,7 +248,7 @@ class CorpusCounter:
 
 
 def count(
-    paths: str | Path | Sequence[str | Path] | Iterable[str | bytes],
+    paths: str | Path | Sequence[str | Path] | Iterable[str | bytes | Mapping[str, Any]],
     pattern: str = "gpt2",
     special_tokens: Sequence[str] = (),
     *,
@@ -271,15 +270,16 @@ def count(
 
     Args:
         paths: the corpus. Files, folders, globs, ``@lists`` of these, ``-`` for standard input, or URLs that fsspec
-            supports. Or an iterable of documents, each a `str` or `bytes`; of a list or tuple, pass `iter(documents)`.
+            supports. Or an iterable of documents: each a `str`, `bytes`, or a mapping with the text in `text_field`,
+            such as a HuggingFace dataset or its column. A list holds paths: of a list of texts, pass `iter(texts)`.
         pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"`` or a regular expression of the
             `regex` module.
         special_tokens: strings removed from the text before pre-tokenization, the longest first. The first one
             separates documents, unless `separator` says otherwise.
         observer: progress callbacks.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `scanner`, `num_counter`, `num_merger`,
-            `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `scanner`, `num_counter`,
+            `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
 
     Returns:
         The distinct pre-tokens and their counts.
@@ -296,13 +296,3 @@ def count(
         {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     )
     return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(observer).counts
-
-
-def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:
-    """Split settings from the iterable of documents that their `input` may be.
-
-    Returns the settings, and the iterable or None.
-    """
-    if "input" not in values or not is_documents(values["input"]):
-        return values, None
-    return {**values, "input": DOCUMENTS}, DocumentIterable(values["input"])

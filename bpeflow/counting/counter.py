@@ -11,8 +11,8 @@ from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
-from bpeflow.corpus.formats.jsonl import parse_lines
-from bpeflow.corpus.formats.records import Records, record_delimiters
+from bpeflow.corpus.formats.jsonl import read_records
+from bpeflow.corpus.formats.records import record_delimiters
 from bpeflow.corpus.sources import Source
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.shards import Scratch, Shard
@@ -83,13 +83,16 @@ class ChunkCounter:
         return statistics if len(self.sources) == 1 else statistics.of_source(chunk.source)
 
     def _count_records(self, chunk: StreamChunk, table: CountTable) -> DocumentStatistics:
-        records = Records(chunk.data, chunk.skipped)
-        if chunk.holds == "jsonl":
-            records = parse_lines(chunk, self.sources[chunk.source].text_field, self.invalid_utf8)
+        source = self.sources[chunk.source]
+        records = read_records(chunk, source.text_field, self.invalid_utf8, source.bad_records)
         text = replace(chunk, length=len(records.data))
         counted = self._count_text(text, memoryview(records.data), table, self._record_delimiters)
         return DocumentStatistics(
-            counted.documents + records.skipped, records.skipped, counted.bytes - counted.documents
+            counted.documents + records.skipped,
+            records.skipped,
+            counted.bytes - counted.documents,
+            bad_records=records.bad_records,
+            first_bad_record=records.first_bad_record,
         )
 
     @cached_property

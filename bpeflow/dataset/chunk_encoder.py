@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_document
-from bpeflow.corpus.formats.jsonl import parse_lines
-from bpeflow.corpus.formats.records import Records
+from bpeflow.corpus.formats.jsonl import read_records
 from bpeflow.corpus.sources import Source
 from bpeflow.dataset.token_file import Ids
 from bpeflow.errors import InvalidTextError
@@ -24,6 +23,9 @@ from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 from bpeflow.tokenizer.validate import smallest_dtype
+
+#: The text that a chunk has after its last separator.
+Rest = Literal["none", "blank", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,19 @@ class EncodedChunk:
     Attributes:
         number: the index of the chunk among the chunks of the corpus.
         ids: the ids, one-dimensional.
-        ends: for each document that ends in the chunk, the position in `ids` after its last id (its end token, if there
-            is one), ascending. Skipped documents have no entry.
-        statistics: statistics of the chunk's documents.
+        ends: for each document that a separator ends in the chunk, the position in `ids` after its last id (its end
+            token, if there is one), ascending. Skipped documents have no entry.
+        rest: the text after the last separator: none, white space only, or other text.
+        ends_file: whether the chunk is the last of its file.
+        statistics: statistics of the chunk. Of its documents, only those that are skipped are counted.
         weight: the chunk's share of the corpus, in bytes of its files.
     """
 
     number: int
     ids: Ids
     ends: NDArray[np.int64]
+    rest: Rest
+    ends_file: bool
     statistics: DocumentStatistics
     weight: int = 0
 
@@ -63,23 +69,23 @@ class EncodedChunk:
 class ChunkEncoder:
     """The picklable stage function of the encoder workers. It yields results in the order of its inputs.
 
-    The ids of all chunks of a document, joined, are those that `Tokenizer.encode` returns for the document, followed by
-    the end token, if there is one. The special tokens among the delimiters are encoded as their ids. Other special
-    tokens are ordinary text.
+    The ids of all chunks of a document, joined, are those that `Tokenizer.encode` returns for the document. The
+    separator that ends it becomes the end token, or is left out. The special tokens among the delimiters are encoded as
+    their ids. Other special tokens are ordinary text.
 
     Attributes:
         tokenizer: the tokenizer.
         delimiters: the separator, and the special tokens that are not ordinary text. No chunk boundary is inside one.
-        end_id: the id that ends a document, or None.
+        end_id: the id in place of a separator, or None.
         invalid_utf8: what to do with input that is not UTF-8.
-        source: for records, the fields that hold their text.
+        sources: the sources by their numbers, with the fields that hold the text of records.
     """
 
     tokenizer: BaseTokenizer
     delimiters: Delimiters
     end_id: int | None
     invalid_utf8: InvalidUtf8Policy
-    source: Source = field(default_factory=Source)
+    sources: Sequence[Source] = (Source(),)
 
     def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
         """Encode chunks."""
@@ -111,36 +117,40 @@ class ChunkEncoder:
 
     def _encode_records(self, chunk: StreamChunk, number: int) -> EncodedChunk:
         """Encode the records of a chunk. In records, a separator that is not a special token is ordinary text."""
-        records = Records(chunk.data, chunk.skipped)
-        if chunk.holds == "jsonl":
-            records = parse_lines(chunk, self.source.text_field, self.invalid_utf8)
+        source = self.sources[chunk.source]
+        records = read_records(chunk, source.text_field, self.invalid_utf8, source.bad_records)
         specials = {token: self.tokenizer.special_tokens[token] for token in self.delimiters.special_tokens}
         delimiters = Delimiters(None, [*specials], RECORD_END)
         text = NumberedChunk(number, replace(chunk, length=len(records.data)))
         encoded = self._encode_documents(bytes(records.data), text, delimiters, SpecialTokens.of(specials))
-        documents = encoded.statistics.documents
-        statistics = DocumentStatistics(documents + records.skipped, records.skipped, len(records.data) - documents)
-        return replace(encoded, statistics=statistics)
+        statistics = DocumentStatistics(
+            skipped_documents=records.skipped,
+            bytes=len(records.data) - len(encoded.ends),
+            bad_records=records.bad_records,
+            first_bad_record=records.first_bad_record,
+        )
+        return replace(encoded, ends_file=True, statistics=statistics)
 
     def _encode_at_once(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
-        """Encode the chunk as one text in which the separator is a special token with a separate id, the mark.
-
-        With the named patterns, all text yields ids. So a document is open at the end if an id follows the last mark.
-        """
+        """Encode the chunk as one text in which the separator is a special token with a separate id, the mark."""
         ids = self._encoder.encode_to_array(data, self._marking, self._dtype)
         marks = np.flatnonzero(ids == self._mark)
-        is_open = len(ids) > 0 and (not len(marks) or marks[-1] != len(ids) - 1)
-        if is_open and numbered.chunk.ends_file:
-            ids = np.append(ids, ids.dtype.type(self._mark))
-            marks = np.append(marks, len(ids) - 1)
+        rest = self._rest_of(ids[marks[-1] + 1 :] if len(marks) else ids)
         if self.end_id is None:
             ids = np.delete(ids, marks)
             ends = marks - np.arange(len(marks))
         else:
             ids[marks] = self.end_id
             ends = marks + 1
-        statistics = DocumentStatistics(len(ends), 0, len(data))
-        return EncodedChunk(numbered.number, ids, ends.astype(np.int64, copy=False), statistics)
+        statistics = DocumentStatistics(bytes=len(data))
+        ends = ends.astype(np.int64, copy=False)
+        return EncodedChunk(numbered.number, ids, ends, rest, numbered.chunk.ends_file, statistics)
+
+    def _rest_of(self, ids: NDArray[Any]) -> Rest:
+        """Describe the text of the ids after the last separator. All text has ids, as the pattern matches all of it."""
+        if not len(ids):
+            return "none"
+        return "blank" if all(self.tokenizer.decode_bytes([int(i)]).isspace() for i in ids) else "text"
 
     def _encode_documents(
         self, data: bytes, numbered: NumberedChunk, delimiters: Delimiters, marking: SpecialTokens
@@ -149,24 +159,25 @@ class ChunkEncoder:
         chunk = numbered.chunk
         parts: list[NDArray[Any]] = []
         ends = []
-        length = documents = skipped = 0
+        length = skipped = 0
+        rest: Rest = "none"
         for document in delimiters.documents(data):
-            complete = document.closed or chunk.ends_file
-            documents += complete
             texts = decode_document(data, document, chunk, self.invalid_utf8)
             if texts is None:
                 skipped += 1
                 continue
             encoded = [*self._encode_document(data, document, texts, marking)]
-            if complete and self.end_id is not None:
+            if document.closed and self.end_id is not None:
                 encoded.append(np.array([self.end_id], self._dtype))
             parts += encoded
             length += sum(map(len, encoded))
-            if complete:
+            if document.closed:
                 ends.append(length)
+            else:
+                rest = "blank" if data[document.pieces[0][0] :].isspace() else "text"
         ids = np.concatenate(parts) if parts else np.empty(0, self._dtype)
-        statistics = DocumentStatistics(documents, skipped, len(data))
-        return EncodedChunk(numbered.number, ids, np.array(ends, np.int64), statistics)
+        statistics = DocumentStatistics(skipped_documents=skipped, bytes=len(data))
+        return EncodedChunk(numbered.number, ids, np.array(ends, np.int64), rest, chunk.ends_file, statistics)
 
     def _encode_document(
         self, data: bytes, document: Document, texts: list[bytes], marking: SpecialTokens

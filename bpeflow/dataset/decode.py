@@ -43,8 +43,8 @@ def decode_file(
 ) -> DecodedFile:
     """Decode a token file to a text file, in bounded memory. If decoding fails, no file is left.
 
-    End tokens are decoded to their text. So if a corpus was encoded with its separator as the end token, and all its
-    files end with the separator, the text equals the concatenated files.
+    The text of a file that was encoded without other options equals the file. Between several files and after records,
+    it has the end tokens that were added there.
 
     Args:
         tokenizer: the tokenizer that encoded the corpus. Its hash is compared with the one in the sidecar.

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
 from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
-from typing import Any, get_args
+from typing import Any
 
 from bpeflow import flow
 from bpeflow._util.memory import explain_memory_error
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import InputFormat, InputRules, find_inputs, listed_inputs
+from bpeflow.corpus.formats.iterable import check_iterable, split_off_documents
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
-from bpeflow.corpus.sources import Source
+from bpeflow.corpus.sources import Corpus, find_corpus, input_files
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk
+from bpeflow.dataset.join import ChunkJoiner
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, index_path, new_token_file, sidecar_path
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer
@@ -65,6 +66,7 @@ class EncodedCorpus:
         tokens: number of ids, including end tokens.
         documents: number of documents in the token file.
         skipped_documents: number of documents left out because they are not UTF-8.
+        bad_records: number of records left out because they have no text.
         files: number of files in the corpus.
         bytes: size of the corpus, including separators.
         seconds: wall time.
@@ -75,6 +77,7 @@ class EncodedCorpus:
     tokens: int
     documents: int
     skipped_documents: int
+    bad_records: int
     files: int
     bytes: int
     seconds: float
@@ -82,7 +85,7 @@ class EncodedCorpus:
 
 def encode_file(
     tokenizer: BaseTokenizer,
-    src: str | Path | Sequence[str | Path],
+    src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
     *,
     dtype: str = "auto",
@@ -90,39 +93,51 @@ def encode_file(
     end_token: str | None = None,
     special_tokens_as_text: bool = False,
     invalid_utf8: InvalidUtf8Policy = "error",
+    bad_records: BadRecordsPolicy = "error",
     index: bool = False,
     threads: int | None = None,
     chunk_size: int | None = None,
     input_format: InputFormat = "auto",
     text_field: str = "text",
     text_column: str = "text",
+    exclude: str | Sequence[str] = (),
     observer: Observer | None = None,
 ) -> EncodedCorpus:
     """Encode a corpus to a token file, with a sidecar next to it (see `bpeflow.dataset.token_file`).
 
-    The documents are in the order of `src`. The ids of each are those of `Tokenizer.encode`, regardless of `threads`
-    and `chunk_size`. If encoding fails, no files are left.
+    The ids of a file of text are those that `Tokenizer.encode` returns for it, so decoding restores the file. Its
+    separators become their ids where they are. An end token is added after a file that does not end with a separator,
+    if another document follows, and after each record of JSON Lines or Parquet and each document of an iterable. White
+    space between a file's last separator and its end is not a document, but belongs to the one before.
+
+    The result does not depend on `threads` and `chunk_size`. If encoding fails, no files are left.
 
     Args:
         tokenizer: the tokenizer.
         src: files, folders, globs, ``@lists`` of these, ``-`` for standard input, and URLs that fsspec supports;
-            compressed or not. The files of a folder or glob are in the order of their paths. Each file is encoded once.
+            compressed or not. They are encoded in the given order, the files of a folder or glob in the order of their
+            paths, and each file once. Mappings in a list are sources, as in the setting `sources` but without weights,
+            and come last. Or an iterable of documents, as for `bpeflow.count`.
         dst: the token file to write.
         dtype: ``auto``, ``uint16`` or ``uint32``.
-        separator: the text between documents, which is not part of them; by default the tokenizer's first special
-            token. With ``""`` only the ends of files separate documents.
-        end_token: the special token that ends each document in the token file; by default the separator if it is a
-            special token, else none. ``""`` means none.
+        separator: the text between documents; by default the tokenizer's first special token. With ``""`` only the ends
+            of files separate documents.
+        end_token: the special token that replaces separators and also ends each document that has none, the last one
+            included. ``""`` means none, so that separators are left out. By default the separator, and the last
+            document ends as in its file. If the separator is not a special token, `end_token` must be given.
         special_tokens_as_text: encode special tokens in documents as ordinary text, for untrusted corpora. The
             separator still ends documents, unless it is ``""``.
         invalid_utf8: what to do with input that is not UTF-8: ``error``, ``replace`` (by U+FFFD) or ``skip`` (the
             document).
+        bad_records: what to do with records without text, such as lines that are not JSON: ``error`` or ``skip``.
         index: also write an index of the documents.
         threads: number of encoder threads or processes; by default one per core.
         chunk_size: bytes of text per encoder and step; by default a few MB. Memory use is a multiple of it.
         input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.
-        text_field: the field of JSON Lines that holds the text. ``a.b`` is field b of field a.
+        text_field: the field of JSON Lines, and of documents that are mappings, that holds the text. ``a.b`` is field b
+            of field a.
         text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
+        exclude: globs of files to leave out.
         observer: progress callbacks.
 
     Returns:
@@ -130,7 +145,8 @@ def encode_file(
 
     Raises:
         ConfigError: an option is invalid or does not fit the tokenizer; raised before any work.
-        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`, which has the position).
+        CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`, which has the position), or a record
+            has no text (`BadRecordError`).
         FormatError: `dst` is not a regular file.
         OSError: `dst` cannot be written. The error names the file.
         WorkerDiedError: an encoder process was killed.
@@ -143,52 +159,101 @@ def encode_file(
     ...     _ = corpus.write_text("ab<|endoftext|>c", encoding="utf-8")
     ...     encoded = encode_file(tokenizer, corpus, out)
     ...     print(encoded.documents, load_tokens(out).tolist())
-    2 [97, 98, 256, 99, 256]
+    2 [97, 98, 256, 99]
     """
     observer = observer or Observer()
     delimiters = _delimiters(tokenizer, separator, special_tokens_as_text)
     end = _end_token(tokenizer, end_token, delimiters.separator)
     ids_dtype = choose_dtype(dtype, tokenizer.vocab_size)
-    policy = _validate_policy(invalid_utf8)
-    corpus = CorpusEncoder(
-        files=find_in_order([src] if isinstance(src, str | Path) else src, InputRules(format=input_format)),
+    corpus = _find_corpus(
+        {
+            "input": src, "input_format": input_format, "text_field": text_field, "text_column": text_column,
+            "exclude": exclude, "invalid_utf8": invalid_utf8, "bad_records": bad_records,
+        }
+    )  # fmt: skip
+    work = CorpusEncoder(
+        corpus=corpus,
         encoder=ChunkEncoder(
-            tokenizer,
-            delimiters,
-            None if end is None else tokenizer.special_tokens[end],
-            policy,
-            Source(text_field=tuple(text_field.split(".")), text_column=tuple(text_column.split("."))),
+            tokenizer, delimiters, None if end is None else tokenizer.special_tokens[end], invalid_utf8, corpus.sources
         ),
         threads=validate_threads(threads),
         chunk_size=_validate_chunk_size(chunk_size),
     )
     path = Path(dst)
-    check_not_input([path, sidecar_path(path), index_path(path)], [name for name, _ in named_files(corpus.files)])
-    facts = _describe(corpus, end)
-    total = None if any(size is None for _, size in named_files(corpus.files)) else corpus.bytes
+    inputs = [(name, size) for entry in corpus.entries for name, size, _, _ in input_files(entry)]
+    check_not_input([path, sidecar_path(path), index_path(path)], [name for name, _ in inputs])
+    total = None if any(size is None for _, size in inputs) else corpus.known_bytes
     started = perf_counter()
-    with explain_memory_error("encoding", _LESS_MEMORY), new_token_file(path, ids_dtype, facts, index) as writer:
+    with (
+        explain_memory_error("encoding", _LESS_MEMORY),
+        new_token_file(path, ids_dtype, _describe(work, end, inputs), index) as writer,
+    ):
+        joiner = ChunkJoiner(writer, work.encoder.end_id, end_last=bool(end_token))
         statistics = DocumentStatistics()
         done = 0
-        for chunk in corpus.encoded():
-            writer.write(chunk.ids, chunk.ends)
+        for chunk in work.encoded():
+            joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
             observer.encoding(done, total)
-        check_unchanged(corpus.files, "run again when it is complete", may_grow=True)
+        joiner.finish()
+        check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
-    if statistics.skipped_documents:
-        log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)
+        writer.facts["bad_records"] = statistics.bad_records
+    if end_token is None and not tokenizer.special_tokens and not index and writer.documents > 1:
+        log.warning(
+            "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",
+            path,
+            writer.documents,
+        )
+    replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return EncodedCorpus(
         written=(path, sidecar_path(path), *([index_path(path)] if index else [])),
         dtype=ids_dtype,
         tokens=writer.tokens,
         documents=writer.documents,
         skipped_documents=statistics.skipped_documents,
-        files=len(named_files(corpus.files)),
+        bad_records=statistics.bad_records,
+        files=sum(corpus.file_counts()),
         bytes=statistics.bytes,
         seconds=perf_counter() - started,
     )
+
+
+def encode_documents(
+    tokenizer: BaseTokenizer,
+    documents: Iterable[str | bytes | Mapping[str, Any]],
+    dst: str | Path,
+    **options: Any,
+) -> EncodedCorpus:
+    """Encode documents to a token file, as `encode_file` does with the records of a file.
+
+    Args:
+        tokenizer: the tokenizer.
+        documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such as
+            the rows of a HuggingFace dataset. Read once, in the calling process.
+        dst: the token file to write.
+        options: other parameters of `encode_file`.
+
+    Returns:
+        The files that were written, and statistics of the documents.
+
+    Raises:
+        InputTypeError: `documents` is a single text, or a document is of none of the known types.
+        Exception: as `encode_file` does.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from bpeflow import Tokenizer, load_tokens
+    >>> tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
+    >>> with TemporaryDirectory() as folder:
+    ...     encoded = encode_documents(tokenizer, ["ab", {"text": "c"}], Path(folder, "train.bin"))
+    ...     print(encoded.documents, load_tokens(Path(folder, "train.bin")).tolist())
+    2 [97, 98, 256, 99, 256]
+    """
+    check_iterable(documents)
+    if isinstance(documents, str | bytes | Mapping):
+        raise InputTypeError(f"documents is a single {type(documents).__name__}; pass a list of documents")
+    return encode_file(tokenizer, iter(documents), dst, **options)
 
 
 # ---- options ----
@@ -199,30 +264,30 @@ def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None)
 
     Raises `CorpusError` as `find_inputs` does.
     """
-    if not inputs:
-        return find_inputs(inputs, InputRules())  # raises the error for missing input
+    rules = rules or InputRules()
+    if not inputs or rules.sampled:  # no input raises its error; a sample is the one that training draws
+        return find_inputs(inputs, rules)
     files: dict[str, CorpusFile | StreamTask] = {}
     for entry in inputs:
         for listed in listed_inputs(entry):
-            for file in find_inputs([listed], rules or InputRules()):
-                files.setdefault(_real_name(file), file)
+            for file in find_inputs([listed], rules):
+                [(name, _, _, location)] = input_files(file)
+                files.setdefault(os.path.realpath(name) if location == "file" else name, file)
     return list(files.values())
 
 
-def _real_name(file: CorpusFile | StreamTask) -> str:
-    [(name, _)] = named_files([file])
-    return name if isinstance(file, StreamTask) and file.files[0].location != "file" else os.path.realpath(name)
+def _find_corpus(values: Mapping[str, Any]) -> Corpus:
+    """Find the corpus that settings describe. Raises as `find_corpus` does."""
+    from bpeflow.config import CountSettings, make_settings  # pydantic, which decoding does without
 
-
-def named_files(files: Iterable[CorpusFile | StreamTask]) -> list[tuple[str, int | None]]:
-    """Return the names and sizes of files. A size that is not known is None."""
-    named: list[tuple[str, int | None]] = []
-    for file in files:
-        if isinstance(file, CorpusFile):
-            named.append((str(file.path), file.size))
-        else:
-            named += [(stream.name, stream.size) for stream in file.files]
-    return named
+    values, documents = split_off_documents(values)
+    settings = make_settings(CountSettings, values)
+    if weighted := [source for source in settings.sources if source.weight != 1]:
+        raise ConfigError(
+            f"source {weighted[0].name} has weight {weighted[0].weight}, but a token file has each document once: "
+            "leave weight out; to mix sources, encode each to a file of its own"
+        )
+    return find_corpus(settings, documents, find_in_order)
 
 
 def choose_separator(tokenizer: BaseTokenizer, separator: str | None) -> str | None:
@@ -239,17 +304,16 @@ def _delimiters(tokenizer: BaseTokenizer, separator: str | None, special_tokens_
 
 def _end_token(tokenizer: BaseTokenizer, end_token: str | None, separator: str | None) -> str | None:
     if end_token is None:
-        return separator if separator in tokenizer.special_tokens else None
+        if separator is None or separator in tokenizer.special_tokens:
+            return separator
+        raise ConfigError(
+            f"separator: {separator!r} is not a special token of the tokenizer, so something must replace it: give "
+            "end_token (--end_token), a special token to end documents with, or '' for none"
+        )
     if end_token and end_token not in tokenizer.special_tokens:
         known = ", ".join(map(repr, list(tokenizer.special_tokens)[:_SPECIAL_TOKENS_IN_ERROR])) or "none"
         raise ConfigError(f"end_token: {end_token!r} is not a special token of the tokenizer, which has {known}")
     return end_token or None
-
-
-def _validate_policy(invalid_utf8: InvalidUtf8Policy) -> InvalidUtf8Policy:
-    if invalid_utf8 not in (policies := get_args(InvalidUtf8Policy)):
-        raise ConfigError(f"invalid_utf8: {invalid_utf8!r} is not one of {', '.join(policies)}")
-    return invalid_utf8
 
 
 def _validate_chunk_size(chunk_size: int | None) -> int | None:
@@ -266,14 +330,15 @@ def check_not_input(outputs: Iterable[Path], files: Iterable[str]) -> None:
             raise ConfigError(f"{path}: is one of the input files and would be overwritten; choose another output file")
 
 
-def _describe(corpus: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
+def _describe(work: CorpusEncoder, end_token: str | None, inputs: Sequence[tuple[str, int | None]]) -> dict[str, Any]:
     """Return the content of the sidecar besides its required fields."""
     from importlib.metadata import version  # slow to import
 
-    encoder = corpus.encoder
+    encoder = work.encoder
     tokenizer = encoder.tokenizer
     return {
         "skipped_documents": 0,
+        "bad_records": 0,
         "tokenizer": {
             "sha256": tokenizer_hash(tokenizer.to_spec()),
             "vocab_size": tokenizer.vocab_size,
@@ -283,8 +348,9 @@ def _describe(corpus: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
         "end_token": None if end_token is None else {"text": end_token, "id": encoder.end_id},
         "special_tokens": "as ids" if encoder.delimiters.special_tokens else "as text",
         "invalid_utf8": encoder.invalid_utf8,
-        "bytes": corpus.bytes,
-        "input": [{"path": name, "bytes": size} for name, size in named_files(corpus.files)],
+        "bytes": work.corpus.known_bytes,
+        "input": [{"path": name, "bytes": size} for name, size in inputs],
+        "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
         "bpeflow": version("bpeflow"),
     }
 
@@ -297,21 +363,16 @@ class CorpusEncoder:
     """A corpus and the way to encode it.
 
     Attributes:
-        files: the corpus, in the order of its documents.
+        corpus: the corpus, with its entries in the order of their documents.
         encoder: encodes a chunk.
         threads: number of chunks to encode at once.
         chunk_size: approximate bytes of text in a chunk; None for the default (`CHUNK_SIZE`).
     """
 
-    files: Sequence[CorpusFile | StreamTask]
+    corpus: Corpus
     encoder: ChunkEncoder
     threads: int
     chunk_size: int | None
-
-    @cached_property
-    def bytes(self) -> int:
-        """The size of the corpus."""
-        return sum(file.weight for file in self.files)
 
     def encoded(self) -> Iterator[EncodedChunk]:
         """Encode the corpus and yield its chunks in order.
@@ -319,8 +380,8 @@ class CorpusEncoder:
         Raises as `ChunkEncoder.encode` does, and `WorkerDiedError` if an encoder process is killed.
         """
         releases_lock = _releases_interpreter_lock(self.encoder.tokenizer)
-        main_process_only = any(isinstance(file, StreamTask) and file.main_process_only for file in self.files)
-        use_threads = releases_lock or self.threads == 1 or main_process_only or self.bytes <= SMALL_INPUT
+        small = self.corpus.main_process_only or self.corpus.known_bytes <= SMALL_INPUT
+        use_threads = releases_lock or self.threads == 1 or small
         chunk_size = self.chunk_size or CHUNK_SIZE["threads" if releases_lock else "processes"]
         workers = self.threads if releases_lock or not use_threads else 1
         pipeline = Pipeline(
@@ -343,8 +404,9 @@ class CorpusEncoder:
         encoder = self.encoder
         pretokenizer = load_pretokenizer(encoder.tokenizer.pattern)
         delimiters, invalid_utf8 = encoder.delimiters, encoder.invalid_utf8
-        streams = StreamReader([encoder.source], chunk_size, LONGEST_TEXT, delimiters, pretokenizer, invalid_utf8)
-        return ChunkReader(self.files, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams)
+        sources, longest = self.corpus.sources, LONGEST_TEXT
+        streams = StreamReader(sources, chunk_size, longest, delimiters, pretokenizer, invalid_utf8)
+        return ChunkReader(self.corpus.entries, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams)
 
 
 @dataclass(frozen=True)

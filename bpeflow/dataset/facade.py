@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bpeflow.errors import ConfigError
 from bpeflow.formats.spec import TokenizerSpec
@@ -43,7 +43,7 @@ class Tokenizer(BaseTokenizer):
     @classmethod
     def train(
         cls,
-        corpus: str | Path | Iterable[str | Path | bytes],
+        corpus: str | Path | Iterable[str | Path | bytes | Mapping[str, Any]],
         vocab_size: int,
         **settings: Unpack[TokenizerKeywords],
     ) -> Tokenizer:
@@ -69,12 +69,15 @@ class Tokenizer(BaseTokenizer):
         return cls.from_spec(TokenizerSpec(trained.vocab, trained.report.settings["pattern"]))
 
     def encode_file(
-        self, src: str | Path | Sequence[str | Path], dst: str | Path, **options: Unpack[EncodeKeywords]
+        self,
+        src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
+        dst: str | Path,
+        **options: Unpack[EncodeKeywords],
     ) -> EncodedCorpus:
         """Encode a corpus of any size to a token file.
 
         Args:
-            src: the corpus: a file, a folder, a glob, or a list of these.
+            src: the corpus: a file, a folder, a glob, or a list of these, or an iterable of documents.
             dst: the token file to write.
             options: other parameters of `bpeflow.dataset.encode.encode_file`.
 
@@ -92,8 +95,37 @@ class Tokenizer(BaseTokenizer):
         ...     _ = corpus.write_text("low<|endoftext|>lower", encoding="utf-8")
         ...     encoded = tokenizer.encode_file(corpus, out)
         ...     print(encoded.documents, load_tokens(out).tolist())
-        2 [108, 257, 256, 108, 257, 101, 114, 256]
+        2 [108, 257, 256, 108, 257, 101, 114]
         """
         from bpeflow.dataset.encode import encode_file  # imports the flow framework, which text in memory does not need
 
         return encode_file(self, src, dst, **options)
+
+    def encode_documents(
+        self, documents: Iterable[str | bytes | Mapping[str, Any]], dst: str | Path, **options: Any
+    ) -> EncodedCorpus:
+        """Encode documents to a token file, with an end token after each.
+
+        Args:
+            documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such
+                as the rows of a HuggingFace dataset.
+            dst: the token file to write.
+            options: other parameters of `bpeflow.dataset.encode.encode_file`.
+
+        Returns:
+            The files that were written, and statistics of the documents.
+
+        Raises:
+            Exception: as `bpeflow.dataset.encode.encode_documents` does.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from bpeflow import Tokenizer, load_tokens
+        >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+        >>> with TemporaryDirectory() as folder:
+        ...     encoded = tokenizer.encode_documents(["low", "lower"], Path(folder, "train.bin"))
+        ...     print(encoded.documents, load_tokens(Path(folder, "train.bin")).tolist())
+        2 [108, 257, 256, 108, 257, 101, 114, 256]
+        """
+        from bpeflow.dataset.encode import encode_documents
+
+        return encode_documents(self, documents, dst, **options)

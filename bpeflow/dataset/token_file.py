@@ -114,7 +114,7 @@ def load_tokens(path: str | Path) -> Ids:
     ...     _ = tokenizer.encode_file(corpus, out)
     ...     tokens = load_tokens(out)
     >>> tokens.dtype, tokens.tolist()
-    (dtype('uint16'), [97, 98, 256, 99, 256])
+    (dtype('uint16'), [97, 98, 256, 99])
     """
     file = open_token_file(path)
     return _map(file.path, DTYPES[file.dtype], file.tokens)
@@ -144,9 +144,9 @@ def load_document_offsets(path: str | Path) -> Offsets:
     ...     _ = tokenizer.encode_file(corpus, out, index=True)
     ...     tokens, offsets = load_tokens(out), load_document_offsets(out)
     >>> offsets.tolist()
-    [0, 3, 5]
-    >>> tokenizer.decode(tokens[offsets[1] : offsets[2]])
-    'c<|endoftext|>'
+    [0, 3, 4]
+    >>> tokenizer.decode(tokens[offsets[0] : offsets[1]])
+    'ab<|endoftext|>'
     """
     file = open_token_file(path)
     if not file.index:
@@ -335,19 +335,21 @@ class TokenWriter:
         self._offsets = offsets
         self._write_offsets(np.zeros(1, np.int64))
 
-    def write(self, ids: Ids, ends: NDArray[np.int64]) -> None:
-        """Append ids.
+    def write(self, ids: Ids) -> None:
+        """Append ids. Raises `OSError`, with the file, if writing fails."""
+        _write_array(self._ids, ids.astype(DTYPES[self._dtype], copy=False), self._path)
+        self.tokens += len(ids)
+
+    def end_documents(self, ends: NDArray[np.int64]) -> None:
+        """Add documents.
 
         Args:
-            ids: the ids.
-            ends: for each document that ends among them, the position in `ids` after its last one.
+            ends: for each, the position after its last id. Ascending, also from one call to the next.
 
         Raises:
             OSError: writing fails. The error names the file.
         """
-        _write_array(self._ids, ids.astype(DTYPES[self._dtype], copy=False), self._path)
-        self._write_offsets(ends + self.tokens)
-        self.tokens += len(ids)
+        self._write_offsets(ends)
         self.documents += len(ends)
 
     def sidecar(self) -> str:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, place_tokens, read_bytes, short_repr
+from bpeflow.formats.untrusted import check_bytes, place_tokens, read_bytes
 from bpeflow.vocab import Vocab
 
 VOCAB_FILE = "vocab.pkl"

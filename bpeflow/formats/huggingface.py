@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError
 from bpeflow.formats.regex_dialects import check_pattern, pattern_to_regex, refuse_differences, regex_to_pattern
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json, short_repr
+from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Merge, Vocab, from_printable, to_printable
 

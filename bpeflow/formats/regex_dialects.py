@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError, PatternError
-from bpeflow.formats.untrusted import short_repr
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 

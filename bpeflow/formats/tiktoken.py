@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference, recover_merges
 from bpeflow.formats.regex_dialects import check_pattern, pattern_to_regex, refuse_differences, regex_to_pattern
@@ -34,7 +35,6 @@ from bpeflow.formats.untrusted import (
     place_tokens,
     read_bytes,
     read_json,
-    short_repr,
 )
 from bpeflow.vocab import Vocab
 

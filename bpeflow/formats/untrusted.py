@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError
 
 #: The largest number of unused ids in a file. `Vocab` has an entry of 8 bytes for each, so a damaged id could otherwise
 #: take any amount of memory. Published vocabularies have up to a few hundred.
 MOST_GAPS = 1_000_000
-
-#: Shortens values in error messages, which can be as large as the file, or contain themselves.
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 80, 80
 
 
 # ---- files ----
@@ -112,8 +108,3 @@ def is_text(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def short_repr(value: object) -> str:
-    """Return the beginning of a value's `repr` for an error message, in characters that can be printed."""
-    return _SHORT.repr(value).encode("utf-8", "backslashreplace").decode()

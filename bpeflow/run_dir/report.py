@@ -53,6 +53,7 @@ class SourceReport(_Frozen):
     bytes: int
     documents: int
     skipped_documents: int
+    bad_records: int = 0
 
 
 class CorpusReport(_Frozen):
@@ -71,6 +72,7 @@ class CorpusReport(_Frozen):
     bytes: int
     documents: int
     skipped_documents: int
+    bad_records: int = 0
     pattern: str
     scanner: str
     instructions: str | None

@@ -59,6 +59,7 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> CorpusRepor
         bytes=counted.documents.bytes,
         documents=counted.documents.documents,
         skipped_documents=counted.documents.skipped_documents,
+        bad_records=counted.documents.bad_records,
         pattern=corpus.pretokenizer.regex,
         scanner=corpus.scanner,
         instructions=chosen_instructions() if corpus.scanner == "native" else None,
@@ -88,6 +89,7 @@ def _describe_sources(corpus: CorpusCounter, counted: CorpusCounts) -> tuple[Sou
                 bytes=documents.bytes,
                 documents=documents.documents,
                 skipped_documents=documents.skipped_documents,
+                bad_records=documents.bad_records,
             )
         )
     return tuple(described)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends.registry import choose_backend
 from bpeflow.config import Settings, load_settings, make_settings
-from bpeflow.corpus.formats.iterable import DocumentIterable
-from bpeflow.counting.count import CorpusCounter, split_off_documents
+from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import registry as formats
@@ -69,7 +69,7 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
 
     Args:
         config: settings, a mapping of them, or the path of a YAML config. In a mapping, `input` may be an iterable of
-            documents (`str` or `bytes`), as for `bpeflow.count`.
+            documents, as for `bpeflow.count`.
         observer: progress callbacks.
 
     Raises:
@@ -154,7 +154,7 @@ def train_from_counts(
 
 
 def train_bpe(
-    input_path: str | Path | Sequence[str | Path] | Iterable[str | bytes],
+    input_path: str | Path | Sequence[str | Path] | Iterable[str | bytes | Mapping[str, Any]],
     vocab_size: int,
     special_tokens: Sequence[str],
     **options: Unpack[TrainKeywords],

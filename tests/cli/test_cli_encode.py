@@ -95,7 +95,9 @@ def test_quiet_prints_nothing(run: Path, corpus: Path, out: Path, capsys: pytest
         (["--tokenizer", "no-such-run"], "no-such-run"),
         (["--dtype", "uint8"], "dtype: 'uint8'"),
         (["--end_token", "<end>"], "end_token: '<end>' is not a special token"),
-        (["--invalid_utf8", "ignore"], "invalid_utf8: 'ignore'"),
+        (["--invalid_utf8", "ignore"], "'skip', found 'ignore'"),
+        (["--bad_records", "ignore"], "'skip', found 'ignore'"),
+        (["--separator", "||"], "give end_token (--end_token)"),
         (["--threads", "0"], "need a number from 1"),
         (["--chunk_size", "8 elephants"], "need a size such as 8mb"),
         (["--chunk_size", "0"], "chunk_size: must be at least 1 byte"),
@@ -269,7 +271,7 @@ def test_help_lists_all_flags(capsys: pytest.CaptureFixture[str]) -> None:
         assert caught.value.code == 0
     text = capsys.readouterr().out
     flags = "--tokenizer --input --out --dtype --separator --end_token --special_tokens_as_text --invalid_utf8 --index"
-    for flag in f"{flags} --threads --chunk_size --quiet --any_tokenizer --json".split():
+    for flag in f"{flags} --bad_records --exclude --threads --chunk_size --quiet --any_tokenizer --json".split():
         assert flag in text
     assert max(map(len, text.splitlines())) <= 120
 

@@ -14,6 +14,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from corpus_forms import COMPRESSORS, FORMS, SEPARATOR, jsonl_bytes, pieces, text_bytes, write, write_parquet
@@ -25,7 +26,7 @@ from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.dataset.encode import encode_file
-from bpeflow.errors import ConfigError, CorpusError, InputTypeError, InvalidUtf8Error
+from bpeflow.errors import BadRecordError, ConfigError, CorpusError, InputTypeError, InvalidUtf8Error
 
 WORDS = ["low", "lower", "newest", "naïve", "日本語", "it's", "42", "...", "\n\n", "\t", "<|end", "\u2028", "\x00"]
 
@@ -241,6 +242,42 @@ def test_iterables_of_documents_are_a_corpus(documents: list[str], expected: Cor
     assert (len(vocab), len(merges)) == (300, 43)
     tokenizer = bpeflow.Tokenizer.train((document for document in documents), 300, special_tokens=specials)
     assert list(tokenizer.merges) == merges
+
+
+def test_mappings_with_the_text_in_a_field_are_documents() -> None:
+    rows = [{"text": "a b", "n": 1}, {"text": "b"}]
+    expected = {b"a": 1, b" b": 1, b"b": 1}
+    assert dict(bpeflow.count(rows)) == dict(bpeflow.count(iter(rows))) == expected
+    nested = [{"body": {"it": row["text"]}} for row in rows]
+    assert dict(bpeflow.count(nested, text_field="body.it")) == expected
+    trained = bpeflow.train({"input": (row for row in [*rows, {"n": 2}]), "vocab_size": 257, "bad_records": "skip"})
+    assert dict(trained.counts) == expected
+    assert trained.report.corpus is not None
+    assert (trained.report.corpus.documents, trained.report.corpus.bad_records) == (2, 1)
+    with pytest.raises(BadRecordError, match=r"document 1: no field 'text' \(found: 'n'\); set text_field"):
+        bpeflow.train({"input": iter([{"text": "a"}, {"n": 1}]), "vocab_size": 257})
+
+
+@pytest.mark.parametrize(
+    "text", ["Once upon a time. " * 50_000, "two\nlines", "a\0b", "@home\nalone", "s3://" + "a " * 9999]
+)
+@pytest.mark.parametrize("as_list", [True, False])
+def test_text_in_place_of_a_path_is_refused_with_the_remedy(text: str, as_list: bool) -> None:
+    corpus: Any = [text, text] if as_list else text
+    for use in (
+        bpeflow.count,
+        lambda corpus: bpeflow.train_bpe(corpus, 300, []),
+        lambda corpus: bpeflow.Tokenizer.train(corpus, 300),
+        lambda corpus: bpeflow.train({"input": corpus, "vocab_size": 300}),
+    ):
+        with pytest.raises(CorpusError, match=r"looks like text, not like a path: .* such as iter\(") as caught:
+            use(corpus)
+        assert len(str(caught.value)) < 300
+
+
+def test_a_name_with_spaces_that_does_not_exist_may_be_text() -> None:
+    with pytest.raises(CorpusError, match=r"the input low lower does not exist; .*; if it is text, .* iter\("):
+        bpeflow.count(["low lower", "low"])
 
 
 def test_items_that_are_not_documents_are_refused() -> None:

@@ -7,10 +7,11 @@ import pytest
 from corpus_forms import COMPRESSORS
 
 import bpeflow
+from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, InvalidUtf8Policy, make_settings
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.errors import CorpusError, InvalidUtf8Error, OutOfMemoryError
+from bpeflow.errors import BadRecordError, CorpusError, InvalidUtf8Error, OutOfMemoryError
 
 
 def lines(path: Path, *values: object) -> Path:
@@ -47,7 +48,7 @@ def test_lines_may_be_empty_and_have_windows_line_ends_and_a_byte_order_mark(tmp
         ('{"body": "a"}', r"line 3: no field 'text' \(found: 'body'\); .* text_field"),
         ("[1]", r"line 3: no field 'text' \(its parent is a list\)"),
         ('{"text": 5}', r"line 3: text is a number, not a string"),
-        ('{"text": null}', r"line 3: text is null, not a string; use invalid_utf8: skip"),
+        ('{"text": null}', r"line 3: text is null, not a string; use bad_records: skip"),
         ("[" * 100_000, r"line 3: cannot parse the JSON"),
         ('{"text": ' + "1" * 5000 + "}", r"line 3: (cannot parse the JSON|text is a number)"),
     ],
@@ -82,6 +83,43 @@ def test_lines_that_are_not_utf8_are_replaced_or_skipped(
         bpeflow.count(path)
 
 
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 1}, {"small_input": 0, "num_counter": 2}])
+def test_bad_records_are_left_out_counted_and_reported(
+    tmp_path: Path, options: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = ["{", "[1]", "{}", '{"text": 5}', '{"text": null}', "[" * 100_000]
+    (tmp_path / "a.jsonl").write_text("\n".join(['{"text": "a"}', *bad, '{"text": "b"}']))
+    settings = {"input": str(tmp_path / "a.jsonl"), "bad_records": "skip", **options}
+    counted = CorpusCounter(make_settings(CountSettings, settings)).count()
+    assert dict(counted.counts) == {b"a": 1, b"b": 1}
+    assert (counted.documents.documents, counted.documents.bad_records) == (2, len(bad))
+    assert [record.message for record in caplog.records if "6 bad records left out, such as: " in record.message]
+    assert f"{tmp_path}/a.jsonl: line " in caplog.text
+
+
+def test_samples_leave_out_bad_records(tmp_path: Path) -> None:
+    file = lines(tmp_path, {"text": "a"}, {"body": "b"}, {"text": "c"})
+    source = {"name": "it", "path": str(file), "max_bytes": 10}
+    counted = CorpusCounter(make_settings(CountSettings, {"input": source, "bad_records": "skip"})).count()
+    assert dict(counted.counts) == {b"a": 1, b"c": 1}
+    assert counted.documents.bad_records == 1
+    with pytest.raises(BadRecordError, match="line 2: no field 'text'"):
+        bpeflow.count([source])  # type: ignore[list-item]
+
+
+def test_the_report_of_a_run_and_its_summary_have_the_bad_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "low \\ud800"}\n{}\n')
+    flags = ["--input", str(tmp_path / "a.jsonl"), "--vocab_size", "257", "--out_dir", str(tmp_path / "run")]
+    assert main([*flags, "--set", "bad_records=skip", "--set", "invalid_utf8=skip"]) == 0
+    corpus = json.loads((tmp_path / "run" / "run.json").read_text())["corpus"]
+    assert (corpus["documents"], corpus["skipped_documents"], corpus["bad_records"]) == (2, 1, 1)
+    shown = capsys.readouterr().out
+    assert "1 document skipped: not UTF-8" in shown
+    assert "1 bad record left out" in shown
+
+
 def test_running_out_of_memory_is_not_reported_as_damaged_parquet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +152,7 @@ def test_the_error_for_bad_parquet_names_the_file_and_says_why(tmp_path: Path) -
         for small_input in (0, "1mb"):
             with pytest.raises(CorpusError, match=rf"corpus\.parquet: {message}"):
                 bpeflow.count(path, small_input=small_input, num_counter=1, **options)
-    assert dict(bpeflow.count(path, invalid_utf8="skip")) == {b"a": 1, b"b": 1}
+    assert dict(bpeflow.count(path, bad_records="skip")) == {b"a": 1, b"b": 1}
     for damaged in (b"PAR1", path.read_bytes()[:-20], b"no parquet at all"):
         (tmp_path / "bad.parquet").write_bytes(damaged)
         with pytest.raises(CorpusError, match=r"bad\.parquet: not Parquet, or damaged"):

@@ -39,6 +39,7 @@ def touch(corpus: Path) -> None:
             r"special_tokens was \['<\|endoftext\|>'\] and is \['low'\].*; separator was",
         ),
         (None, {"invalid_utf8": "skip"}, "invalid_utf8 was 'error' and is 'skip'"),
+        (None, {"bad_records": "skip"}, "bad_records was 'error' and is 'skip'"),
         (None, {"separator": "low"}, r"separator was '<\|endoftext\|>' and is 'low'"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -19,7 +19,7 @@ from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file, find_in_order
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import index_path, load_document_offsets, load_tokens, sidecar_path
-from bpeflow.errors import ConfigError, CorpusError, FormatError, InvalidUtf8Error
+from bpeflow.errors import ConfigError, FormatError, InvalidUtf8Error
 from bpeflow.tokenizer.identity import tokenizer_hash
 
 PATTERNS = ["gpt2", "cl100k", CUSTOM]
@@ -33,19 +33,34 @@ TOKENIZERS = {(p, encoder): make_tokenizer(p, encoder) for p in PATTERNS for enc
 def expected(
     tokenizer: Tokenizer,
     contents: list[bytes],
-    separator: str | None = EOT,
-    end: int | None = None,
+    separator: str = EOT,
+    end_token: str | None = None,
     as_text: bool = False,
     policy: str = "error",
 ) -> list[list[int]]:
     """Return the ids of each document, including its end token, by the definition. Delimiters must not overlap."""
-    documents: list[bytes] = []
+    end = [
+        i for token, i in tokenizer.special_tokens.items() if token == (separator if end_token is None else end_token)
+    ]
+    documents: list[list[int]] = []
+    owes_end = False
     for content in contents:
-        parts = content.split(separator.encode()) if separator else [content]
-        documents += parts if parts[-1] else parts[:-1]
-    texts = [document.decode(errors="replace") for document in documents if policy != "skip" or is_utf8(document)]
-    ids = [tokenizer.encode(text, allowed_special=() if as_text else "all") for text in texts]
-    return [[*document, *([] if end is None else [end])] for document in ids]
+        *closed, rest = content.split(separator.encode()) if separator else [content]
+        has_separator = False
+        for text, is_closed in [*((text, True) for text in closed), *([(rest, False)] if rest else [])]:
+            if policy == "skip" and not is_utf8(text):
+                continue
+            ids = tokenizer.encode(text.decode(errors="replace"), allowed_special=() if as_text else "all")
+            if not is_closed and text.isspace() and has_separator:
+                documents[-1] += ids
+                continue
+            if owes_end:
+                documents[-1] += end
+            documents.append(ids + end * is_closed)
+            owes_end, has_separator = not is_closed, has_separator or is_closed
+    if owes_end and end_token:
+        documents[-1] += end
+    return documents
 
 
 def is_utf8(data: bytes) -> bool:
@@ -72,8 +87,9 @@ def _each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     contents=st.lists(contents_utf8, min_size=1, max_size=3),
     chunk_size=st.integers(1, 60),
     threads=st.integers(1, 3),
-    separator=st.sampled_from([None, "", PAD, "\n", "lo"]),
-    end_token=st.sampled_from([None, "", PAD]),
+    separator_and_end=st.sampled_from(
+        [*product([None, "", PAD], [None, "", PAD, EOT]), *product(["\n", "lo"], ["", PAD])]
+    ),
     as_text=st.booleans(),
 )
 def test_the_tokens_are_the_concatenated_documents(
@@ -82,20 +98,18 @@ def test_the_tokens_are_the_concatenated_documents(
     contents: list[bytes],
     chunk_size: int,
     threads: int,
-    separator: str | None,
-    end_token: str | None,
+    separator_and_end: tuple[str | None, str | None],
     as_text: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     tokenizer = TOKENIZERS[pattern, encoder]
+    separator, end_token = separator_and_end
     done = encode_file(
         tokenizer, write_files(folder, contents), folder / "train.bin", separator=separator, end_token=end_token,
         special_tokens_as_text=as_text, index=True, threads=threads, chunk_size=chunk_size,
     )  # fmt: skip
-    ends_with = EOT if separator is None else separator
-    end = tokenizer.special_tokens.get(ends_with if end_token is None else end_token)
-    documents = expected(tokenizer, contents, ends_with, end, as_text)
+    documents = expected(tokenizer, contents, EOT if separator is None else separator, end_token, as_text)
     assert read_documents(folder / "train.bin") == documents
     assert (done.documents, done.skipped_documents, done.bytes) == (len(documents), 0, sum(map(len, contents)))
     assert done.tokens == sum(map(len, documents))
@@ -123,8 +137,7 @@ def test_documents_that_are_not_utf8_are_replaced_or_skipped(
         tokenizer, write_files(folder, contents), folder / "train.bin", invalid_utf8=policy, index=True,
         threads=threads, chunk_size=chunk_size,
     )  # fmt: skip
-    end = tokenizer.special_tokens[EOT]
-    documents = expected(tokenizer, contents, end=end, policy=policy)
+    documents = expected(tokenizer, contents, policy=policy)
     assert read_documents(folder / "train.bin") == documents
     assert done.skipped_documents == len(expected(tokenizer, contents, policy="replace")) - len(documents)
 
@@ -143,7 +156,7 @@ def test_processes_keep_the_order(
     encode_file(
         tokenizer, write_files(tmp_path, contents), tmp_path / "train.bin", index=True, threads=threads, chunk_size=500
     )
-    assert read_documents(tmp_path / "train.bin") == expected(tokenizer, contents, end=tokenizer.special_tokens[EOT])
+    assert read_documents(tmp_path / "train.bin") == expected(tokenizer, contents)
 
 
 def test_a_document_cut_into_chunks_is_one(tmp_path: Path) -> None:
@@ -155,8 +168,41 @@ def test_a_document_cut_into_chunks_is_one(tmp_path: Path) -> None:
 
 def test_a_text_without_matches_of_the_pattern_is_still_a_document(tmp_path: Path) -> None:
     tokenizer = make_tokenizer(CUSTOM)
-    encode_file(tokenizer, write_files(tmp_path, [b"123"]), tmp_path / "train.bin", index=True)
-    assert read_documents(tmp_path / "train.bin") == [[tokenizer.special_tokens[EOT]]]
+    encode_file(tokenizer, write_files(tmp_path, [b"123", b"123"]), tmp_path / "train.bin", index=True)
+    assert read_documents(tmp_path / "train.bin") == [[tokenizer.special_tokens[EOT]], []]
+
+
+@pytest.mark.parametrize("chunk_size", [1, 1000])
+@pytest.mark.parametrize(
+    ("contents", "end_token", "documents"),
+    [
+        (["a"], None, ["a"]),
+        (["a"], EOT, ["a<|endoftext|>"]),
+        (["a"], PAD, ["a<pad>"]),
+        (["a<|endoftext|>b"], "", ["a", "b"]),
+        (["a<|endoftext|>b"], PAD, ["a<pad>", "b<pad>"]),
+        (["a<|endoftext|>"], EOT, ["a<|endoftext|>"]),
+        (["a<|endoftext|> \r\n\n"], None, ["a<|endoftext|> \r\n\n"]),
+        (["a<|endoftext|>\n"], EOT, ["a<|endoftext|>\n"]),
+        (["a<|endoftext|>\n", "b"], None, ["a<|endoftext|>\n", "b"]),
+        (["a<|endoftext|>\n", "b"], "", ["a\n", "b"]),
+        (["a\n", "", "b\n"], None, ["a\n<|endoftext|>", "b\n"]),
+        (["a", "b"], "", ["a", "b"]),
+        ([" \n"], None, [" \n"]),
+        (["a", " \n", "b"], None, ["a<|endoftext|>", " \n<|endoftext|>", "b"]),
+        (["<|endoftext|><|endoftext|>"], None, ["<|endoftext|>", "<|endoftext|>"]),
+        (["", ""], EOT, []),
+    ],
+    ids=str,
+)
+def test_end_tokens_are_where_documents_end(
+    contents: list[str], end_token: str | None, documents: list[str], chunk_size: int, tmp_path: Path
+) -> None:
+    tokenizer, out = make_tokenizer(), tmp_path / "train.bin"
+    paths = write_files(tmp_path, [content.encode() for content in contents])
+    done = encode_file(tokenizer, paths, out, end_token=end_token, index=True, chunk_size=chunk_size)
+    assert [tokenizer.decode(ids) for ids in read_documents(out)] == documents
+    assert done.documents == len(documents)
 
 
 def test_a_separator_may_overlap_with_special_tokens(tmp_path: Path) -> None:
@@ -164,13 +210,23 @@ def test_a_separator_may_overlap_with_special_tokens(tmp_path: Path) -> None:
     tokenizer = make_tokenizer(special_tokens=("<a>", "<a>b"))
     encode_file(tokenizer, write_files(tmp_path, [b"x<a>by<a>z"]), tmp_path / "train.bin", index=True)
     first, second = tokenizer.special_tokens.values()
-    assert read_documents(tmp_path / "train.bin") == [[ord("x"), second, ord("y"), first], [ord("z"), first]]
+    assert read_documents(tmp_path / "train.bin") == [[ord("x"), second, ord("y"), first], [ord("z")]]
 
 
 def test_without_special_tokens_there_are_no_end_tokens(tmp_path: Path) -> None:
     tokenizer = make_tokenizer(special_tokens=())
     encode_file(tokenizer, write_files(tmp_path, [b"a" + EOT.encode(), b"b"]), tmp_path / "train.bin", index=True)
     assert read_documents(tmp_path / "train.bin") == [tokenizer.encode("a" + EOT), [ord("b")]]
+
+
+def test_documents_that_nothing_separates_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer, paths = make_tokenizer(special_tokens=()), write_files(tmp_path, [b"a", b"b"])
+    encode_file(tokenizer, paths[0], tmp_path / "train.bin")
+    encode_file(tokenizer, paths, tmp_path / "train.bin", index=True)
+    encode_file(tokenizer, paths, tmp_path / "train.bin", end_token="")
+    assert not caplog.records
+    encode_file(tokenizer, paths, tmp_path / "train.bin")
+    assert "train.bin: nothing separates its 2 documents" in caplog.text
 
 
 def test_files_are_in_the_given_order(tmp_path: Path) -> None:
@@ -189,11 +245,11 @@ def test_the_sidecar_describes_the_origin_of_the_tokens(tmp_path: Path) -> None:
     assert facts.pop("bpeflow")
     end_id = tokenizer.special_tokens[EOT]
     assert facts == {
-        "format": "bpeflow tokens", "version": 1, "dtype": "uint16", "byte_order": "little", "tokens": 2,
-        "documents": 1, "index": False, "skipped_documents": 1,
+        "format": "bpeflow tokens", "version": 1, "dtype": "uint16", "byte_order": "little", "tokens": 1,
+        "documents": 1, "index": False, "skipped_documents": 1, "bad_records": 0,
         "tokenizer": {"sha256": tokenizer_hash(tokenizer.to_spec()), "vocab_size": 265, "pattern": "gpt2"},
         "separator": EOT, "end_token": {"text": EOT, "id": end_id}, "special_tokens": "as text",
-        "invalid_utf8": "skip", "bytes": 25, "input": [{"path": str(path), "bytes": 25}],
+        "invalid_utf8": "skip", "bytes": 25, "input": [{"path": str(path), "bytes": 25}], "samples": {},
     }  # fmt: skip
     assert done.written == (tmp_path / "train.bin", tmp_path / "train.bin.json")
 
@@ -224,16 +280,18 @@ def test_invalid_utf8_is_named_with_its_position_and_no_files_are_left(pattern: 
             {"end_token": "<end>"},
             "end_token: '<end>' is not a special token of the tokenizer, which has '<|endoftext|>'",
         ),
-        ({"invalid_utf8": "ignore"}, "invalid_utf8: 'ignore' is not one of error, replace, skip"),
+        ({"invalid_utf8": "ignore"}, "invalid_utf8: .* 'error', 'replace' or 'skip', found 'ignore'"),
+        ({"bad_records": "ignore"}, "bad_records: .* 'error' or 'skip', found 'ignore'"),
+        ({"separator": "||"}, "separator: '||' is not a special token of the tokenizer, .* give end_token"),
         ({"threads": 0}, "threads is 0"),
         ({"chunk_size": 0}, "chunk_size: must be at least 1 byte"),
     ],
 )
 def test_invalid_options_are_rejected_before_any_work(options: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     paths = write_files(tmp_path, [b"hello\xff"])
-    with pytest.raises(ConfigError, match=complaint):
+    with pytest.raises(ConfigError, match=complaint.replace("||", r"\|\|")):
         encode_file(make_tokenizer(), paths, tmp_path / "train.bin", **options)
-    with pytest.raises(CorpusError, match="no input is given"):
+    with pytest.raises(ConfigError, match="input: is missing"):
         encode_file(make_tokenizer(), [], tmp_path / "train.bin")
 
 
@@ -253,7 +311,7 @@ def test_a_full_uint16_vocabulary_has_room_for_documents(tmp_path: Path) -> None
     assert tokenizer.vocab_size == 65_536
     done = encode_file(tokenizer, write_files(tmp_path, [b"zz" + EOT.encode() + b"a"]), tmp_path / "train.bin")
     assert done.dtype == "uint16"
-    assert load_tokens(tmp_path / "train.bin").tolist() == [65_534, 65_535, 97, 65_535]
+    assert load_tokens(tmp_path / "train.bin").tolist() == [65_534, 65_535, 97]
 
 
 def test_output_never_replaces_input(tmp_path: Path) -> None:
@@ -271,21 +329,33 @@ def test_output_never_replaces_input(tmp_path: Path) -> None:
 # ---- decoding ----
 
 
-@pytest.mark.slow
-@given(contents=st.lists(contents_utf8, min_size=1, max_size=3), ids_at_a_time=st.integers(1, 20))
-def test_decoding_restores_files_that_end_with_the_separator(
-    contents: list[bytes], ids_at_a_time: int, tmp_path_factory: pytest.TempPathFactory
+@settings(max_examples=10)
+@given(
+    content=contents_utf8,
+    tokenizer=st.sampled_from([TOKENIZERS[pattern, encoder] for pattern, encoder in TOKENIZERS if pattern != CUSTOM]),
+    chunk_size=st.integers(1, 60),
+    threads=st.integers(1, 3),
+    ids_at_a_time=st.integers(1, 20),
+)
+def test_a_file_has_the_ids_of_its_text_and_decoding_restores_it(
+    content: bytes,
+    tokenizer: Tokenizer,
+    chunk_size: int,
+    threads: int,
+    ids_at_a_time: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
-    contents = [content + EOT.encode() for content in contents]
     out = folder / "train.bin"
-    encoded = encode_file(make_tokenizer(), write_files(folder, contents), out)
+    paths = write_files(folder, [content])
+    encoded = encode_file(tokenizer, paths, out, index=True, threads=threads, chunk_size=chunk_size)
+    assert load_tokens(out).tolist() == tokenizer.encode(content.decode())
+    assert read_documents(out) == expected(tokenizer, [content])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decode, "IDS_AT_A_TIME", ids_at_a_time)
-        done = decode_file(make_tokenizer(), out, folder / "text.txt")
-    text = b"".join(contents)
-    assert (folder / "text.txt").read_bytes() == text
-    assert (done.tokens, done.bytes) == (encoded.tokens, len(text))
+        done = decode_file(tokenizer, out, folder / "text.txt")
+    assert (folder / "text.txt").read_bytes() == content
+    assert (done.tokens, done.bytes) == (encoded.tokens, len(content))
 
 
 def test_another_tokenizer_is_rejected_unless_any_is_allowed(tmp_path: Path) -> None:
@@ -294,12 +364,12 @@ def test_another_tokenizer_is_rejected_unless_any_is_allowed(tmp_path: Path) -> 
         decode_file(make_tokenizer("cl100k"), tmp_path / "train.bin", tmp_path / "text.txt")
     assert not (tmp_path / "text.txt").exists()
     decode_file(make_tokenizer("cl100k"), tmp_path / "train.bin", tmp_path / "text.txt", any_tokenizer=True)
-    assert (tmp_path / "text.txt").read_bytes() == b"hello" + EOT.encode()
+    assert (tmp_path / "text.txt").read_bytes() == b"hello"
 
 
 def test_an_unknown_id_is_named_with_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "train.bin"
-    encode_file(make_tokenizer(), write_files(tmp_path, [b"123456"]), out)
+    encode_file(make_tokenizer(), write_files(tmp_path, [b"1234567"]), out)
     out.write_bytes(out.read_bytes()[:-4] + b"\xff\xff\0\0")
     monkeypatch.setattr(decode, "IDS_AT_A_TIME", 4)
     with pytest.raises(FormatError, match=r"train.bin: after its first 4 tokens: unknown id 65535 at index 1"):

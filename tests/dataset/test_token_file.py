@@ -32,7 +32,8 @@ FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}
 def write(path: Path, documents: list[list[int]], dtype: Any = "uint16", index: bool = True) -> None:
     with new_token_file(path, dtype, FACTS, index) as writer:
         for ids in documents:
-            writer.write(np.array(ids, dtype), np.array([len(ids)], np.int64))
+            writer.write(np.array(ids, dtype))
+            writer.end_documents(np.array([writer.tokens], np.int64))
 
 
 @pytest.fixture
@@ -159,7 +160,8 @@ def test_an_earlier_index_is_removed_before_the_earlier_sidecar(path: Path, monk
 def test_a_failed_block_leaves_the_earlier_files(path: Path, error: BaseException) -> None:
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     with pytest.raises(type(error)), new_token_file(path, "uint16", FACTS, index=True) as writer:
-        writer.write(np.array([9], np.uint16), np.array([1]))
+        writer.write(np.array([9], np.uint16))
+        writer.end_documents(np.array([1]))
         raise error
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 

@@ -39,7 +39,9 @@ class Encoding:
         """Encode and decode. Raises `VerdictError`."""
         options: dict[str, Any] = {
             "separator": self._settings["separator"],
+            "end_token": "" if self._settings["separator"] else None,
             "invalid_utf8": self._settings["invalid_utf8"],
+            "bad_records": self._settings["bad_records"],
             "text_field": self._settings["text_field"],
             "text_column": self._settings["text_column"],
             "index": self._choose.random() < 0.5,
@@ -156,15 +158,29 @@ class Encoding:
         separator = self._settings["separator"] or next(iter(self._settings["special_tokens"]), "")
         if (separator and separator not in self._settings["special_tokens"]) or self._settings["pattern"] not in NAMED:
             return None
-        texts = [_text_of(part, self._settings, separator.encode()) for part in self._corpus.parts]
-        return None if None in texts else b"".join(text for text in texts if text is not None)
+        text, is_open = b"", False
+        for part in self._corpus.parts:
+            added = _text_of(part, self._settings, separator.encode())
+            if added is None:
+                return None
+            text += separator.encode() * (is_open and bool(added)) + added
+            is_open = _is_open(part, self._settings) if added else is_open
+        return text
+
+
+def _is_open(part: Part, settings: dict[str, Any]) -> bool:
+    """Return whether the end of a file ends a document, because no separator does."""
+    if part.kind != "text":
+        return False
+    *closed, rest = texts_of(part, settings)
+    return bool(rest) and not (closed and rest.isspace())
 
 
 def _text_of(part: Part, settings: dict[str, Any], separator: bytes) -> bytes | None:
     try:
         if part.kind == "text":
             part.content.decode()
-            return part.content + (separator if list(texts_of(part, settings))[-1] else b"")
+            return part.content
         rows = part.rows if part.kind == "parquet" else tuple(rows_of(part, {**settings, "invalid_utf8": "error"}))
         return None if None in rows else b"".join(row.encode() + separator for row in rows if row is not None)
     except UnicodeError:

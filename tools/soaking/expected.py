@@ -186,7 +186,7 @@ def texts_of(part: Part, settings: dict[str, Any]) -> Iterator[bytes]:
                 yield row.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
             else:
                 yield row.encode(errors="surrogatepass")  # bytes that are not UTF-8 either
-        elif settings["invalid_utf8"] != "skip":
+        elif settings["bad_records"] != "skip":
             raise UnicodeError("null")
 
 

@@ -41,6 +41,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
         "special_tokens": specials,
         "separator": choose.choice((None, None, None, "\n\n", "||", "日本")),
         "invalid_utf8": choose.choice(("error", "replace", "skip")),
+        "bad_records": choose.choice(("error", "skip")),
         "pattern": pattern,
         "text_field": choose.choice(("text", "text", "data.text")),
         "text_column": choose.choice(("text", "text", "data.text")),

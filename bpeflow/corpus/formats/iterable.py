@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
+from typing import Any
 
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.chunk import StreamChunk
-from bpeflow.corpus.formats.records import RecordChunks, encode_document
+from bpeflow.corpus.formats.records import RecordChunks, RecordText, encode_document, text_of_record
 from bpeflow.errors import InputTypeError
 
 #: The name of an iterable wherever a file would have its own.
@@ -16,9 +18,18 @@ DOCUMENTS = "<documents>"
 
 @dataclass(frozen=True, slots=True)
 class DocumentIterable:
-    """An iterable of documents (`str`, or `bytes` of UTF-8). It is read once, in the calling process."""
+    """An iterable of documents. It is read once, in the calling process.
 
-    documents: Iterable[str | bytes]
+    Attributes:
+        documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in a field, such as the
+            rows of a HuggingFace dataset.
+        text_field: path of the field with the text in a mapping.
+        bad_records: how to handle mappings without a string there, and None.
+    """
+
+    documents: Iterable[str | bytes | Mapping[str, Any]]
+    text_field: tuple[str, ...] = ("text",)
+    bad_records: BadRecordsPolicy = "error"
 
     @property
     def weight(self) -> int:
@@ -29,24 +40,55 @@ class DocumentIterable:
         """Yield the documents in chunks of records.
 
         Raises:
-            InputTypeError: a document is neither `str` nor `bytes`. The message gives its number, from 0.
+            InputTypeError: a document is of none of the known types. The message gives its number, from 0.
+            BadRecordError: a document is None, or a mapping without the text, under ``bad_records: error``.
             InvalidUtf8Error: the policy is ``"error"`` and a document is not UTF-8.
         """
         chunks = RecordChunks(DOCUMENTS, chunk_size, 0)
         for number, document in enumerate(self.documents):
-            if not isinstance(document, str | bytes):
-                raise InputTypeError(
-                    f"document {number} is a {type(document).__name__}; documents must be str, or bytes of UTF-8"
-                )
-            yield from chunks.add(encode_document(document, f"document {number}", invalid_utf8))
+            yield from chunks.add(self._text(document, f"document {number}", invalid_utf8))
         yield from chunks.end()
 
+    def _text(self, document: object, where: str, invalid_utf8: InvalidUtf8Policy) -> RecordText:
+        if isinstance(document, str | bytes):
+            return encode_document(document, where, invalid_utf8)
+        if document is None or isinstance(document, Mapping):
+            return text_of_record(document, self.text_field, where, invalid_utf8, self.bad_records)
+        remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""
+        raise InputTypeError(
+            f"{where} is a {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with the text "
+            f"in text_field{remedy}"
+        )
 
-def is_documents(value: object) -> bool:
-    """Return whether an input is an iterable of documents: one that contains bytes, or is not a list of paths.
 
-    Lists and tuples of strings are paths. Mappings and sets are refused elsewhere.
+def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:
+    """Split settings from the iterable of documents that their `input` may be.
+
+    Returns the settings, and the iterable or None. Raises `InputTypeError` as `check_iterable` does.
+    """
+    check_iterable(values.get("input"))
+    if not _is_documents(values.get("input"), values.get("text_field", "text")):
+        return values, None
+    return {**values, "input": DOCUMENTS}, DocumentIterable(values["input"])
+
+
+def check_iterable(value: object) -> None:
+    """Raise `InputTypeError` for what iterates over names instead of texts: tables, and datasets of several splits."""
+    kind = type(value).__name__
+    if hasattr(value, "columns"):
+        raise InputTypeError(f"a {kind} is a table: pass its column with the text, such as table['text']")
+    parts = list(value.values()) if isinstance(value, Mapping) else []
+    if parts and all(isinstance(part, Iterable) and not isinstance(part, str | list | tuple) for part in parts):
+        raise InputTypeError(f"a {kind} holds several corpora: pass one of them, such as datasets['train']")
+
+
+def _is_documents(value: object, text_field: object) -> bool:
+    """Return whether an input is an iterable of documents.
+
+    Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field. Mappings
+    and sets are refused elsewhere. All other iterables hold documents.
     """
     if isinstance(value, list | tuple):
-        return any(isinstance(document, bytes) for document in value)
-    return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | dict | set | frozenset)
+        field = str(text_field).partition(".")[0]
+        return any(isinstance(entry, bytes) or (isinstance(entry, Mapping) and field in entry) for entry in value)
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping | set | frozenset)

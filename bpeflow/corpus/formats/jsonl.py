@@ -6,11 +6,18 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow.corpus.chunk import RECORD_END, StreamChunk
-from bpeflow.corpus.formats.records import NULL_REMEDY, UTF8_REMEDY, Records, encode_document, format_names
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
+from bpeflow.corpus.chunk import StreamChunk
+from bpeflow.corpus.formats.records import (
+    SKIP_REMEDY,
+    UTF8_REMEDY,
+    RecordBuffer,
+    Records,
+    RecordText,
+    text_of_record,
+)
 from bpeflow.corpus.formats.stream import Blocks
-from bpeflow.errors import CorpusError, InvalidUtf8Error
+from bpeflow.errors import BadRecordError, CorpusError, InvalidUtf8Error
 
 #: The byte order mark, which may begin the first line.
 _BOM = b"\xef\xbb\xbf"
@@ -59,45 +66,51 @@ def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) ->
         )  # fmt: skip
 
 
-def parse_lines(chunk: StreamChunk, field: Sequence[str], invalid_utf8: InvalidUtf8Policy) -> Records:
-    """Return the documents in a chunk of JSON Lines. Lines of white space are ignored.
+def read_records(
+    chunk: StreamChunk, field: Sequence[str], invalid_utf8: InvalidUtf8Policy, bad_records: BadRecordsPolicy
+) -> Records:
+    """Return the documents in a chunk of records or of JSON Lines. Lines of white space are ignored.
 
     Args:
         chunk: the chunk.
         field: path of the field with the text in the object of each line.
-        invalid_utf8: how to handle documents that are not UTF-8; ``"skip"`` skips documents that are null, too.
+        invalid_utf8: how to handle documents that are not UTF-8.
+        bad_records: how to handle lines that are not a JSON object with a string at `field`.
 
     Raises:
-        CorpusError: a line is not a JSON object with a string at `field`. The message gives the number of the line.
+        BadRecordError: the policy is ``"error"`` and a line has no text. The message gives the number of the line.
         InvalidUtf8Error: the policy is ``"error"`` and a line is not UTF-8. The message gives the number of the line.
     """
-    data = bytearray()
-    skipped = 0
+    if chunk.holds == "records":
+        return Records(chunk.data, chunk.skipped, chunk.bad_records, chunk.first_bad_record)
+    records = RecordBuffer()
     for number, line in enumerate(chunk.data.split(b"\n"), chunk.line):
-        for document in parse_line(line, number, chunk.path, field, invalid_utf8):
-            if document is None:
-                skipped += 1
-            else:
-                data += document
-                data += RECORD_END
-    return Records(data, skipped)
+        for text in parse_line(line, number, chunk.path, field, invalid_utf8, bad_records):
+            records.add(text)
+    return records.take()
 
 
 def parse_line(
-    line: bytearray, number: int, path: str, field: Sequence[str], invalid_utf8: InvalidUtf8Policy
-) -> Iterator[bytes | None]:
-    """Yield the document of a line, or None if it is skipped; yield nothing for a line of white space.
+    line: bytearray,
+    number: int,
+    path: str,
+    field: Sequence[str],
+    invalid_utf8: InvalidUtf8Policy,
+    bad_records: BadRecordsPolicy,
+) -> Iterator[RecordText]:
+    """Yield what a line holds; yield nothing for a line of white space.
 
     Args:
         line: the line, with or without its end.
         number: number of the line, from 1.
         path: the file, for messages.
         field: path of the field with the text.
-        invalid_utf8: as for `parse_lines`.
+        invalid_utf8: as for `read_records`.
+        bad_records: as for `read_records`.
 
     Raises:
-        CorpusError: as for `parse_lines`.
-        InvalidUtf8Error: as for `parse_lines`.
+        BadRecordError: as for `read_records`.
+        InvalidUtf8Error: as for `read_records`.
     """
     if number == 1 and line.startswith(_BOM):
         line = line[len(_BOM) :]
@@ -111,39 +124,23 @@ def parse_line(
             raise InvalidUtf8Error(f"{where}: not UTF-8 at byte {error.start} of the line; {UTF8_REMEDY}") from None
         yield None
         return
-    value = value_at(_parse(text, where), field, where)
-    if value is None and invalid_utf8 == "skip":
-        yield None
-    elif isinstance(value, str):
-        yield encode_document(value, where, invalid_utf8)
-    else:
-        remedy = NULL_REMEDY if value is None else "text_field must name a field of strings"
-        raise CorpusError(f"{where}: {'.'.join(field)} is {_kind(value)}, not a string; {remedy}")
+    try:
+        record = _parse(text, where)
+    except BadRecordError as error:
+        if bad_records == "error":
+            raise
+        yield error
+        return
+    yield text_of_record(record, field, where, invalid_utf8, bad_records)
 
 
 def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise CorpusError(
+        raise BadRecordError(
             f"{where}: not JSON at character {error.pos}: {error.msg}; each line must be a JSON object (is "
-            "input_format right?)"
+            f"input_format right?), or {SKIP_REMEDY}"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{where}: cannot parse the JSON: {error}") from None
-
-
-def value_at(value: Any, field: Sequence[str], where: str) -> Any:
-    """Return the value of a nested field. Raises `CorpusError` if the field does not exist."""
-    for depth, name in enumerate(field):
-        if not isinstance(value, dict) or name not in value:
-            path = ".".join(field[: depth + 1])
-            found = f"found: {format_names(value)}" if isinstance(value, dict) else f"its parent is {_kind(value)}"
-            raise CorpusError(f"{where}: no field {path!r} ({found}); set text_field to the field with the text")
-        value = value[name]
-    return value
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
-    return kinds.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")
+        raise BadRecordError(f"{where}: cannot parse the JSON: {error}") from None

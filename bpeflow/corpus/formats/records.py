@@ -6,19 +6,19 @@ text counts records too, and as fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, short_repr
 from bpeflow.corpus.chunk import RECORD_END, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.errors import InvalidUtf8Error
+from bpeflow.errors import BadRecordError, InvalidUtf8Error
 
 #: The remedy for documents that are not UTF-8.
 UTF8_REMEDY = "use invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
 
-#: The remedy for documents that are null.
-NULL_REMEDY = "use invalid_utf8: skip to leave out such documents"
+#: The remedy for records without text.
+SKIP_REMEDY = "use bad_records: skip to leave out such records"
 
 #: Upper bound on the names that `format_names` lists. More: longer messages; fewer: the right name may be missing.
 _SHOWN_NAMES = 8
@@ -29,11 +29,19 @@ class Records(NamedTuple):
 
     Attributes:
         data: the documents, each followed by `RECORD_END`.
-        skipped: number of documents that were left out.
+        skipped: number of documents that were left out because they are not UTF-8.
+        bad_records: number of records that were left out because they have no text.
+        first_bad_record: the error of the first of them.
     """
 
     data: bytearray
-    skipped: int
+    skipped: int = 0
+    bad_records: int = 0
+    first_bad_record: str = ""
+
+
+#: What a record yields: its document in valid UTF-8, None if that is skipped, or the error if there is no text.
+RecordText = bytes | None | BadRecordError
 
 
 def record_delimiters(delimiters: Delimiters) -> Delimiters:
@@ -66,6 +74,52 @@ def encode_document(document: str | bytes, where: str, invalid_utf8: InvalidUtf8
     return document
 
 
+def text_of_record(
+    record: Any, field: Sequence[str], where: str, invalid_utf8: InvalidUtf8Policy, bad_records: BadRecordsPolicy
+) -> RecordText:
+    """Return the text in a field of a record.
+
+    Args:
+        record: the record, usually a mapping.
+        field: path of the field.
+        where: the position of the record, for messages.
+        invalid_utf8: how to handle text that is not UTF-8.
+        bad_records: how to handle a record without a string at `field`.
+
+    Raises:
+        BadRecordError: the policy is ``"error"`` and there is no string at `field`.
+        InvalidUtf8Error: as for `encode_document`.
+    """
+    try:
+        value = _value_at(record, field, where)
+        if not isinstance(value, str):
+            remedy = SKIP_REMEDY if value is None else f"text_field must name a field of strings, or {SKIP_REMEDY}"
+            raise BadRecordError(f"{where}: {'.'.join(field)} is {_kind(value)}, not a string; {remedy}")
+    except BadRecordError as error:
+        if bad_records == "error":
+            raise
+        return error
+    return encode_document(value, where, invalid_utf8)
+
+
+def _value_at(value: Any, field: Sequence[str], where: str) -> Any:
+    """Return the value of a nested field. Raises `BadRecordError` if the field does not exist."""
+    for depth, name in enumerate(field):
+        if not isinstance(value, Mapping) or name not in value:
+            path = ".".join(field[: depth + 1])
+            found = f"found: {format_names(value)}" if isinstance(value, Mapping) else f"its parent is {_kind(value)}"
+            raise BadRecordError(
+                f"{where}: no field {path!r} ({found}); set text_field to the field with the text, or {SKIP_REMEDY}"
+            )
+        value = value[name]
+    return value
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}")
+
+
 def _replace_invalid(document: str | bytes) -> str:
     if isinstance(document, bytes):
         return document.decode(errors="replace")
@@ -76,8 +130,42 @@ def format_names(names: Iterable[str]) -> str:
     """Format the first few names of fields or columns for a message."""
     names = list(names)
     return (
-        ", ".join(map(repr, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "") if names else "none"
+        ", ".join(map(short_repr, names[:_SHOWN_NAMES])) + (", …" if len(names) > _SHOWN_NAMES else "")
+        if names
+        else "none"
     )
+
+
+class RecordBuffer:
+    """Collects documents, and the numbers of those that are left out.
+
+    Attributes:
+        data: the documents, each followed by `RECORD_END`.
+    """
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self._skipped = self._bad_records = 0
+        self._first_bad_record = ""
+
+    def add(self, text: RecordText) -> None:
+        """Add a document, or one that is left out."""
+        if isinstance(text, bytes):
+            self.data += text
+            self.data += RECORD_END
+        elif text is None:
+            self._skipped += 1
+        else:
+            self._bad_records += 1
+            self._first_bad_record = self._first_bad_record or str(text)
+
+    def take(self) -> Records:
+        """Return what was collected, and start anew."""
+        records = Records(self.data, self._skipped, self._bad_records, self._first_bad_record)
+        self.data = bytearray()
+        self._skipped = self._bad_records = 0
+        self._first_bad_record = ""
+        return records
 
 
 class RecordChunks:
@@ -87,35 +175,32 @@ class RecordChunks:
         self._path = path
         self._chunk_size = chunk_size
         self._source = source
-        self._data = bytearray()
-        self._skipped = self._offset = 0
+        self._records = RecordBuffer()
+        self._offset = 0
         self._bytes_read = 0
 
-    def add(self, document: bytes | None, bytes_read: int | None = None) -> Iterator[StreamChunk]:
-        """Add a document, or None for one that is skipped, and yield a chunk when it is full.
+    def add(self, text: RecordText, bytes_read: int | None = None) -> Iterator[StreamChunk]:
+        """Add a document, or one that is left out, and yield a chunk when it is full.
 
         Args:
-            document: the document in valid UTF-8.
+            text: the document.
             bytes_read: bytes read from the file so far; None if there is no file, and the bytes of the text count.
         """
-        if document is None:
-            self._skipped += 1
-            return
-        self._data += document
-        self._data += RECORD_END
-        if len(self._data) >= self._chunk_size:
+        self._records.add(text)
+        if len(self._records.data) >= self._chunk_size:
             yield from self.end(bytes_read)
 
     def end(self, bytes_read: int | None = None) -> Iterator[StreamChunk]:
         """Yield the last chunk, if there is anything left. See `add` for `bytes_read`."""
-        size = len(self._data)
-        if not size and not self._skipped and bytes_read is None:
+        records = self._records.take()
+        size = len(records.data)
+        if records == Records(bytearray()) and bytes_read is None:
             return
         new_bytes = size if bytes_read is None else bytes_read - self._bytes_read
         self._bytes_read = self._bytes_read if bytes_read is None else bytes_read
         yield StreamChunk(
             self._path, self._offset, size, False, self._source,
-            data=self._data, holds="records", skipped=self._skipped, bytes_read=new_bytes,
+            data=records.data, holds="records", skipped=records.skipped, bad_records=records.bad_records,
+            first_bad_record=records.first_bad_record, bytes_read=new_bytes,
         )  # fmt: skip
         self._offset += size
-        self._data, self._skipped = bytearray(), 0

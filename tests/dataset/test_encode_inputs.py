@@ -1,0 +1,180 @@
+"""Whatever can be trained on can be encoded: files with all their settings, sources, and documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from token_corpora import EOT, make_tokenizer, write_files
+
+import bpeflow
+from bpeflow.cli.main import main
+from bpeflow.dataset.encode import encode_documents, encode_file
+from bpeflow.dataset.facade import Tokenizer
+from bpeflow.dataset.token_file import load_tokens, sidecar_path
+from bpeflow.errors import BadRecordError, ConfigError, CorpusError, InputTypeError
+
+
+class Rows:
+    """Like a HuggingFace dataset: an iterable of mappings that is neither a list nor an iterator."""
+
+    def __init__(self, *rows: dict[str, Any]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out" / "train.bin"
+
+
+@pytest.fixture
+def tokenizer(out: Path) -> Tokenizer:
+    out.parent.mkdir()
+    return make_tokenizer()
+
+
+def text_of(tokenizer: Tokenizer, path: Path) -> str:
+    return tokenizer.decode(load_tokens(path)).replace(EOT, "|")
+
+
+@pytest.mark.parametrize(
+    ("documents", "options"),
+    [
+        (["hello", "", "there\n"], {}),
+        (("hello", "", "there\n"), {}),
+        ([b"hello", "", b"there\n"], {}),
+        (iter(["hello", "", "there\n"]), {}),
+        ([{"text": "hello"}, "", {"text": "there\n", "n": 1}], {}),
+        (Rows({"text": "hello"}, {"text": ""}, {"text": "there\n"}), {}),
+        (Rows({"a": {"b": "hello"}}, {"a": {"b": ""}}, {"a": {"b": "there\n"}}), {"text_field": "a.b"}),
+    ],
+)
+def test_documents_are_encoded_with_an_end_token_after_each(
+    tokenizer: Tokenizer, documents: Any, options: dict[str, Any], out: Path
+) -> None:
+    done = tokenizer.encode_documents(documents, out, index=True, **options)
+    assert text_of(tokenizer, out) == "hello||there\n|"
+    assert (done.documents, done.files, done.bytes) == (3, 0, 11)
+    assert bpeflow.load_document_offsets(out)[-1] == done.tokens
+    facts = json.loads(sidecar_path(out).read_text(encoding="utf-8"))
+    assert facts["input"] == [{"path": "<documents>", "bytes": None}]
+
+
+def test_an_encoder_that_holds_the_lock_also_takes_documents(tokenizer: Tokenizer, out: Path) -> None:
+    slow = make_tokenizer(encoder="python")
+    encode_documents(slow, ["hello"] * 100, out, threads=2, chunk_size=50)
+    assert text_of(slow, out) == "hello|" * 100
+
+
+def test_a_single_text_is_not_a_list_of_documents(tokenizer: Tokenizer, out: Path) -> None:
+    for documents in ("hello", b"hello", {"text": "hello"}):
+        with pytest.raises(InputTypeError, match="documents is a single"):
+            tokenizer.encode_documents(documents, out)  # type: ignore[arg-type]
+
+
+def test_tables_and_several_datasets_are_not_documents(tokenizer: Tokenizer, out: Path) -> None:
+    """Iterating over them gives names of columns and splits."""
+
+    class Table(Rows):
+        columns = ("text",)
+
+    for corpus, message in (
+        (Table({"text": "a"}), "a Table is a table: pass its column"),
+        ({"train": Rows({"text": "a"})}, "a dict holds several corpora: pass one of them"),
+    ):
+        for use in (
+            bpeflow.count,
+            lambda it: encode_file(tokenizer, it, out),
+            lambda it: tokenizer.encode_documents(it, out),
+        ):
+            with pytest.raises(InputTypeError, match=message):
+                use(corpus)
+
+
+def test_special_tokens_in_documents_may_be_text(tokenizer: Tokenizer, out: Path) -> None:
+    tokenizer.encode_documents([f"a{EOT}b"], out)
+    assert load_tokens(out).tolist() == tokenizer.encode(f"a{EOT}b{EOT}")
+    tokenizer.encode_documents([f"a{EOT}b"], out, special_tokens_as_text=True)
+    assert load_tokens(out).tolist() == [*tokenizer.encode_ordinary(f"a{EOT}b"), *tokenizer.encode(EOT)]
+
+
+def test_sources_have_their_own_settings(tokenizer: Tokenizer, out: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("plain")
+    (tmp_path / "b.data").write_text('{"body": "one"}\n{"body": "two"}\n')
+    (tmp_path / "c.jsonl").write_text('{"text": "three"}')
+    sources = [
+        {"name": "lines", "paths": str(tmp_path / "b.data"), "format": "jsonl", "text_field": "body"},
+        {"name": "rest", "paths": str(tmp_path), "exclude": ["*.data", "*.txt"]},
+    ]
+    encode_file(tokenizer, [tmp_path / "a.txt", *sources], out)
+    assert text_of(tokenizer, out) == "plain|one|two|three|"
+    with pytest.raises(ConfigError, match="source lines has weight 2, but a token file has each document once"):
+        encode_file(tokenizer, [{**sources[0], "weight": 2}], out)
+
+
+def test_a_sample_is_the_one_that_training_draws(tokenizer: Tokenizer, out: Path, tmp_path: Path) -> None:
+    write_files(tmp_path, [b"a b c d e f g h".replace(b" ", EOT.encode()), b"i j k l m".replace(b" ", EOT.encode())])
+    source = {"name": "letters", "paths": str(tmp_path / "*.txt"), "max_bytes": 5, "seed": 3}
+    encode_file(tokenizer, [source], out)
+    counted = bpeflow.count([source], special_tokens=[EOT])  # type: ignore[list-item]
+    assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token, _ in counted) + "|")
+    assert len(counted) == 5
+    facts = json.loads(sidecar_path(out).read_text(encoding="utf-8"))
+    assert facts["samples"] == {"letters": {"max_bytes": 5, "seed": 3}}
+
+
+def test_files_can_be_left_out(tokenizer: Tokenizer, out: Path, tmp_path: Path) -> None:
+    write_files(tmp_path, [b"a", b"b", b"c"])
+    encode_file(tokenizer, tmp_path / "*.txt", out, exclude="*1.txt")
+    assert text_of(tokenizer, out) == "a|c"
+
+
+def test_records_without_text_are_refused_or_left_out_and_counted(
+    tokenizer: Tokenizer, out: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "a"}\nno JSON\n{"body": "b"}\n{"text": 1}\n{"text": null}\n{"text": "c"}'
+    )
+    with pytest.raises(BadRecordError, match=r"a.jsonl: line 2: not JSON .* bad_records: skip"):
+        encode_file(tokenizer, tmp_path / "a.jsonl", out)
+    done = encode_file(tokenizer, tmp_path / "a.jsonl", out, bad_records="skip", chunk_size=1, threads=2)
+    assert (text_of(tokenizer, out), done.documents, done.bad_records, done.skipped_documents) == ("a|c|", 2, 4, 0)
+    assert json.loads(sidecar_path(out).read_text(encoding="utf-8"))["bad_records"] == 4
+    [record] = caplog.records
+    assert "4 bad records left out, such as: " in record.message
+    assert "a.jsonl: line 2: not JSON at character 0" in record.message
+
+
+def test_documents_without_text_are_refused_or_left_out(tokenizer: Tokenizer, out: Path) -> None:
+    documents = ["a", None, {"text": None}, {"body": "b"}]
+    with pytest.raises(BadRecordError, match="document 1: "):
+        tokenizer.encode_documents(documents, out)  # type: ignore[arg-type]
+    done = tokenizer.encode_documents(documents, out, bad_records="skip")  # type: ignore[arg-type]
+    assert (text_of(tokenizer, out), done.bad_records) == ("a|", 3)
+    with pytest.raises(InputTypeError, match="document 0 is a int"):
+        tokenizer.encode_documents([1], out, bad_records="skip")  # type: ignore[list-item]
+    with pytest.raises(InputTypeError, match=r"document 0 is a PosixPath.*; pass paths as a list"):
+        encode_file(tokenizer, iter([out]), out)  # type: ignore[arg-type]
+
+
+def test_text_in_place_of_a_path_is_refused(tokenizer: Tokenizer, out: Path) -> None:
+    with pytest.raises(CorpusError, match=r"the input 'Once.{,100}' looks like text, not like a path: .*iter\("):
+        encode_file(tokenizer, "Once upon a time\n" * 100_000, out)
+
+
+def test_the_command_line_leaves_out_files_and_bad_records(
+    tokenizer: Tokenizer, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer.save(tmp_path / "tokenizer")
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\nno JSON\n')
+    (tmp_path / "b.jsonl").write_text('{"text": "b"}\n')
+    flags = ["--input", str(tmp_path / "*.jsonl"), "--exclude", "*b.jsonl", "--bad_records", "skip"]
+    assert main(["encode", "--tokenizer", str(tmp_path / "tokenizer"), "--out", str(out), *flags]) == 0
+    assert "in 1 document, 1 bad record left out" in capsys.readouterr().out
+    assert text_of(tokenizer, out) == "a|"
