@@ -7,6 +7,11 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from bpeflow._util.text import format_size
+
+#: Least lower bound that is a size in bytes.
+_LEAST_SIZE = 1_000_000
+
 
 def explain(model: type[BaseModel], details: Any) -> str:
     """Explain one entry of `ValidationError.errors` for a model of settings."""
@@ -17,6 +22,8 @@ def explain(model: type[BaseModel], details: Any) -> str:
     if details["type"] == "missing":
         return f"{key} is missing"
     message = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "greater_than_equal" and details["ctx"]["ge"] >= _LEAST_SIZE:
+        message = f"need at least {format_size(details['ctx']['ge'])}"
     return f"{key}: {message}, found {details['input']!r}" if key else message
 
 

@@ -37,7 +37,7 @@ from bpeflow.errors import ConfigError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 
 #: By scanner, the most bytes of input that are counted in the calling process: in threads by the native scanner, in one
 #: thread by the `regex` module. Counting that much takes about as long as worker processes take to start, to import
@@ -159,7 +159,7 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
-        in_process = self.corpus.main_process_only or (self.total_bytes <= self._small_input() and on_sample is None)
+        in_process = self.corpus.main_process_only or self.total_bytes <= self._small_input()
         executor: Executor = "threads" if in_process else "processes"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
@@ -248,6 +248,7 @@ def count(
     pattern: str = "gpt2",
     special_tokens: Sequence[str] = (),
     *,
+    progress: bool = False,
     observer: Observer | None = None,
     **options: Any,
 ) -> PretokenCounts:
@@ -271,7 +272,8 @@ def count(
             `regex` module.
         special_tokens: strings removed from the text before pre-tokenization, the longest first. The first one
             separates documents, unless `separator` says otherwise.
-        observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
             `text_column`, `exclude`, `separator`, `invalid_utf8`, `scanner`, `num_counter`, `num_merger`,
             `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
@@ -290,7 +292,8 @@ def count(
     values, documents = split_off_documents(
         {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     )
-    return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(observer).counts
+    with shown(progress, observer) as watching:
+        return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(watching).counts
 
 
 def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:

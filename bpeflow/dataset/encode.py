@@ -30,7 +30,7 @@ from bpeflow.dataset.token_file import DtypeName, choose_dtype, index_path, new_
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -67,6 +67,7 @@ class EncodedCorpus:
         skipped_documents: number of documents left out because they are not UTF-8.
         files: number of files in the corpus.
         bytes: size of the corpus, including separators.
+        input_bytes: size of the corpus as it is stored, compressed or in JSON.
         seconds: wall time.
     """
 
@@ -77,6 +78,7 @@ class EncodedCorpus:
     skipped_documents: int
     files: int
     bytes: int
+    input_bytes: int
     seconds: float
 
 
@@ -96,6 +98,7 @@ def encode_file(
     input_format: InputFormat = "auto",
     text_field: str = "text",
     text_column: str = "text",
+    progress: bool = False,
     observer: Observer | None = None,
 ) -> EncodedCorpus:
     """Encode a corpus to a token file, with a sidecar next to it (see `bpeflow.dataset.token_file`).
@@ -123,7 +126,8 @@ def encode_file(
         input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.
         text_field: the field of JSON Lines that holds the text. ``a.b`` is field b of field a.
         text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
-        observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
 
     Returns:
         The files that were written, and statistics of the corpus.
@@ -145,7 +149,6 @@ def encode_file(
     ...     print(encoded.documents, load_tokens(out).tolist())
     2 [97, 98, 256, 99, 256]
     """
-    observer = observer or Observer()
     delimiters = _delimiters(tokenizer, separator, special_tokens_as_text)
     end = _end_token(tokenizer, end_token, delimiters.separator)
     ids_dtype = choose_dtype(dtype, tokenizer.vocab_size)
@@ -167,14 +170,19 @@ def encode_file(
     facts = _describe(corpus, end)
     total = None if any(size is None for _, size in named_files(corpus.files)) else corpus.bytes
     started = perf_counter()
-    with explain_memory_error("encoding", _LESS_MEMORY), new_token_file(path, ids_dtype, facts, index) as writer:
+    with (
+        shown(progress, observer) as watching,
+        explain_memory_error("encoding", _LESS_MEMORY),
+        new_token_file(path, ids_dtype, facts, index) as writer,
+    ):
         statistics = DocumentStatistics()
         done = 0
         for chunk in corpus.encoded():
             writer.write(chunk.ids, chunk.ends)
             statistics += chunk.statistics
             done += chunk.weight
-            observer.encoding(done, total)
+            if watching is not None:
+                watching.encoding(done, total)
         check_unchanged(corpus.files, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
     if statistics.skipped_documents:
@@ -187,6 +195,7 @@ def encode_file(
         skipped_documents=statistics.skipped_documents,
         files=len(named_files(corpus.files)),
         bytes=statistics.bytes,
+        input_bytes=done,
         seconds=perf_counter() - started,
     )
 

@@ -12,6 +12,7 @@ from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 if TYPE_CHECKING:
     from bpeflow.dataset.encode import EncodedCorpus
+    from bpeflow.progress import Observer
 
 
 class Tokenizer(BaseTokenizer):
@@ -34,12 +35,22 @@ class Tokenizer(BaseTokenizer):
     """
 
     @classmethod
-    def train(cls, corpus: str | Path | Iterable[str | Path | bytes], vocab_size: int, **settings: Any) -> Tokenizer:
+    def train(
+        cls,
+        corpus: str | Path | Iterable[str | Path | bytes],
+        vocab_size: int,
+        *,
+        progress: bool = False,
+        observer: Observer | None = None,
+        **settings: Any,
+    ) -> Tokenizer:
         """Train a tokenizer.
 
         Args:
             corpus: a text file, a folder, a glob, a list of these, or documents, as for `bpeflow.count`.
             vocab_size: number of entries in the vocabulary: 256 bytes, special tokens and merges.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
             settings: any other settings of `bpeflow.config.Settings`. With `out_dir` the run is written to that folder,
                 from which `load` reads it.
 
@@ -51,7 +62,7 @@ class Tokenizer(BaseTokenizer):
         """
         from bpeflow.training.train import train  # imports pydantic, which encoding does not need
 
-        trained = train({**settings, "input": corpus, "vocab_size": vocab_size})
+        trained = train({**settings, "input": corpus, "vocab_size": vocab_size}, observer, progress=progress)
         if trained.vocab is None:
             raise ConfigError("skip_merge leaves no vocabulary for a tokenizer: remove it, or call bpeflow.train")
         return cls.from_spec(TokenizerSpec(trained.vocab, trained.report.settings["pattern"]))
