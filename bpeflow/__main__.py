@@ -22,7 +22,11 @@ def run() -> None:
         from bpeflow.cli.exit import leave
         from bpeflow.cli.main import main
 
-        leave(main())
+        try:
+            status = main()
+        except SystemExit as end:  # of the parser of arguments
+            status = end.code if isinstance(end.code, int) else 0
+        leave(status)
     except ModuleNotFoundError as error:
         from bpeflow.cli.installation import explain_missing
 

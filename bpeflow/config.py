@@ -26,9 +26,9 @@ from pydantic import (
     model_validator,
 )
 
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, one_line
 from bpeflow._util.validation import explain, nearest
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, SettingsError
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
@@ -136,7 +136,14 @@ class MonitorSettings(_Frozen):
     enabled: bool = _pipeline(
         False, "print queue depths and rates at an interval, and write monitor.jsonl", example=True
     )
-    interval: float = _pipeline(10.0, "seconds between two samples of the monitor", example=2, gt=0, le=86_400)
+    interval: float | None = _pipeline(
+        None,
+        "seconds between two samples of the monitor",
+        unset="2 in the table on a terminal, otherwise 10",
+        example=5,
+        gt=0,
+        le=86_400,
+    )
 
 
 class OutputSettings(_Frozen):
@@ -396,12 +403,13 @@ def check_vocab_sizes(sizes: tuple[int, ...], special_tokens: int) -> None:
 
 
 def make_settings(model: type[SettingsType], values: Mapping[str, Any], where: str = "") -> SettingsType:
-    """Validate `values` as `model`. Raises `ConfigError` with one line that names every invalid key."""
+    """Validate `values` as `model`. Raises `SettingsError` with a line for each invalid key."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
         prefix = f"{where}: " if where else ""
-        raise ConfigError(prefix + "; ".join(explain(model, details) for details in error.errors())) from None
+        lines = [one_line(prefix + explain(model, details)) for details in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
 
 
 def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None) -> Settings:

@@ -27,9 +27,11 @@ __all__ = [
     "NativeMemoryError",
     "NativeUnavailableError",
     "OutOfMemoryError",
+    "OutputError",
     "PatternError",
     "ResumeError",
     "ScratchError",
+    "SettingsError",
     "SpecialTokenError",
     "UnknownTokenError",
     "WorkerDiedError",
@@ -42,6 +44,10 @@ class BpeflowError(Exception):
 
 class ConfigError(BpeflowError):
     """A missing, unknown or out-of-range setting. Raised before any work is done."""
+
+
+class SettingsError(ConfigError):
+    """Invalid settings, each on a line of the message."""
 
 
 class PatternError(ConfigError):
@@ -114,6 +120,10 @@ class NativeError(BpeflowError):
 
 class NativeMemoryError(NativeError, MemoryError):
     """A failed memory allocation in native code."""
+
+
+class OutputError(BpeflowError):
+    """Standard output that was closed by its reader, or that cannot be written to."""
 
 
 class OutOfMemoryError(BpeflowError, MemoryError):

@@ -16,9 +16,8 @@ from rich.console import Console
 import bpeflow
 import bpeflow.counting.pipeline
 import bpeflow.dataset.encode
-from bpeflow.cli import progress as terminal
 from bpeflow.flow import Monitor, Pipeline, stall_watch
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, terminal
 
 pytestmark = pytest.mark.slow
 

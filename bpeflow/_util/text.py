@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Literal
 
 #: How to handle input that is not UTF-8: raise an error, replace invalid bytes by U+FFFD, or skip the document.
@@ -45,3 +48,38 @@ def format_size(size: float) -> str:
         if size >= scale:
             return f"{size / scale:,.1f} {unit}"
     return f"{size:.0f} bytes"
+
+
+#: Shortest text that is shown as a repetition, and characters of the longest part that is looked for.
+_SHORTEST_REPETITION, _LONGEST_PART = 16, 8
+
+_REPETITION = re.compile(rf"(.{{1,{_LONGEST_PART}}}?)\1+", re.DOTALL)
+
+
+def show_token(text: str, limit: int = 60) -> str:
+    """Return the text of a token in quotes: a long repetition as such, any other cut off after `limit` characters.
+
+    Web text contains runs of thousands of spaces, which become tokens.
+
+    >>> show_token(" the"), show_token(" " * 3776), show_token("x" + "=-" * 40, 10)
+    ("' the'", "' ' × 3776", "'x=-=-=-=-='…")
+    """
+    repeated = _REPETITION.fullmatch(text) if len(text) >= _SHORTEST_REPETITION else None
+    if repeated:
+        return f"{repeated[1]!r} × {len(text) // len(repeated[1])}"
+    return repr(text) if len(text) <= limit else f"{text[:limit]!r}…"
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Return each path's last part, with as many folders before it as tell it from the others.
+
+    >>> short_names(["runs/a/owt", "runs/b/owt", "data/web.txt"])
+    {'runs/a/owt': 'a/owt', 'runs/b/owt': 'b/owt', 'data/web.txt': 'web.txt'}
+    """
+    names = {}
+    for path in paths:
+        parts = PurePath(path).parts
+        others = [PurePath(other).parts for other in paths if other != path]
+        length = next((n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), None)
+        names[path] = path if length is None else str(PurePath(*parts[-length:]))
+    return names

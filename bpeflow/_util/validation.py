@@ -10,7 +10,10 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import format_size, short_repr
+
+#: Least lower bound that is a size in bytes.
+_LEAST_SIZE = 1_000_000
 
 
 def explain(model: type[BaseModel], details: Any) -> str:
@@ -24,6 +27,8 @@ def explain(model: type[BaseModel], details: Any) -> str:
     message: str = details["msg"].removeprefix("Value error, ")
     if not key:
         return message
+    if details["type"] == "greater_than_equal" and details["ctx"]["ge"] >= _LEAST_SIZE:
+        message = f"need at least {format_size(details['ctx']['ge'])}"
     meaning = "" if details["type"] == "value_error" else _meaning(model, location)
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util.text import format_size
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
@@ -200,8 +201,8 @@ def _check_positions(task: MergeTask) -> None:
     positions = size + words + 1
     if positions > MAX_POSITIONS:
         raise NativeError(
-            f"{words:,} distinct pre-tokens of {size:,} bytes in total take {positions:,} positions (one for each byte "
-            f"and one after each pre-token); native backends have {MAX_POSITIONS:,}. Leave out rare or very long "
+            f"{words:,} distinct pre-tokens of {format_size(size)} in total take {positions:,} positions (one for each "
+            f"byte and one after each pre-token); native backends have {MAX_POSITIONS:,}. Leave out rare or very long "
             "pre-tokens, or use backend: python, which has no such limit but needs a lot of memory"
         )
 

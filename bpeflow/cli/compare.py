@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.cpu import available_cores
+from bpeflow._util.text import format_size
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.cli.merge import read_counts, settings_for_learning
 from bpeflow.cli.options import (
@@ -24,6 +25,7 @@ from bpeflow.cli.options import (
 )
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import table_console
+from bpeflow.cli.tables import print_table
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
 from bpeflow.training.describe import start_report
@@ -84,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
         }
         with atomic_path(options.json) as temporary:
             temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    table_console().print(make_table(counts, learned, entrants))
+    print_table(table_console(), make_table(counts, learned, entrants))
     return 0
 
 
@@ -112,6 +114,6 @@ def make_table(counts: PretokenCounts, learned: LearnedMerges, entrants: Sequenc
             f"{row['median_seconds'] / rows[0]['median_seconds']:.2f}",
             *times,
             *numbers,
-            f"{row['memory_bytes'] / 1e6:.1f} MB" if row["memory_bytes"] else "unknown",
+            format_size(row["memory_bytes"]) if row["memory_bytes"] else "unknown",
         )
     return table

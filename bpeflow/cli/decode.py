@@ -10,7 +10,7 @@ from rich.markup import escape
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.options import add_output_flag, add_quiet_flag, add_tokenizer_flag
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.cli.progress import observing, summary_console
+from bpeflow.cli.progress import observing, summary
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.facade import Tokenizer
 
@@ -43,10 +43,10 @@ def run(argv: Sequence[str]) -> int:
             tokenizer, options.source, options.out, any_tokenizer=options.any_tokenizer, observer=observer
         )
     rate = format_size(decoded.bytes / max(decoded.seconds, 1e-9))
-    console = summary_console(options.quiet)
-    console.print(
-        f"[bold]decoded[/]  {format_count(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to "
-        f"{format_size(decoded.bytes)}, {rate}/s"
-    )
-    console.print(f"[bold]written[/]  {escape(one_line(str(options.out)))}")
+    with summary(options.quiet) as console:
+        console.print(
+            f"[bold]decoded[/]  {format_count(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to "
+            f"{format_size(decoded.bytes)}, {rate}/s"
+        )
+        console.print(f"[bold]written[/]  {escape(one_line(str(options.out)))}")
     return 0

@@ -17,7 +17,7 @@ from bpeflow.cli.options import (
     size,
 )
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.cli.progress import observing, summary_console
+from bpeflow.cli.progress import observing, summary
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.facade import Tokenizer
 
@@ -92,17 +92,21 @@ def run(argv: Sequence[str]) -> int:
         corpus = encode_file(
             Tokenizer.load(path), options.pop("inputs"), options.pop("out"), observer=observer, **options
         )
-    _print_summary(summary_console(quiet), corpus)
+    with summary(quiet) as console:
+        _print_summary(console, corpus)
     return 0
 
 
 def _print_summary(console: Console, corpus: EncodedCorpus) -> None:
-    rate = format_size(corpus.bytes / max(corpus.seconds, 1e-9))
+    stored = corpus.input_bytes or corpus.bytes  # the size of standard input is unknown
+    other_size = format_size(stored) != format_size(corpus.bytes)
+    rate = f"{format_size(stored / max(corpus.seconds, 1e-9))}/s{' of input' if other_size else ''}"
+    size = format_size(corpus.bytes) + (f" of text from {format_size(stored)}" if other_size else "")
     skipped = f", {corpus.skipped_documents:,} skipped" if corpus.skipped_documents else ""
     bad_records = f", {format_count(corpus.bad_records, 'bad record')} left out" if corpus.bad_records else ""
     documents = format_count(corpus.documents, "document") + skipped + bad_records
     console.print(
-        f"[bold]encoded[/]  {format_size(corpus.bytes)} in {corpus.seconds:.1f} s, {rate}/s, "
+        f"[bold]encoded[/]  {size} in {corpus.seconds:.1f} s, {rate}, "
         f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {documents}"
     )
     console.print(f"[bold]written[/]  {escape(one_line(', '.join(map(str, corpus.written))))}")

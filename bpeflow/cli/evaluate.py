@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_size, short_names, show_token
 from bpeflow.cli.options import add_quiet_flag, add_separator_flag
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing, table_console
+from bpeflow.cli.tables import print_table
 from bpeflow.dataset.evaluate import Evaluation, describe, evaluate_all, longest_tokens
 from bpeflow.dataset.facade import Tokenizer
 
@@ -59,9 +61,22 @@ def run(argv: Sequence[str]) -> int:
         with atomic_path(options.json_path) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     console = table_console()
-    for table in make_tables(evaluated, tokenizers):
-        console.print(table)
+    if console.is_terminal:
+        evaluated, tokenizers = _with_short_names(evaluated, tokenizers)
+    figures, longest = make_tables(evaluated, tokenizers)
+    print_table(console, figures, keys=2)
+    print_table(console, longest, keys=2)
     return 0
+
+
+def _with_short_names(
+    evaluations: Sequence[Evaluation], tokenizers: Mapping[str, Tokenizer]
+) -> tuple[list[Evaluation], dict[str, Tokenizer]]:
+    """Name corpora and tokenizers by the last parts of their paths."""
+    names = short_names(list(tokenizers))
+    corpora = short_names(list(dict.fromkeys(evaluation.corpus for evaluation in evaluations)))
+    renamed = [replace(e, corpus=corpora[e.corpus], tokenizer=names[e.tokenizer]) for e in evaluations]
+    return renamed, {names[name]: tokenizer for name, tokenizer in tokenizers.items()}
 
 
 def make_tables(evaluations: Sequence[Evaluation], tokenizers: Mapping[str, Tokenizer]) -> list[Table]:
@@ -109,5 +124,4 @@ def _duration(seconds: float) -> str:
 
 
 def _shown(token: bytes) -> str:
-    text = token.decode(errors="backslashreplace")
-    return f"{(text if len(text) <= _CHARACTERS else text[:_CHARACTERS] + '…')!r} ({len(token)} bytes)"
+    return f"{show_token(token.decode(errors='backslashreplace'), _CHARACTERS)} ({len(token):,} bytes)"

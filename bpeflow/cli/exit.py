@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import faulthandler
+import os
 import signal
 import sys
 import threading
 import time
 import traceback
-from typing import NoReturn
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO, NoReturn, cast
 
 from bpeflow._util.memory import explain, is_memory_error
+from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import one_line
 from bpeflow.cli.installation import explain_missing
 from bpeflow.errors import (
@@ -21,6 +25,7 @@ from bpeflow.errors import (
     CorpusError,
     FlowError,
     FormatError,
+    SettingsError,
 )
 
 #: The signals by which users, schedulers and terminals end a process.
@@ -32,6 +37,8 @@ USAGE, FAILURE = 2, 1
 #: Seconds within which another Ctrl-C is taken for the same one, pressed in impatience or repeated by a program between
 #: the terminal and this process. Cleaning up takes less.
 _SAME_INTERRUPT = 2.0
+
+_RED_ERROR = "\x1b[1;31merror:\x1b[0m"
 
 _REMEDIES = {
     errno.ENOSPC: "make room on its disk, or write elsewhere",
@@ -88,9 +95,21 @@ def ignore_signals() -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process, undisturbed by signals."""
+    """End the process, undisturbed by signals and by output that nobody takes."""
     ignore_signals()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            _flush_or_drop(stream)
     sys.exit(status)
+
+
+def _flush_or_drop(stream: IO[str]) -> None:
+    """Flush a stream, or send what it cannot write to the null device: the interpreter would try again and complain."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show_crashes() -> None:
@@ -109,15 +128,17 @@ def exit_status(error: BaseException) -> int:
         number = error.number if isinstance(error, SignalInterrupt) else signal.SIGINT
         ignore_signals()
         words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-        return _fail(words, 128 + number)
+        return _fail([words], 128 + number)
+    if isinstance(error, SettingsError):
+        return _fail(str(error).splitlines(), USAGE)
     if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailableError):
-        return _fail(str(error), USAGE)
+        return _fail([str(error)], USAGE)
     expected = _expected(error)
     if expected is None:
-        traceback.print_exception(error)
+        traceback.print_exception(error, file=_messages())
         what = "".join(traceback.format_exception_only(error)).strip()
         expected = f"{what} (a bug in bpeflow: please report it with everything above)"
-    return _fail(_stage_of(error) + expected, FAILURE)
+    return _fail([_stage_of(error) + expected], FAILURE)
 
 
 def _expected(error: BaseException) -> str | None:
@@ -146,6 +167,16 @@ def _stage_of(error: BaseException | None) -> str:
     return ""
 
 
-def _fail(message: str, status: int) -> int:
-    print(f"bpeflow: {one_line(message)}", file=sys.stderr)  # noqa: T201
+def _fail(lines: Sequence[str], status: int) -> int:
+    """Print the lines of a message: `error:` in colour on a terminal, elsewhere the program."""
+    stream = _messages()
+    prefix = "bpeflow:"
+    if stream.isatty():
+        prefix = "error:" if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else _RED_ERROR
+    for line in lines:
+        print(f"{prefix} {one_line(line)}", file=stream)
     return status
+
+
+def _messages() -> IO[str]:
+    return cast("IO[str]", LenientStream(sys.stderr))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
+from typing import IO, cast
 
+from bpeflow._util.streams import LenientStream, OutputStream
 from bpeflow.cli.commands import COMMANDS, answer
 from bpeflow.cli.exit import end_on_signals, exit_status, show_crashes
 from bpeflow.errors import ConfigError
@@ -17,7 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     argv = [_with_underscores(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
     try:
         _set_up_process()
-        return _run(argv)
+        output, messages = OutputStream(sys.stdout), LenientStream(sys.stderr)
+        with redirect_stdout(cast("IO[str]", output)), redirect_stderr(cast("IO[str]", messages)):
+            try:
+                return _run(argv)
+            finally:
+                output.flush()
     except SystemExit:
         raise
     except BaseException as error:  # not only Exception: a panic in a Rust library derives from BaseException
@@ -57,6 +66,10 @@ def _with_underscores(argument: str) -> str:
 def _set_up_process() -> None:
     """Handle signals and crashes, and escape characters that the terminal cannot show instead of failing on them."""
     end_on_signals()
+    # If a standard stream was closed, a file of the run would get its number, and with it the messages of native code.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
     show_crashes()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bpeflow._util.text import format_count, format_size, one_line
+from bpeflow._util.text import format_count, format_size, one_line, show_token
 from bpeflow.cli.options import (
     add_learning_flags,
     add_run_flags,
@@ -32,9 +32,6 @@ Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges
   python -m bpeflow --input corpus/*.txt --vocab_size 32000 --out_dir runs/mine
 """
 
-#: Characters of the longest token to show: web text contains runs of thousands of spaces, which become tokens.
-_LONGEST_SHOWN = 60
-
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
@@ -59,13 +56,14 @@ def run(argv: Sequence[str]) -> int:
 
 def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> int:
     """Do `work` with progress shown, and print the summary of its result."""
-    from bpeflow.cli.progress import observing, summary_console
+    from bpeflow.cli.progress import observing, summary
 
     if settings.out_dir is None:
         raise ConfigError("no output folder: give --out_dir FOLDER, or out_dir in the config")
     with observing(quiet) as observer:
         result = work(observer)
-    print_summary(summary_console(quiet), result, str(settings.out_dir))
+    with summary(quiet) as console:
+        print_summary(console, result, str(settings.out_dir))
     return 0
 
 
@@ -100,8 +98,12 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
     say = console.print
     say()
     if corpus := report.corpus:
+        counting = report.counting
+        stored = _input_bytes(counting) if counting else corpus.bytes
+        other_size = format_size(stored) != format_size(corpus.bytes)
         say(
-            f"[bold]corpus[/]   {format_size(corpus.bytes)} in {format_count(corpus.files, 'file')} and "
+            f"[bold]corpus[/]   {format_size(corpus.bytes)}{' of text' if other_size else ''} in "
+            f"{format_count(corpus.files, 'file')}{f' of {format_size(stored)}' if other_size else ''} and "
             f"{format_count(corpus.documents, 'document')}: {corpus.pretokens:,} pre-tokens, "
             f"{corpus.distinct_pretokens:,} distinct"
         )
@@ -109,18 +111,18 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
             say(f"         {format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8")
         if corpus.bad_records:
             say(f"         {format_count(corpus.bad_records, 'bad record')} left out")
-        if counting := report.counting:
-            rate = corpus.bytes / max(counting.seconds, 1e-9)
-            say(f"[bold]counting[/] {counting.seconds:.1f} s, {format_size(rate)}/s{_workers(counting)}")
-            for line in _counting_details(counting):
+        if counting:
+            rate = f"{format_size(stored / max(counting.seconds, 1e-9))}/s{' of input' if other_size else ''}"
+            say(f"[bold]counting[/] {counting.seconds:.1f} s, {rate}{_workers(counting)}")
+            monitored = report.settings.get("monitor", {}).get("enabled")
+            for line in (*_counting_details(counting), *(_averages(counting) if monitored else ())):
                 say(f"         {line}")
     if learning := report.learning:
         say(f"[bold]learning[/] {learning.seconds:.1f} s for {_merges(learning)}")
         longest = learning.longest_token
-        text = longest.text if len(longest.text) <= _LONGEST_SHOWN else longest.text[:_LONGEST_SHOWN] + "…"
         say(
             f"[bold]vocab[/]    {learning.vocab_size:,} tokens; the longest has {format_count(longest.bytes, 'byte')}: "
-            + escape(repr(text))
+            + escape(show_token(longest.text))
         )
     say(f"[bold]written[/]  {escape(one_line(out_dir))}: {', '.join([*report.files, 'run.json'])}")
 
@@ -133,6 +135,27 @@ def _counting_details(counting: CountingReport) -> list[str]:
     if counting.spilled.shards:
         limit = format_size(counting.memory_limit)
         lines.append(f"{format_size(counting.spilled.bytes)} of counts were spilled to disk: memory_limit is {limit}")
+    return lines
+
+
+def _input_bytes(counting: CountingReport) -> int:
+    """Return the size of the input as it is stored, which progress counts too: compressed, or in JSON."""
+    readers = counting.stages.get("stream reader") or counting.stages["counter"]
+    return readers.bytes or counting.stages["chunk reader"].bytes  # the size of standard input is unknown
+
+
+def _averages(counting: CountingReport) -> list[str]:
+    """Describe what each stage did on average, as the monitor does at each moment."""
+    lines = []
+    for name, stage in counting.stages.items():
+        cores = None if stage.cpu_seconds is None else stage.cpu_seconds / max(stage.seconds, 1e-9)
+        parts = [
+            "" if cores is None else f"{cores:.1f} of {format_count(stage.workers, 'core')}",
+            f"{format_size(stage.mb_per_second * 1e6)}/s" if stage.mb_per_second else "",
+        ]
+        if stage.peak_memory_bytes and not counting.in_process:  # threads share theirs
+            parts.append(f"{format_size(stage.peak_memory_bytes)} each at most")
+        lines.append(f"{name}: {', '.join(filter(None, parts))}")
     return lines
 
 

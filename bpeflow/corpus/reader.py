@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import InvalidUtf8Policy, format_size
 from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.formats.iterable import DocumentIterable
@@ -218,7 +218,7 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
             except OSError as error:
                 raise CorpusError(f"cannot read {name}: {error.strerror}; {remedy}") from error
             if may_grow and size is not None and status.st_size > size:
-                log.warning("%s has grown to %d bytes: only the first %d were read", name, status.st_size, size)
+                log.warning("%s has grown: only its first %s were read", name, format_size(size))
             elif (status.st_size, status.st_mtime_ns) != (size, modified):
                 raise CorpusError(
                     f"{name} was changed while it was read, so old and new content may be mixed; {remedy}"

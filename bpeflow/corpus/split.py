@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Protocol
 
+from bpeflow._util.text import format_size
 from bpeflow.corpus.chunk import Chunk, CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.errors import ConfigError, CorpusError
@@ -128,7 +129,9 @@ def _boundaries(
         with file.path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size < file.size:
-                raise CorpusError(f"{file.path} shrank from {file.size} to {size} bytes; run again when it is complete")
+                raise CorpusError(
+                    f"{file.path} shrank from {file.size:,} to {size:,} bytes; run again when it is complete"
+                )
             yield BoundaryFinder(stream, file.size, delimiters, cutter, longest)
     except OSError as error:
         raise CorpusError(f"cannot read {file.path}: {error.strerror}") from error
@@ -141,9 +144,9 @@ def _cutter(pretokenizer: Pretokenizer, cut_documents: bool) -> Pretokenizer | N
 def cannot_divide(name: str, start: int, length: int) -> CorpusError:
     """Return the error for text that has neither a separator nor a safe cut and is too long to hold in memory."""
     return CorpusError(
-        f"{name}: {length:,} bytes from byte {start:,} on cannot be divided at a document separator or by the pattern, "
-        "and memory_limit leaves no room for more; raise memory_limit, or check that separator is the text between "
-        "your documents"
+        f"{name}: {format_size(length)} from byte {start:,} on cannot be divided at a document separator or by the "
+        "pattern, and memory_limit leaves no room for more; raise memory_limit, or check that separator is the text "
+        "between your documents"
     )
 
 

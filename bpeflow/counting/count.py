@@ -37,7 +37,7 @@ from bpeflow.errors import ConfigError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -164,7 +164,7 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
-        in_process = self.corpus.main_process_only or (self.total_bytes <= self._small_input() and on_sample is None)
+        in_process = self.corpus.main_process_only or self.total_bytes <= self._small_input()
         executor: Executor = "threads" if in_process else "processes"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
@@ -252,6 +252,7 @@ def count(
     pattern: str = "gpt2",
     special_tokens: Sequence[str] = (),
     *,
+    progress: bool = False,
     observer: Observer | None = None,
     **options: Unpack[CountKeywords],
 ) -> PretokenCounts:
@@ -276,7 +277,8 @@ def count(
             `regex` module.
         special_tokens: strings removed from the text before pre-tokenization, the longest first. The first one
             separates documents, unless `separator` says otherwise.
-        observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
             `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `scanner`, `num_counter`,
             `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
@@ -295,4 +297,5 @@ def count(
     values, documents = split_off_documents(
         {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     )
-    return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(observer).counts
+    with shown(progress, observer) as watching:
+        return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(watching).counts

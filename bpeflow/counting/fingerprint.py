@@ -114,8 +114,8 @@ class Fingerprint:
         changes = setting_changes(earlier.settings, now.settings)
         if (earlier.files, earlier.bytes, earlier.sha256) != (now.files, now.bytes, now.sha256):
             changes.append(
-                f"the input was {earlier.files} file(s) of {earlier.bytes} bytes and is {now.files} of {now.bytes}, "
-                "and names, sizes or modification times differ"
+                f"the input was {earlier.files} file(s) of {earlier.bytes:,} bytes and is {now.files} of "
+                f"{now.bytes:,}, and names, sizes or modification times differ"
             )
         return _few(changes)
 
@@ -144,7 +144,7 @@ def _short_repr(value: object) -> str:
 
 def _change(path: str, before: Sequence[int], now: Sequence[int]) -> str:
     if before[0] != now[0]:
-        return f"{path} had {before[0]} bytes and has {now[0]}"
+        return f"{path} had {before[0]:,} bytes and has {now[0]:,}"
     return f"{path} has been modified since"
 
 

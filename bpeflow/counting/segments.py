@@ -15,6 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, sync_folder
+from bpeflow._util.text import format_size
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
@@ -156,8 +157,8 @@ class SegmentFolder:
                 self._count(number, begin, self._plan.end_after(begin), runner, count_entries)
         except BaseException:
             if segments := self._manifest.segments:
-                text = sum(segment.statistics.bytes for segment in segments)
-                log.warning("%s keeps finished segments, %d bytes of text: continue with --resume", self._folder, text)
+                text = format_size(sum(segment.statistics.bytes for segment in segments))
+                log.warning("%s keeps finished segments, %s of text: continue with --resume", self._folder, text)
             raise
         return [segment.shard(self._folder) for segment in self._manifest.segments]
 
@@ -192,7 +193,8 @@ class SegmentFolder:
         damaged = [n for n, segment in enumerate(self._manifest.segments) if not segment.is_intact(self._folder)]
         intact = [segment for n, segment in enumerate(self._manifest.segments) if n not in damaged]
         runner.done_bytes += sum(segment.weight for segment in intact)
-        log.info("resuming %d segment(s), %d bytes of input, from %s", len(intact), runner.done_bytes, self._folder)
+        done = format_size(runner.done_bytes)
+        log.info("resuming %d segment(s), %s of input, from %s", len(intact), done, self._folder)
         for number in damaged:
             segment = self._manifest.segments[number]
             log.warning("%s is damaged or missing: counting its part of the corpus again", self._folder / segment.name)

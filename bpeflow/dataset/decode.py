@@ -10,7 +10,7 @@ from bpeflow._util.atomic import atomic_path, hold_part, remove_dead_parts
 from bpeflow.dataset.encode import check_not_input
 from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_file, read_ids, sidecar_path
 from bpeflow.errors import FormatError, UnknownTokenError
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -39,6 +39,7 @@ def decode_file(
     dst: str | Path,
     *,
     any_tokenizer: bool = False,
+    progress: bool = False,
     observer: Observer | None = None,
 ) -> DecodedFile:
     """Decode a token file to a text file, in bounded memory. If decoding fails, no file is left.
@@ -51,7 +52,8 @@ def decode_file(
         src: the token file.
         dst: the text file to write.
         any_tokenizer: decode even if the hashes differ.
-        observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
 
     Returns:
         The sizes of the token file and of the text, and the time taken.
@@ -61,7 +63,6 @@ def decode_file(
         FormatError: the token file is damaged or was made by another tokenizer, or `dst` is not a regular file.
         OSError: `src` cannot be read, or `dst` cannot be written. The error names the file.
     """
-    observer = observer or Observer()
     file = open_token_file(src)
     if not any_tokenizer and file.tokenizer_hash != tokenizer_hash(tokenizer.to_spec()):
         raise FormatError(
@@ -74,13 +75,19 @@ def decode_file(
     started = perf_counter()
     done = written = 0
     remove_dead_parts(path)
-    with atomic_path(path) as temporary, temporary.open("wb") as text, file.path.open("rb") as stream:
+    with (
+        shown(progress, observer) as watching,
+        atomic_path(path) as temporary,
+        temporary.open("wb") as text,
+        file.path.open("rb") as stream,
+    ):
         hold_part(text)
         while done < file.tokens:
             ids = read_ids(file, stream, min(file.tokens - done, IDS_AT_A_TIME))
             written += text.write(_decode(tokenizer, ids, file, done))
             done += len(ids)
-            observer.decoding(done * ids.itemsize, file.tokens * ids.itemsize)
+            if watching is not None:
+                watching.decoding(done * ids.itemsize, file.tokens * ids.itemsize)
     return DecodedFile(done, written, perf_counter() - started)
 
 

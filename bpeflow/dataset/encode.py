@@ -30,7 +30,7 @@ from bpeflow.dataset.token_file import DtypeName, choose_dtype, index_path, new_
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
@@ -69,6 +69,7 @@ class EncodedCorpus:
         bad_records: number of records left out because they have no text.
         files: number of files in the corpus.
         bytes: size of the corpus, including separators.
+        input_bytes: size of the corpus as it is stored, compressed or in JSON.
         seconds: wall time.
     """
 
@@ -80,6 +81,7 @@ class EncodedCorpus:
     bad_records: int
     files: int
     bytes: int
+    input_bytes: int
     seconds: float
 
 
@@ -101,6 +103,7 @@ def encode_file(
     text_field: str = "text",
     text_column: str = "text",
     exclude: str | Sequence[str] = (),
+    progress: bool = False,
     observer: Observer | None = None,
 ) -> EncodedCorpus:
     """Encode a corpus to a token file, with a sidecar next to it (see `bpeflow.dataset.token_file`).
@@ -138,7 +141,8 @@ def encode_file(
             of field a.
         text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
         exclude: globs of files to leave out.
-        observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
 
     Returns:
         The files that were written, and statistics of the corpus.
@@ -161,7 +165,6 @@ def encode_file(
     ...     print(encoded.documents, load_tokens(out).tolist())
     2 [97, 98, 256, 99]
     """
-    observer = observer or Observer()
     delimiters = _delimiters(tokenizer, separator, special_tokens_as_text)
     end = _end_token(tokenizer, end_token, delimiters.separator)
     ids_dtype = choose_dtype(dtype, tokenizer.vocab_size)
@@ -185,6 +188,7 @@ def encode_file(
     total = None if any(size is None for _, size in inputs) else corpus.known_bytes
     started = perf_counter()
     with (
+        shown(progress, observer) as watching,
         explain_memory_error("encoding", _LESS_MEMORY),
         new_token_file(path, ids_dtype, _describe(work, end, inputs), index) as writer,
     ):
@@ -195,7 +199,8 @@ def encode_file(
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
-            observer.encoding(done, total)
+            if watching is not None:
+                watching.encoding(done, total)
         joiner.finish()
         check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
@@ -216,6 +221,7 @@ def encode_file(
         bad_records=statistics.bad_records,
         files=sum(corpus.file_counts()),
         bytes=statistics.bytes,
+        input_bytes=done,
         seconds=perf_counter() - started,
     )
 

@@ -20,7 +20,7 @@ from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
 from bpeflow.dataset.encode import choose_separator, find_in_order
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -89,6 +89,8 @@ def evaluate_all(
     inputs: Sequence[str],
     separator: str | None = None,
     observer: Observer | None = None,
+    *,
+    progress: bool = False,
 ) -> list[Evaluation]:
     """Encode every corpus with every tokenizer in one thread.
 
@@ -98,6 +100,7 @@ def evaluate_all(
         separator: the text that ends documents, which is neither counted nor encoded; by default each tokenizer's first
             special token. ``""`` means none.
         observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook, instead.
 
     Returns:
         The results, corpus by corpus, with the tokenizers of each in the given order.
@@ -108,8 +111,17 @@ def evaluate_all(
     """
     if not tokenizers or not inputs:
         raise ConfigError("nothing to evaluate: at least one tokenizer and one input are needed")
-    observer = observer or Observer()
     corpora = {str(entry): _plain_files(entry) for entry in inputs}
+    with shown(progress, observer) as watching:
+        return _evaluate(tokenizers, corpora, separator, watching or Observer())
+
+
+def _evaluate(
+    tokenizers: Mapping[str, BaseTokenizer],
+    corpora: Mapping[str, Sequence[CorpusFile]],
+    separator: str | None,
+    observer: Observer,
+) -> list[Evaluation]:
     done, total = 0, len(tokenizers) * sum(file.size for files in corpora.values() for file in files)
     evaluations = []
     for corpus, files in corpora.items():

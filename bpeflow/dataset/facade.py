@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords
     from bpeflow.dataset.encode import EncodedCorpus
+    from bpeflow.progress import Observer
 
 
 class Tokenizer(BaseTokenizer):
@@ -45,6 +46,9 @@ class Tokenizer(BaseTokenizer):
         cls,
         corpus: str | Path | Iterable[str | Path | bytes | Mapping[str, Any]],
         vocab_size: int,
+        *,
+        progress: bool = False,
+        observer: Observer | None = None,
         **settings: Unpack[TokenizerKeywords],
     ) -> Tokenizer:
         """Train a tokenizer.
@@ -52,6 +56,8 @@ class Tokenizer(BaseTokenizer):
         Args:
             corpus: a text file, a folder, a glob, a list of these, or documents, as for `bpeflow.count`.
             vocab_size: number of entries in the vocabulary: 256 bytes, special tokens and merges.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
             settings: any other settings of `bpeflow.config.Settings`. With `out_dir` the run is written to that folder,
                 from which `load` reads it.
 
@@ -63,7 +69,7 @@ class Tokenizer(BaseTokenizer):
         """
         from bpeflow.training.train import train  # imports pydantic, which encoding does not need
 
-        trained = train({**settings, "input": corpus, "vocab_size": vocab_size})
+        trained = train({**settings, "input": corpus, "vocab_size": vocab_size}, observer, progress=progress)
         if trained.vocab is None:
             raise ConfigError("skip_merge leaves no vocabulary for a tokenizer: remove it, or call bpeflow.train")
         return cls.from_spec(TokenizerSpec(trained.vocab, trained.report.settings["pattern"]))

@@ -45,19 +45,20 @@ The modules:
 * `processes`: the executor for processes, and how a run ends; `forkserver`: starting and ending them
 * `channel`: queues between processes; `descriptors`: what they are made of
 * `threads`: the executor for threads
-* `monitor`: watching a run; `stalls`: when nothing moves
+* `monitor`: watching a run; `stalls`: when nothing moves; `bottleneck`: the slow stage
 """
 
 from .errors import FlowError, WorkerDiedError
 from .messages import WorkerReport, peak_memory
 from .meters import Activity, QueueDepth
 from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
-from .pipeline import Executor, Pipeline, Snapshot, StageTotals, StartMethod, WorkerState, in_order
+from .pipeline import MAIN, Executor, Pipeline, Snapshot, StageTotals, StartMethod, WorkerState, in_order
 from .spec import QueueSpec, Source, Stage
 from .stalls import Stall
 from .threads import wait_readable
 
 __all__ = [
+    "MAIN",
     "Activity",
     "Executor",
     "FlowError",

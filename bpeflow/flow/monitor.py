@@ -1,22 +1,24 @@
 """Monitoring of a running pipeline: samples of its queues, rates and processes. It observes and never decides.
 
 How to read a sample: if a queue is full, the stage after it is the slow one; if a queue is empty, the stage before it
-is.
+is. `MonitorSample.bottleneck` draws this conclusion.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .bottleneck import LoadAverage
 from .meters import Activity, QueueDepth
-from .pipeline import MAIN, Pipeline, Snapshot, StageTotals
+from .pipeline import MAIN, Pipeline, Snapshot, StageTotals, WorkerState
 from .stalls import Stall, StallLog, find_stall
 
 if TYPE_CHECKING:
@@ -47,15 +49,17 @@ class StageRate:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """The current resource use of one process.
+    """The current resource use of one process, or of a worker that is a thread of the main process.
+
+    The figures add up: those of the main process are without its workers, except for their memory, which it shares.
 
     Attributes:
-        stage: Name of the process's stage; "main" for the main process.
+        stage: Name of the worker's stage; "main" for the main process.
         worker: Number of the worker within the stage, from 0.
         pid: Process id.
         cpu_percent: CPU use since the last sample, or since the start of the process or of the monitor if that was
             later. 100 is one full core.
-        rss_bytes: Resident memory.
+        rss_bytes: Resident memory; 0 for a thread.
     """
 
     stage: str
@@ -67,17 +71,28 @@ class ProcessUse:
 
 @dataclass(frozen=True)
 class MonitorSample:
-    """One observation of a pipeline, `elapsed` seconds after the monitor started.
+    """One observation of a pipeline.
 
     The main process is stage "main". It is the only process in the last sample of a run that has ended. The workers'
     totals are then in `Pipeline.reports`.
+
+    Attributes:
+        elapsed: Seconds since the monitor started.
+        queues: Queue depths by queue name, in pipeline order.
+        stages: Rates by stage name, in pipeline order, starting with the source.
+        processes: Use of cores and memory by each worker and the main process.
+        bounds: Upper bounds of the queues.
+        stall: Workers that make no progress, if there are any.
+        bottleneck: Name of the stage that all others have waited for since the last sample; None if there is none.
     """
 
     elapsed: float
     queues: Mapping[str, QueueDepth]
     stages: Mapping[str, StageRate]
     processes: tuple[ProcessUse, ...]
+    bounds: Mapping[str, QueueDepth]
     stall: Stall | None = None
+    bottleneck: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain dicts, lists and numbers, for JSON."""
@@ -102,6 +117,9 @@ class MonitorSample:
 #: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real
 #: stalls late.
 _MIN_PATIENCE = 10.0
+
+#: Seconds between two snapshots for the averages from which the bottleneck is found. They cost microseconds.
+_LOOK_INTERVAL = 0.5
 
 
 def _plain_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -157,13 +175,19 @@ class Monitor:
 
     def _run(self) -> None:
         with suppress(MemoryError):  # of the wait itself; the reader of the results gets an error of its own soon
-            while not self._ended.wait(self._interval):
-                self._sample()
-            self._sample()
+            looks = max(round(self._interval / _LOOK_INTERVAL), 1)
+            for look in itertools.count(1):
+                if self._ended.wait(self._interval / looks):
+                    break
+                self._look(deliver=look % looks == 0)
+            self._look(deliver=True)
 
-    def _sample(self) -> None:
+    def _look(self, deliver: bool) -> None:
         try:
-            self._on_sample(self._sampler.sample(self._pipeline.snapshot()))
+            snapshot = self._pipeline.snapshot()
+            self._sampler.load.add(snapshot)
+            if deliver:
+                self._on_sample(self._sampler.sample(snapshot))
         except (MemoryError, OSError) as error:  # not a bug, so the log needs no traceback
             _log.warning("the monitor could not take or deliver a sample: %s", str(error) or type(error).__name__)
         except Exception:
@@ -183,9 +207,10 @@ class _Sampler:
         self._patience = patience
         self._start = self._last_time = time.monotonic()
         self._last: Mapping[str, StageTotals] = {}
+        self.load = LoadAverage()
         self._processes = _ProcessSampler(self._start) if processes else None
         if self._processes:
-            self._processes.sample(snapshot.pids, self._start)  # to leave out the CPU time used until now
+            self._processes.sample(snapshot.workers, self._start)  # to leave out the CPU time used until now
 
     def sample(self, snapshot: Snapshot) -> MonitorSample:
         now = time.monotonic()
@@ -195,54 +220,76 @@ class _Sampler:
             for name, totals in snapshot.stages.items()
         }
         self._last, self._last_time = snapshot.stages, now
-        processes = self._processes.sample(snapshot.pids, now) if self._processes else ()
+        processes = self._processes.sample(snapshot.workers, now) if self._processes else ()
         stall = find_stall(snapshot, self._patience)
-        return MonitorSample(now - self._start, snapshot.queues, stages, processes, stall)
+        bottleneck, self.load = self.load.bottleneck(), LoadAverage()
+        return MonitorSample(now - self._start, snapshot.queues, stages, processes, snapshot.bounds, stall, bottleneck)
 
 
 class _ProcessSampler:
-    """Measures the resource use of processes. Remembers their CPU time between samples."""
+    """Measures the resource use of processes and threads. Remembers their CPU time between samples."""
 
     def __init__(self, start: float) -> None:
         self._start = start
-        self._cpu_meters: dict[int, _CpuMeter] = {}
+        self._processes: dict[int, psutil.Process] = {}
+        self._cpu_meters: dict[tuple[str, int, int], _CpuMeter] = {}
 
-    def sample(self, pids: Mapping[tuple[str, int], int], now: float) -> tuple[ProcessUse, ...]:
+    def sample(self, workers: Sequence[WorkerState], now: float) -> tuple[ProcessUse, ...]:
+        """Return the use of each worker that is a process or thread of its own, and of the main process."""
+        threads = [state for state in workers if state.thread is not None]
+        processes = [(state.stage, state.worker, state.pid) for state in workers if state.pid != os.getpid()]
+        running = {pid for _, _, pid in processes} | {os.getpid()}
+        self._processes = {pid: process for pid, process in self._processes.items() if pid in running}
+        uses = [use for worker in processes if (use := self._process(*worker, now))]
+        in_threads = [*self._threads(threads, now)] if threads else []
+        if main := self._process(MAIN, 0, os.getpid(), now):
+            others = sum(use.cpu_percent for use in in_threads)
+            uses += [*in_threads, replace(main, cpu_percent=max(main.cpu_percent - others, 0.0))]
+        return tuple(uses)
+
+    def _process(self, stage: str, worker: int, pid: int, now: float) -> ProcessUse | None:
         import psutil  # here, because its import takes longer than many runs that are not monitored
 
-        names = {pid: name for name, pid in pids.items()} | {os.getpid(): (MAIN, 0)}
-        self._cpu_meters = {pid: cpu_meter for pid, cpu_meter in self._cpu_meters.items() if pid in names}
-        uses = []
-        for pid, (stage, worker) in names.items():
-            with suppress(psutil.Error):  # it has just exited
-                if pid not in self._cpu_meters:
-                    self._cpu_meters[pid] = _CpuMeter(psutil.Process(pid), self._start)
-                cpu_meter = self._cpu_meters[pid]
-                uses.append(ProcessUse(stage, worker, pid, cpu_meter.percent(now), cpu_meter.process.memory_info().rss))
-        return tuple(uses)
+        with suppress(psutil.Error):  # it has just exited
+            if pid not in self._processes:
+                process = self._processes[pid] = psutil.Process(pid)
+                # The two clocks have different zeros but the same second. The system's start time may be off (Linux
+                # knows its boot time only to the second), so it is clamped between the start of the monitor and now.
+                age = max(time.time() - process.create_time(), 0.0)
+                self._cpu_meters[stage, worker, pid] = _CpuMeter(max(self._start, time.monotonic() - age))
+            process = self._processes[pid]
+            times = process.cpu_times()
+            percent = self._cpu_meters[stage, worker, pid].percent(times.user + times.system, now)
+            return ProcessUse(stage, worker, pid, percent, process.memory_info().rss)
+        return None
+
+    def _threads(self, workers: Sequence[WorkerState], now: float) -> Iterator[ProcessUse]:
+        import psutil
+
+        times: dict[int, float] = {}
+        with suppress(psutil.Error, OSError):  # some systems do not let a process see its threads
+            times = {thread.id: thread.user_time + thread.system_time for thread in psutil.Process().threads()}
+        for state in workers:
+            if state.thread in times:
+                key = state.stage, state.worker, state.thread
+                percent = self._cpu_meters.setdefault(key, _CpuMeter(self._start)).percent(times[state.thread], now)
+                yield ProcessUse(state.stage, state.worker, state.pid, percent, 0)
 
 
 _TICK = 0.01  # seconds: the unit in which the system counts CPU time, so a rate over a shorter time means nothing
 
 
 class _CpuMeter:
-    """Measures the CPU use of a process since the last measurement.
+    """Turns CPU times into the CPU use since the last one, or since a start.
 
     `psutil.Process.cpu_percent` cannot do this: its first call returns 0, and a short run has no second one.
     """
 
-    def __init__(self, process: psutil.Process, monitor_start: float) -> None:
-        self.process = process
-        # The two clocks have different zeros but the same second. The system's start time may be off (Linux knows its
-        # boot time only to the second), so it is clamped between the start of the monitor and now.
-        age = time.time() - self.process.create_time()
-        now = time.monotonic()
-        self._last_time = max(monitor_start, now - age) if age > 0 else monitor_start
+    def __init__(self, start: float) -> None:
+        self._last_time = start
         self._last_seconds = 0.0
 
-    def percent(self, now: float) -> float:
-        times = self.process.cpu_times()
-        seconds = times.user + times.system
+    def percent(self, seconds: float, now: float) -> float:
         share = (seconds - self._last_seconds) / max(now - self._last_time, _TICK)
         self._last_seconds, self._last_time = seconds, now
         return 100 * share

@@ -42,13 +42,17 @@ class StageTotals:
 
 @dataclass(frozen=True)
 class WorkerState:
-    """The current activity of a running process, and its duration in seconds. The main process is stage "main"."""
+    """The current activity of a running worker, and its duration in seconds. The main process is stage "main".
+
+    `thread` is the system's number of the worker's thread, if it is one of the main process.
+    """
 
     stage: str
     worker: int
     pid: int
     activity: Activity
     seconds: float
+    thread: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,13 @@ class Snapshot:
         queues: Queue depths by queue name, in pipeline order.
         stages: Totals by stage name, in pipeline order, starting with the source.
         workers: The running workers and, last, the calling process. Empty when no worker runs.
+        bounds: Upper bounds of the queues, by name: items and bytes.
     """
 
     queues: Mapping[str, QueueDepth]
     stages: Mapping[str, StageTotals]
     workers: Sequence[WorkerState]
+    bounds: Mapping[str, QueueDepth]
 
     @property
     def pids(self) -> dict[tuple[str, int], int]:
@@ -162,17 +168,20 @@ class Pipeline:
                 weight_done=sum(meter.weight_done for meter in meters),
                 workers_alive=sum(stage == name for stage, _ in pids),
             )
-        return Snapshot(queues, stages, self._worker_states(pids) if pids else ())
+        bounds = {queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self._queues}
+        return Snapshot(queues, stages, self._worker_states(pids) if pids else (), bounds)
 
     def _worker_states(self, pids: Mapping[tuple[str, int], int]) -> list[WorkerState]:
+        threads = self._run.threads if isinstance(self._run, ThreadRun) else {}
         steps = {name: step for step, name in enumerate((*self._names, MAIN))}
         readings = []
         for (stage, worker), pid in {**pids, (MAIN, 0): os.getpid()}.items():
             meter = self._meters.meter(steps[stage], worker)
-            readings.append((stage, worker, pid, meter.activity, meter.since))
+            readings.append((stage, worker, pid, meter.activity, meter.since, threads.get((stage, worker))))
         now = time.monotonic()  # after all meters were read, so that no activity starts in the future
         return [
-            WorkerState(stage, worker, pid, activity, now - since) for stage, worker, pid, activity, since in readings
+            WorkerState(stage, worker, pid, activity, now - since, thread)
+            for stage, worker, pid, activity, since, thread in readings
         ]
 
 

@@ -124,7 +124,6 @@ class ThreadRun:
         changed: Notified of each change in a queue.
         meters: The meters of the pipeline.
         reports: The reports of workers that have finished.
-        pids: The running workers: all in this process.
     """
 
     def __init__(self, source: Source, stages: Sequence[Stage], queues: Sequence[QueueSpec], meters: Meters) -> None:
@@ -135,11 +134,24 @@ class ThreadRun:
         workers = [1, *(stage.workers for stage in stages), 1]
         self._queues = [_Queue(self, spec, step, workers[step], workers[step + 1]) for step, spec in enumerate(queues)]
         self._reports: dict[tuple[int, int], WorkerReport] = {}
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[tuple[str, int], threading.Thread] = {}
+        self._running = False
         self._failure: BaseException | None = None
         self._cancelled = False
         self._wake_up: tuple[Descriptor, Descriptor] | None = None
-        self.pids: Mapping[tuple[str, int], int] = {}
+
+    @property
+    def pids(self) -> Mapping[tuple[str, int], int]:
+        """The running workers: all in this process, the source in the calling thread."""
+        if not self._running:
+            return {}
+        return dict.fromkeys([(self._source.name, 0), *self.threads], os.getpid())
+
+    @property
+    def threads(self) -> Mapping[tuple[str, int], int]:
+        """The threads of running workers, by the system's number."""
+        threads = list(self._threads.items())
+        return {key: thread.native_id or 0 for key, thread in threads if thread.is_alive()}
 
     @property
     def reports(self) -> list[WorkerReport]:
@@ -149,15 +161,14 @@ class ThreadRun:
     def results(self) -> Generator[Any, None, None]:
         """Start the threads, run the source, and yield the results. Raises the first failure."""
         self.meters.start()
-        steps = [(self._source.name, 1), *((stage.name, stage.workers) for stage in self._stages)]
-        self.pids = {(name, worker): os.getpid() for name, workers in steps for worker in range(workers)}
+        self._running = True
         try:
             for step, stage in enumerate(self._stages, 1):
                 for worker in range(stage.workers):
                     name = f"flow {stage.name} {worker}"
                     thread = threading.Thread(target=self._work, args=(step, worker), name=name, daemon=True)
                     thread.start()
-                    self._threads.append(thread)
+                    self._threads[stage.name, worker] = thread
             yield from self._pump()
             return
         except CancelledError:
@@ -241,9 +252,9 @@ class ThreadRun:
     def _end(self) -> None:
         """End the threads: each finishes the item that it is working on."""
         self._cancel()
-        self.pids = {}
+        self._running = False
         if not sys.is_finalizing():  # threads are frozen then
-            for thread in self._threads:
+            for thread in self._threads.values():
                 if thread is not threading.current_thread():  # in which garbage collection closed the run
                     thread.join()
         self._queues = []  # they refer to this run, and would keep it alive, with all that stage functions refer to

@@ -16,7 +16,7 @@ from bpeflow.backends.registry import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 from bpeflow.vocab import Merge, Vocab, mergeable_bytes
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def learn_merges(
     *,
     initial_merges: Iterable[Merge] = (),
     backend: str = "auto",
+    progress: bool = False,
     observer: Observer | None = None,
     **options: Unpack[LearnKeywords],
 ) -> LearnedMerges:
@@ -116,7 +117,8 @@ def learn_merges(
         initial_merges: ``(left bytes, right bytes)`` by rank. They keep their ranks and count towards `vocab_size`;
             `min_frequency` and `max_token_length` apply to the merges after them only.
         backend: ``"auto"``, ``"omp"``, ``"c"`` or ``"python"``. All give the same merges.
-        observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
         options: `tie_break`, `min_frequency`, `max_token_length`, `threads`, `max_search`.
 
     Raises:
@@ -139,7 +141,8 @@ def learn_merges(
         raise ConfigError(str(error)) from None
     if not isinstance(counts, PretokenCounts):
         counts = PretokenCounts.from_mapping(counts)
-    return learn_with_settings(counts, settings, initial_merges, observer)
+    with shown(progress, observer) as watching:
+        return learn_with_settings(counts, settings, initial_merges, watching)
 
 
 def learn_with_settings(

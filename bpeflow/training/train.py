@@ -18,7 +18,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.progress import Observer
+from bpeflow.progress import Observer, shown
 from bpeflow.run_dir.checkpoint import MergeCheckpoint
 from bpeflow.run_dir.layout import COUNTS_FILE, RUN_FILES, SEGMENTS, UNFINISHED, VOCAB_FILES, vocab_subfolder
 from bpeflow.run_dir.report import RunReport
@@ -61,7 +61,9 @@ class TrainResult:
     learned: LearnedMerges | None = field(default=None, repr=False)
 
 
-def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer | None = None) -> TrainResult:
+def train(
+    config: Settings | Mapping[str, Any] | str | Path, observer: Observer | None = None, *, progress: bool = False
+) -> TrainResult:
     """Train a tokenizer.
 
     With `out_dir` everything is written to that folder; without it nothing is written. With `resume` an interrupted or
@@ -71,6 +73,7 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
         config: settings, a mapping of them, or the path of a YAML config. In a mapping, `input` may be an iterable of
             documents, as for `bpeflow.count`.
         observer: progress callbacks.
+        progress: show progress on standard error, or in the notebook, instead.
 
     Raises:
         ConfigError: a setting is unknown or out of range, or a folder cannot be written to.
@@ -89,8 +92,11 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
     documents: DocumentIterable | None = None
     if isinstance(config, Mapping):
         config, documents = split_off_documents(config)
-    settings = _as_settings(config)
-    observer = observer or Observer()
+    with shown(progress, observer) as watching:
+        return _train(_as_settings(config), documents, watching or Observer())
+
+
+def _train(settings: Settings, documents: DocumentIterable | None, observer: Observer) -> TrainResult:
     started = perf_counter()
     choose_backend(settings.backend)  # fail now, not after hours of counting
     segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS
@@ -157,6 +163,9 @@ def train_bpe(
     input_path: str | Path | Sequence[str | Path] | Iterable[str | bytes | Mapping[str, Any]],
     vocab_size: int,
     special_tokens: Sequence[str],
+    *,
+    progress: bool = False,
+    observer: Observer | None = None,
     **options: Unpack[TrainKeywords],
 ) -> tuple[dict[int, bytes], list[Merge]]:
     """Train with the interface of Stanford CS336's assignment.
@@ -165,6 +174,8 @@ def train_bpe(
         input_path: a UTF-8 text file; or several, a folder, a glob, or documents, as for `bpeflow.count`.
         vocab_size: entries of the vocabulary: 256 bytes, special tokens, merges.
         special_tokens: strings that are never split or merged. The first one ends documents.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
         options: any other setting of `bpeflow.config.Settings`, such as ``backend="omp"`` or ``num_counter=4``.
             Nothing is written without `out_dir`.
 
@@ -181,7 +192,7 @@ def train_bpe(
     (b'<s>', b'ow')
     """
     values = {"input": input_path, "vocab_size": vocab_size, "special_tokens": special_tokens, **options}
-    result = train(values)
+    result = train(values, observer, progress=progress)
     vocab = result.vocab.to_dict() if result.vocab is not None else {}
     return vocab, list(result.merges)
 
@@ -225,7 +236,7 @@ def _count(
 ) -> tuple[PretokenCounts, RunReport]:
     """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
     with folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample:
-        counted = corpus.count(observer, on_sample, settings.monitor.interval)
+        counted = corpus.count(observer, on_sample, settings.monitor.interval or observer.sample_interval)
     if not len(counted.counts):
         log.warning("no pre-tokens found: the corpus is empty, or the pattern matches nothing in it")
     described = {"corpus": describe_corpus(corpus, counted), "counting": describe_counting(corpus, counted)}

@@ -71,13 +71,13 @@ def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chun
 def test_text_that_cannot_be_divided_within_the_limit_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"a|" + b"x" * 5_000_000)
     delimiters, pretokenizer = Delimiters("|"), load_pretokenizer("gpt2")
-    with pytest.raises(CorpusError, match=r"file: .* bytes from byte \d+ on cannot be divided"):
+    with pytest.raises(CorpusError, match=r"file: .* from byte \d+ on cannot be divided"):
         stream_chunks(tmp_path / "file", 1000, delimiters, pretokenizer, 1_000_000)
     file = CorpusFile(tmp_path / "file", 5_000_002)
-    with pytest.raises(CorpusError, match=r"file: .* bytes from byte [\d,]+ on cannot be divided"):
+    with pytest.raises(CorpusError, match=r"file: .* from byte [\d,]+ on cannot be divided"):
         list(plan_chunks([file], 1000, delimiters, pretokenizer, longest=1_000_000))
     with (
-        pytest.raises(CorpusError, match="line 1 has more than 1,000,000 bytes"),
+        pytest.raises(CorpusError, match=r"line 1 has more than 1\.0 MB"),
         open_blocks(StreamFile(str(file.path), None)) as blocks,
     ):
         list(cut_lines(blocks, 1000, 1_000_000))

@@ -21,11 +21,23 @@ BLOCKS = "bpeflow.corpus.formats.stream:Blocks._read"
 
 #: The format of the corpus; the change of its last file, where and when; and the message.
 CHANGES = {
-    "text cut short before it is planned": ("txt", "truncate", READER, 4, r"shrank from \d+ to \d+ bytes; run again"),
+    "text cut short before it is planned": (
+        "txt",
+        "truncate",
+        READER,
+        4,
+        r"shrank from [\d,]+ to [\d,]+ bytes; run again",
+    ),
     "text cut short before it is counted": ("txt", "truncate", COUNTER, 1, r"(shrank|changed while it was read)"),
     "text replaced": ("txt", "replace", COUNTER, 1, r"was changed while it was read.*; run again when it is complete"),
     "text removed": ("txt", "remove", READER, 4, "cannot read .*No such file"),
-    "gzip cut short": ("jsonl.gz", "truncate", BLOCKS, 1, r"(shrank from \d+ to \d+ bytes|was changed.*); run again"),
+    "gzip cut short": (
+        "jsonl.gz",
+        "truncate",
+        BLOCKS,
+        1,
+        r"(shrank from .* bytes|was changed.*); run again",
+    ),
     "gzip replaced": ("jsonl.gz", "replace", BLOCKS, 2, "(was changed while it was read|not UTF-8|JSON|gzip)"),
     "gzip removed": ("jsonl.gz", "remove", BLOCKS, 1, "cannot read .*No such file"),
     "Parquet cut short": (

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import flow_workers as w
@@ -87,6 +88,25 @@ def test_it_watches_a_run_in_threads() -> None:
     assert [process.stage for process in samples[-1].processes] == ["main"]
 
 
+def test_each_thread_has_its_share_of_the_cpu() -> None:
+    def spin(items: Iterator[int]) -> Iterator[int]:
+        for item in items:
+            end = time.thread_time() + 0.3
+            while time.thread_time() < end:
+                pass
+            yield item
+
+    samples: list[MonitorSample] = []
+    pipeline = Pipeline(Source("source", lambda: range(1)), [Stage("spinner", spin, QueueSpec("queue"))])
+    with Monitor(pipeline, 0.1, samples.append):
+        list(pipeline.run("threads"))
+    uses = [{use.stage: use for use in sample.processes} for sample in samples]
+    spinning = [use["spinner"] for use in uses if "spinner" in use]
+    assert max(use.cpu_percent for use in spinning) > 5
+    assert all(use.rss_bytes == 0 and use.pid == os.getpid() for use in spinning)
+    assert all(use["main"].rss_bytes > 0 for use in uses)
+
+
 @pytest.mark.parametrize(
     ("error", "text", "traceback"),
     [(OSError("disk full"), "disk full", False), (MemoryError(), "MemoryError", False), (KeyError("x"), "'x'", True)],
@@ -122,6 +142,7 @@ def test_a_sample_reads_as_one_line() -> None:
         },
         stages={"chunk reader": StageRate(190.2, 0, 5000, 0, 1), "counter": StageRate(180, 12.14e6, 4300, 10**9, 4)},
         processes=(),
+        bounds={},
     )
     assert sample.line() == (
         "chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s"

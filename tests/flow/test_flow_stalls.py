@@ -38,7 +38,7 @@ def snapshot(*stages: list[tuple[Activity, float]]) -> Snapshot:
         for name, stage in zip(["reader", "counter", "main"], stages, strict=True)
         for number, (activity, seconds) in enumerate(stage)
     ]
-    return Snapshot({}, {}, workers)
+    return Snapshot({}, {}, workers, {})
 
 
 MAIN = [(ITEM, 99.0)]

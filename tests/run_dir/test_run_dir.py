@@ -19,14 +19,14 @@ from bpeflow.run_dir.run_dir import RunDir
 def test_a_full_disk_ends_the_sample_file_but_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The file ends with a whole line, and the warning comes once."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))
     try:
         folder = RunDir(tmp_path)
         folder.begin()
         with caplog.at_level(logging.WARNING), folder.monitor(True, Observer(), append=False) as on_sample:
             assert on_sample is not None
             for second in range(20):
-                on_sample(MonitorSample(float(second), {}, {}, ()))
+                on_sample(MonitorSample(float(second), {}, {}, (), {}))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     lines = (tmp_path / UNFINISHED / MONITOR_FILE).read_text(encoding="utf-8").splitlines()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, format_size
 from bpeflow.corpus.chunk import StreamChunk
 from bpeflow.corpus.formats.records import (
     SKIP_REMEDY,
@@ -47,8 +47,8 @@ def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) ->
             searched = len(data)
             if len(data) > max(longest, chunk_size):
                 raise CorpusError(
-                    f"{blocks.name}: line {line:,} has more than {longest:,} bytes, and memory_limit leaves no room "
-                    "for more; raise memory_limit, or remove the line"
+                    f"{blocks.name}: line {line:,} has more than {format_size(longest)}, and memory_limit leaves no "
+                    "room for more; raise memory_limit, or remove the line"
                 )
             continue
         rest = data[end:]

@@ -125,7 +125,7 @@ class Blocks(Iterator[bytes]):
         size = self._file.size
         if size is not None and self.bytes_read < size:
             raise CorpusError(
-                f"{self._file.name} shrank from {size} to {self.bytes_read} bytes; run again when it is complete"
+                f"{self._file.name} shrank from {size:,} to {self.bytes_read:,} bytes; run again when it is complete"
             )
 
     def _read(self, limit: int) -> bytes:

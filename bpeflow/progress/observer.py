@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bpeflow.errors import ConfigError
 from bpeflow.flow import MonitorSample
 
 
@@ -11,6 +15,9 @@ class Observer:
     Totals are None where they are unknown, as for standard input. Callbacks run on the calling process, some of them
     on another thread, and should return quickly.
 
+    Attributes:
+        sample_interval: seconds between two calls of `monitored`, unless the setting `monitor.interval` is given.
+
     >>> class Dots(Observer):
     ...     def learning(self, learned, wanted):
     ...         print(f"{learned} of {wanted}")
@@ -19,6 +26,8 @@ class Observer:
     0 of 3
     3 of 3
     """
+
+    sample_interval: float = 10.0
 
     def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
         """Report bytes of input counted so far."""
@@ -34,3 +43,20 @@ class Observer:
 
     def monitored(self, sample: MonitorSample) -> None:
         """Receive a sample of the queue monitor (`monitor.enabled`)."""
+
+
+@contextmanager
+def shown(progress: bool, observer: Observer | None) -> Iterator[Observer | None]:
+    """Yield the observer that a caller chose by `progress` and `observer`; None for neither.
+
+    Raises `ConfigError` if both are given.
+    """
+    if not progress:
+        yield observer
+        return
+    if observer is not None:
+        raise ConfigError("progress and observer: give one of the two")
+    from bpeflow.progress.terminal import drawing, library_console  # rich
+
+    with drawing(library_console()) as drawn:
+        yield drawn

@@ -1,0 +1,190 @@
+"""Observers that show progress: bars on a terminal and in Jupyter, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import IO, cast
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
+
+from bpeflow._util.streams import LenientStream
+from bpeflow._util.text import format_size
+from bpeflow.flow import MonitorSample
+from bpeflow.progress.monitor import MonitorTable, bottleneck_line
+from bpeflow.progress.observer import Observer
+
+#: Seconds between two plain lines of progress: short enough to see that the run is alive, long enough for a log file.
+PLAIN_INTERVAL = 10.0
+
+#: Seconds between two samples of the monitor where they are redrawn in place.
+TABLE_INTERVAL = 2.0
+
+#: Columns of a terminal that is wide enough for the amounts done and to do; on a narrower one the share has to do.
+_ROOM_FOR_TOTALS = 78
+
+
+def library_console() -> Console:
+    """Return a console on standard error as it is now, or in the notebook; it never fails."""
+    notebook = Console()
+    if notebook.is_jupyter and find_spec("ipywidgets"):  # which rich needs there
+        return notebook
+    return Console(file=cast("IO[str]", LenientStream(sys.stderr)), force_jupyter=False)
+
+
+@contextmanager
+def drawing(console: Console) -> Iterator[Observer]:
+    """Yield an observer that shows progress on a console: bars on a terminal, lines elsewhere."""
+    if not (console.is_terminal or console.is_jupyter):
+        yield PlainObserver(console)
+        return
+    with TerminalObserver(console) as observer:
+        yield observer
+
+
+class PlainObserver(Observer):
+    """Prints a line at an interval, for log files and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started: dict[str, tuple[float, int]] = {}
+        self._printed: dict[str, float] = {}
+        self._share = ""
+
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
+        self._print_bytes("counting", counted_bytes, total_bytes)
+
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
+        self._print_bytes("encoding", encoded_bytes, total_bytes)
+
+    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
+        self._print_bytes("decoding", decoded_bytes, total_bytes)
+
+    def learning(self, learned: int, wanted: int) -> None:
+        if (since := self._due("learning", learned, learned >= wanted)) is not None:
+            elapsed, new = since
+            self._print(f"learning: {learned:,} of {wanted:,} merges{_time_left(elapsed, new, wanted - learned)}")
+
+    def monitored(self, sample: MonitorSample) -> None:
+        parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
+        self._print(" | ".join(filter(None, parts)))
+
+    def _print_bytes(self, what: str, done: int, total: int | None) -> None:
+        elapsed, new = self._since_first(what, done)
+        left = "" if total is None else _time_left(elapsed, new, total - done)
+        self._share = f"{done / total:.0%}{left}" if total else ""
+        if self._due(what, done, total is not None and done >= total) is not None:
+            rate = f", {format_size(new / elapsed)}/s" if elapsed > 0.05 else ""
+            of_all = "" if total is None else f" of {format_size(total)}"
+            self._print(f"{what}: {format_size(done)}{of_all}{rate}{left}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _since_first(self, what: str, done: int) -> tuple[float, int]:
+        """Return the seconds and the work since the first report of an activity: resumed work was done before it."""
+        now = time.monotonic()
+        started, at_first = self._started.setdefault(what, (now, done))
+        return now - started, done - at_first
+
+    def _due(self, what: str, done: int, finished: bool) -> tuple[float, int] | None:
+        """Return `_since_first` if a line is due, else None. The end of an activity is reported once."""
+        since = self._since_first(what, done)
+        now = time.monotonic()
+        last = self._printed.setdefault(what, now)
+        if last == float("inf") or (not finished and now - last < PLAIN_INTERVAL):
+            return None
+        self._printed[what] = float("inf") if finished else now
+        return since
+
+
+def _time_left(elapsed: float, done: int, left: int) -> str:
+    if done <= 0 or left <= 0:
+        return ""
+    seconds = round(elapsed * left / done)
+    return f", {seconds // 60}:{seconds % 60:02} left"
+
+
+class TerminalObserver(Observer):
+    """Draws progress bars, and the monitor's table above them. A context manager."""
+
+    sample_interval = TABLE_INTERVAL
+
+    def __init__(self, console: Console) -> None:
+        self._bars = _Bars(console)
+        self._tasks: dict[str, object] = {}
+
+    def __enter__(self) -> TerminalObserver:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bars.sample = None  # the summary has the averages
+        self._bars.stop()
+
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
+        self._update("counting", counted_bytes, total_bytes)
+
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
+        self._update("encoding", encoded_bytes, total_bytes)
+
+    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
+        self._update("decoding", decoded_bytes, total_bytes)
+
+    def learning(self, learned: int, wanted: int) -> None:
+        self._bars.sample = None  # the pipeline has ended
+        self._update("learning", learned, wanted)
+
+    def monitored(self, sample: MonitorSample) -> None:
+        self._bars.sample = sample
+        if sample.stall is not None:
+            self._bars.console.print(sample.stall.line(), markup=False, highlight=False)
+
+    def _update(self, what: str, done: int, total: int | None) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=total, completed=done)
+        self._bars.update(self._tasks[what], completed=done)  # type: ignore[arg-type]
+
+
+class _Bars(Progress):
+    """Progress bars, each on one line of any terminal of 60 columns and more, and a table of the monitor."""
+
+    def __init__(self, console: Console) -> None:
+        self.sample: MonitorSample | None = None
+        super().__init__(
+            TextColumn("{task.description:>8}"),
+            BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=40)),
+            TextColumn("{task.percentage:>3.0f}%"),
+            _AmountColumn(console),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+            console=console,
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # else it would end up on standard error
+        )
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield what is drawn: the table, if there is a sample, and the bars."""
+        if self.sample is not None:
+            yield MonitorTable(self.sample)
+        yield self.make_tasks_table(self.tasks)
+
+
+class _AmountColumn(ProgressColumn):
+    """The amount done: merges while learning, bytes and their rate otherwise."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(Column(no_wrap=True))
+        self._console = console
+
+    def render(self, task: Task) -> Text:
+        if task.description == "learning":
+            return Text(f"{int(task.completed):,} of {int(task.total or 0):,}")
+        rate = f"  {format_size(task.speed)}/s" if task.speed else ""
+        with_total = task.total is not None and self._console.width >= _ROOM_FOR_TOTALS
+        of_all = f" of {format_size(task.total or 0)}" if with_total else ""
+        return Text(f"{format_size(task.completed)}{of_all}{rate}")

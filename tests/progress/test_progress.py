@@ -1,0 +1,158 @@
+"""Progress for callers of the library."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broken_streams import KINDS, broken_stream
+from rich.console import Console
+from screen import terminal
+
+import bpeflow
+from bpeflow import Observer
+from bpeflow.dataset.decode import decode_file
+from bpeflow.dataset.evaluate import evaluate_all
+from bpeflow.errors import ConfigError
+from bpeflow.progress import terminal as terminal_module
+
+TEXT = ["low low low", "lower"]
+
+
+def small_tokenizer() -> bpeflow.Tokenizer:
+    return bpeflow.Tokenizer.train(iter(TEXT), 258)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus"
+    path.write_text("low<|endoftext|>lower", encoding="utf-8")
+    small_tokenizer().encode_file(path, tmp_path / "ids")
+    return path
+
+
+def all_calls(corpus: Path) -> dict[str, Callable[..., Any]]:
+    """The calls that show progress, with the activity that they show."""
+    tokenizer = small_tokenizer()
+    folder = corpus.parent
+    return {
+        "train": lambda **how: bpeflow.train({"input": corpus, "vocab_size": 258}, **how).merges,
+        "train_bpe": lambda **how: bpeflow.train_bpe(corpus, 258, [], **how),
+        "Tokenizer.train": lambda **how: bpeflow.Tokenizer.train(corpus, 258, **how).encode("low"),
+        "count": lambda **how: list(bpeflow.count(corpus, **how)),
+        "learn_merges": lambda **how: bpeflow.learn_merges({"low": 5}, 258, **how).pairs,
+        "encode_file": lambda **how: tokenizer.encode_file(corpus, folder / "out", **how).tokens,
+        "decode_file": lambda **how: decode_file(tokenizer, folder / "ids", folder / "text", **how).tokens,
+        "evaluate": lambda **how: evaluate_all({"a": tokenizer}, [str(corpus)], **how)[0].tokens,
+    }
+
+
+CALLS = ("train", "train_bpe", "Tokenizer.train", "count", "learn_merges", "encode_file", "decode_file", "evaluate")
+ACTIVITY = {"learn_merges": "learning", "encode_file": "encoding", "decode_file": "decoding", "evaluate": "encoding"}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_progress_is_lines_where_there_is_no_terminal(
+    corpus: Path, name: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    call = all_calls(corpus)[name]
+    expected = call()
+    assert capsys.readouterr() == ("", "")
+    root = logging.getLogger()
+    before = root.level, list(root.handlers)
+    assert call(progress=True) == expected
+    out, err = capsys.readouterr()
+    assert re.search(rf"^{ACTIVITY.get(name, 'counting')}: .* of ", err, re.MULTILINE)
+    assert out == ""
+    assert (root.level, root.handlers) == before
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_progress_and_an_observer_are_refused(corpus: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="progress and observer: give one of the two"):
+        all_calls(corpus)[name](progress=True, observer=Observer())
+
+
+class Recorder(Observer):
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
+        self.seen.add("counting")
+
+    def learning(self, learned: int, wanted: int) -> None:
+        self.seen.add("learning")
+
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
+        self.seen.add("encoding")
+
+    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
+        self.seen.add("decoding")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_observer_of_the_caller_is_called(corpus: Path, name: str) -> None:
+    observer = Recorder()
+    all_calls(corpus)[name](observer=observer)
+    assert ACTIVITY.get(name, "counting") in observer.seen
+
+
+def test_a_terminal_gets_bars(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(80, monkeypatch) as screen:
+        bpeflow.train_bpe(corpus, 258, [], progress=True)
+    assert any("counting ━" in line and "100%" in line for line in screen.lines)
+    assert any("learning ━" in line and "100%" in line for line in screen.lines)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_the_terminal_is_restored_when_the_call_ends_early(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def documents() -> Iterator[str]:
+        yield "low"
+        raise error
+
+    with terminal(80, monkeypatch) as screen, pytest.raises(error):
+        bpeflow.count(documents(), progress=True)
+    assert screen.raw.count("\x1b[?25l") == screen.raw.count("\x1b[?25h") == 1, "the cursor is shown again"
+
+
+def test_what_the_caller_prints_to_a_pipe_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def documents() -> Iterator[str]:
+        sys.stdout.write("from the caller\n")
+        yield "low"
+
+    piped = io.StringIO()
+    with terminal(80, monkeypatch) as screen:
+        monkeypatch.setattr("sys.stdout", piped)
+        bpeflow.count(documents(), progress=True)
+    assert piped.getvalue() == "from the caller\n"
+    assert "caller" not in screen.raw
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "closed"])
+def test_progress_never_ends_a_call(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broken_stream("full" if kind == "closed" else kind) as stream:
+        monkeypatch.setattr("sys.stderr", None if kind == "closed" else stream)
+        _, merges = bpeflow.train_bpe(iter(TEXT), 258, ["<s>"], progress=True)
+    assert merges == [(b"o", b"w")]
+
+
+def test_a_notebook_without_widgets_gets_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class ZMQInteractiveShell:  # the name by which rich recognises a notebook
+        pass
+
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setattr(terminal_module, "find_spec", lambda name: None)
+    assert Console().is_jupyter
+    bpeflow.learn_merges({"low": 5}, 258, progress=True)
+    assert capsys.readouterr() == ("", "learning: 2 of 2 merges\n")
