@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,11 +18,12 @@ from pathlib import Path
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.formats.content import check_content
 from bpeflow.corpus.formats.iterable import DocumentIterable
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_line
 from bpeflow.corpus.formats.parquet import read_rows, row_groups
 from bpeflow.corpus.formats.records import NULL_REMEDY, RecordChunks, encode_document
-from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
+from bpeflow.corpus.formats.stream import Blocks, StreamFile, StreamTask, open_blocks
 from bpeflow.corpus.formats.text import cut_text
 from bpeflow.corpus.sources import CorpusEntry, Source, input_files
 from bpeflow.corpus.split import plan_chunks
@@ -73,13 +75,20 @@ class StreamReader:
         if file.format == "parquet":
             yield from self._rows(file)
             return
-        with open_blocks(file) as blocks:
+        with self._open(file) as blocks:
             if file.format == "jsonl":
                 yield from cut_lines(blocks, self.chunk_size, self.longest, file.source)
             else:
                 may_cut = self.invalid_utf8 != "skip" and not self.pretokenizer.custom
                 cutter = self.pretokenizer if may_cut else None
                 yield from cut_text(blocks, self.chunk_size, self.delimiters, cutter, self.longest, file.source)
+
+    @contextmanager
+    def _open(self, file: StreamFile) -> Iterator[Blocks]:
+        with open_blocks(file) as blocks:
+            if self.invalid_utf8 == "error":
+                check_content(blocks.start, file.name, blocks.compression)
+            yield blocks
 
     def _rows(self, file: StreamFile) -> Iterator[StreamChunk]:
         chunks = RecordChunks(file.name, self.chunk_size, file.source)
@@ -112,7 +121,7 @@ class StreamReader:
         if file.format == "parquet":
             yield from self._row_documents(file)
             return
-        with open_blocks(file) as blocks:
+        with self._open(file) as blocks:
             if file.format == "jsonl":
                 field = self.sources[file.source].text_field
                 for chunk in cut_lines(blocks, self.chunk_size, self.longest):

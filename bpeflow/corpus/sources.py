@@ -149,6 +149,7 @@ def find_corpus(settings: CountSettings, documents: DocumentIterable | None = No
             format=source.format or settings.input_format,
             source=number,
             sampled=source.max_bytes is not None,
+            invalid_utf8=settings.invalid_utf8,
         )
         try:
             entries += find_inputs(source.paths, rules)
