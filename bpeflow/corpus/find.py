@@ -72,7 +72,8 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[CorpusF
         found += _classify(find_files(paths, rules.exclude), rules)
     if stdin:
         standard_input()  # raises if it is closed
-        found.append(StreamFile(STDIN, None, _format_of(STDIN, rules), "stdin", rules.source))
+        guessed = rules.format == "auto"
+        found.append(StreamFile(STDIN, None, _format_of(STDIN, rules), "stdin", rules.source, guessed=guessed))
     found += _find_urls(urls, rules)
     if rules.sampled:
         return [StreamTask(tuple(_as_stream(file) for file in found), sampled=True)]
@@ -127,7 +128,7 @@ def _classify(files: Iterable[CorpusFile], rules: InputRules) -> Iterator[Corpus
                 json_lines.append(str(file.path))
             yield file
         else:
-            yield replace(_as_stream(file), format=file_format)
+            yield replace(_as_stream(file), format=file_format, guessed=rules.format == "auto")
     warn_json_lines(json_lines)
 
 
@@ -280,7 +281,8 @@ def _find_urls(urls: Iterable[str], rules: InputRules) -> list[StreamFile]:
     for url in urls:
         for name, size in _expand_url(url):
             if not excluded.match(name):
-                found[name] = StreamFile(name, size, _format_of(name.partition("?")[0], rules), "url", rules.source)
+                file_format = _format_of(name.partition("?")[0], rules)
+                found[name] = StreamFile(name, size, file_format, "url", rules.source, guessed=rules.format == "auto")
     if urls and not found:
         raise CorpusError(f"all files of {', '.join(urls)} are excluded; exclude less")
     return [found[name] for name in sorted(found)]

@@ -18,6 +18,7 @@ from pathlib import Path
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.content import check_content
 from bpeflow.corpus.formats.iterable import DocumentIterable
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_line
@@ -159,6 +160,7 @@ class ChunkReader:
             must be read as a whole to be skipped as a whole.
         longest: upper bound on the bytes that cannot be divided. More are an error.
         streams: reads the streams in this process; None to pass them on to stream readers.
+        look: looks at entries that can be read only once.
     """
 
     files: Sequence[CorpusFile | StreamTask | DocumentIterable]
@@ -168,6 +170,7 @@ class ChunkReader:
     invalid_utf8: InvalidUtf8Policy
     longest: int = sys.maxsize
     streams: StreamReader | None = None
+    look: FirstLook | None = None
 
     def __call__(self) -> Iterator[Chunk | StreamTask]:
         """Yield the chunks of the corpus, and the streams that this process does not read."""
@@ -175,9 +178,9 @@ class ChunkReader:
             if isinstance(file, CorpusFile):
                 yield from self._planned(file)
             elif isinstance(file, DocumentIterable):
-                yield from file.chunks(self.chunk_size, self.invalid_utf8)
+                yield from self._watched(file, file.chunks(self.chunk_size, self.invalid_utf8))
             elif self.streams is not None:
-                yield from self.streams.read(file)
+                yield from self._watched(file, self.streams.read(file))
             else:
                 yield from _split_task(file)
 
@@ -187,6 +190,9 @@ class ChunkReader:
             if isinstance(item, StreamTask):
                 raise TypeError(f"{item} must be read by a stream reader")
             yield item
+
+    def _watched(self, file: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
+        return chunks if self.look is None else self.look.watch(file, chunks)
 
     def _planned(self, file: CorpusFile) -> Iterator[Chunk]:
         may_cut = self.invalid_utf8 != "skip"

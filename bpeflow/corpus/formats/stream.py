@@ -42,6 +42,7 @@ class StreamFile:
         source: number of the source that it belongs to.
         row_groups: for Parquet, the row groups to read; None for all.
         modified: modification time in nanoseconds; 0 if unknown.
+        guessed: whether its name, not a setting, decided about the format.
     """
 
     name: str
@@ -51,6 +52,7 @@ class StreamFile:
     source: int = 0
     row_groups: tuple[int, ...] | None = None
     modified: int = 0
+    guessed: bool = False
 
     @property
     def main_process_only(self) -> bool:
