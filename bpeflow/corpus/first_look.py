@@ -138,15 +138,18 @@ class FirstLook:
                 format_size(len(start.data)),
             )
         known = set(self._delimiters.all)
-        found = Counter(match for match in _END_OF_TEXT.findall(data) if match not in known)
+        found = Counter(match.decode() for match in _END_OF_TEXT.findall(data) if match not in known)
         if found and self._remedy is not None:
-            tokens = [token.decode() for token in found]
+            special = list(self._delimiters.special_tokens)
+            tokens = sorted(found, key=lambda token: "start" in token or "begin" in token)
+            # The first one separates documents: of the known ones, if it does so here.
+            tokens = [*special, *tokens] if separator and separator.encode() in data else [*tokens, *special]
             log.warning(
-                "%s: its first %s have %s: %s",
+                "%s: %s in its first %s: %s",
                 name,
+                ", ".join(f"{token!r} {format_count(times, 'time')}" for token, times in found.items()),
                 format_size(len(data)),
-                ", ".join(f"{token!r} {format_count(found[token.encode()], 'time')}" for token in tokens),
-                self._remedy.format(tokens=shlex.join([*self._delimiters.special_tokens, *tokens])),
+                self._remedy.format(tokens=shlex.join(tokens)),
             )
         if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
             warn_json_lines([name])

@@ -52,7 +52,7 @@ SMALL_STREAMS = 4_000_000
 _MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
 
 #: The remedy for end-of-text strings that are no special tokens.
-_END_OF_TEXT_REMEDY = "learned as ordinary text, because they are not special tokens: use --special_tokens {tokens}"
+_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, use --special_tokens {tokens}"
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +174,6 @@ class CorpusCounter:
         look = FirstLook(
             self.corpus.sources, self.delimiters, self.settings.invalid_utf8, _END_OF_TEXT_REMEDY, self.pretokenizer
         )
-        look.look_at(self.corpus.entries)
         build = PipelineBuilder(
             settings=self.settings,
             corpus=self.corpus,
@@ -189,6 +188,7 @@ class CorpusCounter:
         )
         segments = self._segments(memory)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
+            look.look_at(self.corpus.entries)
             if segments is None:
                 runner.report_progress()
                 shards = runner.run(build.counting(self.corpus.entries), executor)

@@ -21,6 +21,7 @@ from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import InputFormat, InputRules, find_inputs, listed_inputs
+from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
 from bpeflow.corpus.sources import Source
@@ -51,6 +52,9 @@ _SPECIAL_TOKENS_IN_ERROR = 5
 
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
+
+#: What happens to end-of-text strings that are no special tokens of the tokenizer.
+_END_OF_TEXT = "no special tokens of this tokenizer, so encoded as ordinary text"
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +155,9 @@ def encode_file(
     ids_dtype = choose_dtype(dtype, tokenizer.vocab_size)
     policy = _validate_policy(invalid_utf8)
     corpus = CorpusEncoder(
-        files=find_in_order([src] if isinstance(src, str | Path) else src, InputRules(format=input_format)),
+        files=find_in_order(
+            [src] if isinstance(src, str | Path) else src, InputRules(format=input_format, invalid_utf8=policy)
+        ),
         encoder=ChunkEncoder(
             tokenizer,
             delimiters,
@@ -168,6 +174,7 @@ def encode_file(
     total = None if any(size is None for _, size in named_files(corpus.files)) else corpus.bytes
     started = perf_counter()
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_file(path, ids_dtype, facts, index) as writer:
+        corpus.look.look_at(corpus.files)
         statistics = DocumentStatistics()
         done = 0
         for chunk in corpus.encoded():
@@ -177,6 +184,8 @@ def encode_file(
             observer.encoding(done, total)
         check_unchanged(corpus.files, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
+    if not writer.tokens:
+        log.warning("%s: no ids, because there is no text in the corpus", path)
     if statistics.skipped_documents:
         log.warning("%d of %d documents were skipped: not UTF-8", statistics.skipped_documents, statistics.documents)
     return EncodedCorpus(
@@ -309,6 +318,14 @@ class CorpusEncoder:
     chunk_size: int | None
 
     @cached_property
+    def look(self) -> FirstLook:
+        """The first look at the corpus, for warnings."""
+        encoder = self.encoder
+        as_text = encoder.tokenizer.special_tokens and not encoder.delimiters.special_tokens  # by request
+        remedy = None if as_text else _END_OF_TEXT
+        return FirstLook([encoder.source], encoder.delimiters, encoder.invalid_utf8, remedy)
+
+    @cached_property
     def bytes(self) -> int:
         """The size of the corpus."""
         return sum(file.weight for file in self.files)
@@ -344,7 +361,9 @@ class CorpusEncoder:
         pretokenizer = load_pretokenizer(encoder.tokenizer.pattern)
         delimiters, invalid_utf8 = encoder.delimiters, encoder.invalid_utf8
         streams = StreamReader([encoder.source], chunk_size, LONGEST_TEXT, delimiters, pretokenizer, invalid_utf8)
-        return ChunkReader(self.files, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams)
+        return ChunkReader(
+            self.files, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams, look=self.look
+        )
 
 
 @dataclass(frozen=True)
