@@ -9,7 +9,7 @@ import logging
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 
@@ -109,7 +109,7 @@ class FirstLook:
     def _separator(self, file: StreamFile) -> bytes:
         return self._delimiters.separator_bytes if file.format == "text" else b""
 
-    def _blocks(self, file: StreamFile) -> Iterator[bytes]:
+    def _blocks(self, file: StreamFile) -> Generator[bytes, None, None]:
         if file.format == "parquet":
             yield from (
                 (text or b"") + RECORD_END for _, text in read_rows(file, self._sources[file.source].text_column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import io
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -156,11 +157,15 @@ def test_a_pattern_that_matches_nothing_is_reported(tmp_path: Path, caplog: pyte
     assert f"{tmp_path}/corpus: the pattern matches nothing in its first 170 bytes" in caplog.messages
 
 
-def test_worker_processes_say_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "corpus").write_bytes(LINE * 100 + b"<|im_end|>")
-    (tmp_path / "corpus.bz2").write_bytes(bz2.compress(LINE * 100 + b"<|im_end|>"))
-    bpeflow.count(tmp_path, special_tokens=["<s>"], small_input=0, num_counter=2)
-    assert capfd.readouterr().err == ""
+def test_a_run_in_several_processes_says_it_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corpus").write_bytes(LINE * 100)
+    (tmp_path / "corpus.bz2").write_bytes(bz2.compress(LINE * 100))
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.getLogger(), "handlers", [])  # so that all processes write to standard error
+        bpeflow.count(tmp_path, special_tokens=["<s>"], small_input=0, num_counter=2)
+    assert capfd.readouterr().err.count("no '<s>' in its first") == 1
 
 
 def test_encoding_looks_at_the_corpus_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
