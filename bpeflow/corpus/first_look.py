@@ -41,6 +41,8 @@ _END_OF_TEXT = re.compile(
     rb"|end)\|>|<(?:start|end)_of_turn>|</s>(?=\r?\n|\xff)"
 )
 
+_ITERABLE = StreamFile(DOCUMENTS, None, "jsonl", "stdin")
+
 log = logging.getLogger(__name__)
 
 
@@ -83,12 +85,13 @@ class FirstLook:
         Raises:
             CorpusError: a file cannot be read, or is in another format (see `check_content`).
         """
-        largest: dict[int, StreamFile] = {}
+        largest: dict[int, CorpusFile | StreamFile] = {}
         for file in chain.from_iterable(map(_files, entries)):
-            if not file.main_process_only:
-                known = largest.setdefault(file.source, file)
-                largest[file.source] = max(known, file, key=lambda file: file.size or 0)
-        for file in largest.values():
+            if not _is_read_once(file):
+                known = largest.get(file.source)
+                if known is None or (file.size or 0) > (known.size or 0):
+                    largest[file.source] = file
+        for file in map(_as_stream, largest.values()):
             start = _Start(self._separator(file))
             with closing(self._blocks(file)) as blocks:
                 any(map(start.add, blocks))  # up to the first that is enough
@@ -96,8 +99,8 @@ class FirstLook:
 
     def watch(self, entry: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
         """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
-        file = next(_files(entry))
-        start = _Start(self._separator(file)) if file.main_process_only else None
+        file = _as_stream(_files(entry)[0])
+        start = _Start(self._separator(file)) if _is_read_once(file) else None
         for chunk in chunks:
             if start is not None and start.add(chunk.data):
                 self._warn(file, start)
@@ -182,11 +185,16 @@ class _Start:
         return len(self.data) >= (LOOK_BYTES if self._missing else _USUAL_BYTES)
 
 
-def _files(entry: CorpusEntry) -> Iterator[StreamFile]:
-    """Yield the files of an entry as streams. An iterable is like a stream that can be read only once."""
+def _files(entry: CorpusEntry) -> Sequence[CorpusFile | StreamFile]:
+    """Return the files of an entry. An iterable is like a stream that can be read only once."""
     if isinstance(entry, CorpusFile):
-        yield StreamFile(str(entry.path), entry.size, source=entry.source)
-    elif isinstance(entry, StreamTask):
-        yield from entry.files
-    else:
-        yield StreamFile(DOCUMENTS, None, "jsonl", "stdin")
+        return (entry,)
+    return entry.files if isinstance(entry, StreamTask) else (_ITERABLE,)
+
+
+def _is_read_once(file: CorpusFile | StreamFile) -> bool:
+    return isinstance(file, StreamFile) and file.main_process_only
+
+
+def _as_stream(file: CorpusFile | StreamFile) -> StreamFile:
+    return StreamFile(str(file.path), file.size, source=file.source) if isinstance(file, CorpusFile) else file
