@@ -120,7 +120,7 @@ class FirstLook:
             return
         with open_blocks(file) as blocks:
             try:
-                check_content(blocks.start, file.name, blocks.compression)
+                check_content(blocks.start, file.title, blocks.compression)
             except CorpusError as error:
                 if self._invalid_utf8 == "error":
                     raise
@@ -130,7 +130,7 @@ class FirstLook:
 
     def _warn(self, file: StreamFile, start: _Start) -> None:
         """Log warnings about the start of a file."""
-        name, data = file.name, bytes(start.data[:_USUAL_BYTES])
+        name, data = file.title, bytes(start.data[:_USUAL_BYTES])
         separator = self._delimiters.separator
         if start.undivided:
             self.undivided = True

@@ -88,7 +88,7 @@ class StreamReader:
     def _open(self, file: StreamFile) -> Iterator[Blocks]:
         with open_blocks(file) as blocks:
             if self.invalid_utf8 == "error":
-                check_content(blocks.start, file.name, blocks.compression)
+                check_content(blocks.start, file.title, blocks.compression)
             yield blocks
 
     def _rows(self, file: StreamFile) -> Iterator[StreamChunk]:

@@ -46,7 +46,7 @@ def test_a_long_text_without_a_separator_is_reported_first_and_last(
     (tmp_path / "corpus.bz2").write_bytes(bz2.compress(text))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
     first, last = warnings_about(caplog, name if name == "-" else tmp_path / name)
-    assert f"{name}: no '<|endoftext|>' in its first " in first
+    assert f"{'standard input' if name == '-' else name}: no '<|endoftext|>' in its first " in first
     assert first.endswith("if it has several documents, set separator to the text between them")
     assert last == "'<|endoftext|>' divided no file: each is one document"
 

@@ -55,6 +55,11 @@ class StreamFile:
     guessed: bool = False
 
     @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return "standard input" if self.name == STDIN else self.name
+
+    @property
     def main_process_only(self) -> bool:
         """Whether no other process can read it: standard input, or a file in fsspec's memory."""
         return self.location == "stdin" or self.name.startswith("memory://")
