@@ -230,10 +230,10 @@ class CorpusCounter:
 
     def _why_nothing(self, documents: DocumentStatistics) -> str:
         """Return why a corpus has no pre-tokens."""
+        if documents.documents and documents.documents == documents.skipped_documents:
+            return "all documents were skipped"
         if not documents.bytes:
             return "the corpus is empty"
-        if documents.documents == documents.skipped_documents:
-            return "all documents were skipped: not UTF-8"
         if self.pretokenizer.custom:
             return (
                 f"the pattern {self.pretokenizer.regex!r} matches nothing in the corpus, or there is nothing but "
