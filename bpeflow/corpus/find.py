@@ -13,9 +13,10 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from bpeflow._util.extras import load_extra
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.chunk import CorpusFile
-from bpeflow.corpus.formats.compression import MAGIC_BYTES, detect_compression, without_compression_suffix
+from bpeflow.corpus.formats.compression import detect_compression, without_compression_suffix
+from bpeflow.corpus.formats.content import START_BYTES, check_content, is_json_lines, warn_json_lines
 from bpeflow.corpus.formats.stdin import standard_input
 from bpeflow.corpus.formats.stream import STDIN, Format, StreamFile, StreamTask, convert_errors
 from bpeflow.errors import CorpusError
@@ -41,12 +42,14 @@ class InputRules:
         format: the format of all inputs; ``auto`` goes by the ends of their names.
         source: number of the source.
         sampled: whether a sample is drawn from the source, in which case all of it is read as a stream.
+        invalid_utf8: how to handle input that is not UTF-8. Only under ``error`` is a file of another format an error.
     """
 
     exclude: Sequence[str] = ()
     format: InputFormat = "auto"
     source: int = 0
     sampled: bool = False
+    invalid_utf8: InvalidUtf8Policy = "error"
 
 
 def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[CorpusFile | StreamTask]:
@@ -63,7 +66,8 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[CorpusF
         The local files sorted by path, then standard input, then the URLs, sorted.
 
     Raises:
-        CorpusError: an input does not exist, cannot be read, or needs a library that is not installed.
+        CorpusError: an input does not exist, cannot be read, needs a library that is not installed, or has a format
+            that is recognised and cannot be read as it is (see `check_content`).
     """
     entries = [entry for named in inputs for entry in listed_inputs(named)]
     urls = [str(entry) for entry in entries if _is_url(entry)]
@@ -71,10 +75,11 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[CorpusF
     paths = [entry for entry in entries if not _is_url(entry) and str(entry) != STDIN]
     found: list[CorpusFile | StreamFile] = []
     if paths or not entries:
-        found += [_classify(replace(file, source=rules.source), rules) for file in find_files(paths, rules.exclude)]
+        found += _classify(find_files(paths, rules.exclude), rules)
     if stdin:
         standard_input()  # raises if it is closed
-        found.append(StreamFile(STDIN, None, _format_of(STDIN, rules), "stdin", rules.source))
+        guessed = rules.format == "auto"
+        found.append(StreamFile(STDIN, None, _format_of(STDIN, rules), "stdin", rules.source, guessed=guessed))
     found += _find_urls(urls, rules)
     if rules.sampled:
         return [StreamTask(tuple(_as_stream(file) for file in found), sampled=True)]
@@ -129,18 +134,29 @@ def _format_of(name: str, rules: InputRules) -> Format:
     return _FORMATS.get(PurePath(without_compression_suffix(name)).suffix.lower(), "text")
 
 
-def _classify(file: CorpusFile, rules: InputRules) -> CorpusFile | StreamFile:
-    """Return a local file unchanged if it is plain text, and as a stream otherwise."""
-    file_format = _format_of(file.path.name, rules)
-    if file_format == "text" and not _is_compressed(file.path):
-        return file
-    return replace(_as_stream(file), format=file_format)
+def _classify(files: Iterable[CorpusFile], rules: InputRules) -> Iterator[CorpusFile | StreamFile]:
+    """Yield plain text unchanged and other local files as streams, after a look at the first bytes of each."""
+    json_lines = []
+    for file in files:
+        file = replace(file, source=rules.source)
+        file_format = _format_of(file.path.name, rules)
+        start = _read_start(file.path)
+        compressed = detect_compression(start) is not None
+        if file_format != "parquet" and not compressed and rules.invalid_utf8 == "error":
+            check_content(start, str(file.path))
+        if file_format == "text" and not compressed:
+            if rules.format == "auto" and is_json_lines(start):
+                json_lines.append(str(file.path))
+            yield file
+        else:
+            yield replace(_as_stream(file), format=file_format, guessed=rules.format == "auto")
+    warn_json_lines(json_lines)
 
 
-def _is_compressed(path: Path) -> bool:
+def _read_start(path: Path) -> bytes:
     try:
         with path.open("rb", buffering=0) as stream:
-            return detect_compression(stream.read(MAGIC_BYTES)) is not None
+            return stream.read(START_BYTES)
     except OSError as error:
         raise CorpusError(f"cannot read the input {path}: {error.strerror}") from error
 
@@ -287,7 +303,8 @@ def _find_urls(urls: Iterable[str], rules: InputRules) -> list[StreamFile]:
     for url in urls:
         for name, size in _expand_url(url):
             if not excluded.match(name):
-                found[name] = StreamFile(name, size, _format_of(name.partition("?")[0], rules), "url", rules.source)
+                file_format = _format_of(name.partition("?")[0], rules)
+                found[name] = StreamFile(name, size, file_format, "url", rules.source, guessed=rules.format == "auto")
     if urls and not found:
         raise CorpusError(f"all files of {', '.join(urls)} are excluded; exclude less")
     return [found[name] for name in sorted(found)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,11 +18,13 @@ from pathlib import Path
 from bpeflow._util.text import InvalidUtf8Policy, format_size
 from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.first_look import FirstLook
+from bpeflow.corpus.formats.content import check_content
 from bpeflow.corpus.formats.iterable import DocumentIterable
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_line
 from bpeflow.corpus.formats.parquet import read_rows, row_groups
 from bpeflow.corpus.formats.records import SKIP_REMEDY, RecordChunks, RecordText, encode_document
-from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
+from bpeflow.corpus.formats.stream import Blocks, StreamFile, StreamTask, open_blocks
 from bpeflow.corpus.formats.text import cut_text
 from bpeflow.corpus.sources import CorpusEntry, Source, input_files
 from bpeflow.corpus.split import plan_chunks
@@ -73,13 +76,20 @@ class StreamReader:
         if file.format == "parquet":
             yield from self._rows(file)
             return
-        with open_blocks(file) as blocks:
+        with self._open(file) as blocks:
             if file.format == "jsonl":
                 yield from cut_lines(blocks, self.chunk_size, self.longest, file.source)
             else:
                 may_cut = self.invalid_utf8 != "skip" and not self.pretokenizer.custom
                 cutter = self.pretokenizer if may_cut else None
                 yield from cut_text(blocks, self.chunk_size, self.delimiters, cutter, self.longest, file.source)
+
+    @contextmanager
+    def _open(self, file: StreamFile) -> Iterator[Blocks]:
+        with open_blocks(file) as blocks:
+            if self.invalid_utf8 == "error":
+                check_content(blocks.start, file.title, blocks.compression)
+            yield blocks
 
     def _rows(self, file: StreamFile) -> Iterator[StreamChunk]:
         chunks = RecordChunks(file.name, self.chunk_size, file.source)
@@ -112,7 +122,7 @@ class StreamReader:
         if file.format == "parquet":
             yield from self._row_documents(file)
             return
-        with open_blocks(file) as blocks:
+        with self._open(file) as blocks:
             if file.format == "jsonl":
                 source = self.sources[file.source]
                 for chunk in cut_lines(blocks, self.chunk_size, self.longest):
@@ -154,6 +164,7 @@ class ChunkReader:
             must be read as a whole to be skipped as a whole.
         longest: upper bound on the bytes that cannot be divided. More are an error.
         streams: reads the streams in this process; None to pass them on to stream readers.
+        look: looks at entries that can be read only once.
     """
 
     files: Sequence[CorpusFile | StreamTask | DocumentIterable]
@@ -163,6 +174,7 @@ class ChunkReader:
     invalid_utf8: InvalidUtf8Policy
     longest: int = sys.maxsize
     streams: StreamReader | None = None
+    look: FirstLook | None = None
 
     def __call__(self) -> Iterator[Chunk | StreamTask]:
         """Yield the chunks of the corpus, and the streams that this process does not read."""
@@ -170,9 +182,9 @@ class ChunkReader:
             if isinstance(file, CorpusFile):
                 yield from self._planned(file)
             elif isinstance(file, DocumentIterable):
-                yield from file.chunks(self.chunk_size, self.invalid_utf8)
+                yield from self._watched(file, file.chunks(self.chunk_size, self.invalid_utf8))
             elif self.streams is not None:
-                yield from self.streams.read(file)
+                yield from self._watched(file, self.streams.read(file))
             else:
                 yield from _split_task(file)
 
@@ -182,6 +194,9 @@ class ChunkReader:
             if isinstance(item, StreamTask):
                 raise TypeError(f"{item} must be read by a stream reader")
             yield item
+
+    def _watched(self, file: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
+        return chunks if self.look is None else self.look.watch(file, chunks)
 
     def _planned(self, file: CorpusFile) -> Iterator[Chunk]:
         may_cut = self.invalid_utf8 != "skip"

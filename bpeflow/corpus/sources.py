@@ -158,6 +158,7 @@ def find_corpus(
             format=source.format or settings.input_format,
             source=number,
             sampled=source.max_bytes is not None,
+            invalid_utf8=settings.invalid_utf8,
         )
         try:
             entries += find(source.paths, rules)

@@ -16,6 +16,7 @@ from bpeflow._util.memory import explain_memory_error
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus
@@ -33,7 +34,7 @@ from bpeflow.counting.segments import (
     remove_segments,
 )
 from bpeflow.counting.shards import Spilled, new_scratch, removed_at_end
-from bpeflow.errors import ConfigError
+from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
@@ -54,6 +55,9 @@ SMALL_STREAMS = 4_000_000
 
 #: The remedy if memory runs out.
 _MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
+
+#: The remedy for end-of-text strings that are no special tokens.
+_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, use --special_tokens {tokens}"
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +162,8 @@ class CorpusCounter:
         Raises:
             ResumeError: the segments are of another corpus or of other settings.
             InvalidUtf8Error: a file is not UTF-8, with `invalid_utf8: error`.
-            CorpusError: a file is unreadable, or changed while it was counted.
+            CorpusError: a file is unreadable, in another format than it is read as, or changed while it was counted; or
+                the corpus has no pre-tokens.
             CountOverflowError: a count does not fit 64 bits.
             ScratchError: there was neither memory nor disk space for the counts.
             WorkerDiedError: a worker process was killed.
@@ -171,6 +176,9 @@ class CorpusCounter:
         memory = MemoryBudget.share(limit, counters, self.settings.num_merger)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
+        look = FirstLook(
+            self.corpus.sources, self.delimiters, self.settings.invalid_utf8, _END_OF_TEXT_REMEDY, self.pretokenizer
+        )
         build = PipelineBuilder(
             settings=self.settings,
             corpus=self.corpus,
@@ -181,9 +189,11 @@ class CorpusCounter:
             counters=counters,
             in_process=in_process,
             memory=memory,
+            look=look,
         )
         segments = self._segments(memory)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
+            look.look_at(self.corpus.entries)
             if segments is None:
                 runner.report_progress()
                 shards = runner.run(build.counting(self.corpus.entries), executor)
@@ -195,11 +205,17 @@ class CorpusCounter:
             counts, documents = reduce_shards(shards, memory)
         ended = perf_counter()
         documents.log_left_out(log)
+        files = sum(self.corpus.file_counts())
+        if look.undivided and documents.documents <= files:
+            log.warning("%r divided no file: each is one document", self.delimiters.separator)
+        if not len(counts):
+            self.forget_segments()
+            raise CorpusError(f"nothing to count: {self._why_nothing(documents)}")
         statistics = segments.statistics() if segments else None
         return CorpusCounts(
             counts=counts,
             documents=documents,
-            files=sum(self.corpus.file_counts()),
+            files=files,
             seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
             workers=segments.reports(runner) if segments else runner.reports,
             reducer_seconds=ended - reducing,
@@ -215,6 +231,20 @@ class CorpusCounter:
         """Remove the segments. Call this when the counts are durable elsewhere."""
         if self._segments_folder is not None:
             remove_segments(self._segments_folder)
+
+    def _why_nothing(self, documents: DocumentStatistics) -> str:
+        """Return why a corpus has no pre-tokens."""
+        left_out = documents.skipped_documents + documents.bad_records
+        if left_out and documents.documents <= left_out:
+            return "all documents were skipped"
+        if not documents.bytes:
+            return "the corpus is empty"
+        if self.pretokenizer.custom:
+            return (
+                f"the pattern {self.pretokenizer.regex!r} matches nothing in the corpus, or there is nothing but "
+                "separators and special tokens"
+            )
+        return "the corpus has nothing but separators and special tokens"
 
     def _segments(self, memory: MemoryBudget) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
@@ -289,7 +319,8 @@ def count(
     Raises:
         ConfigError: a setting is unknown or out of range.
         PatternError: the pattern is neither a known name nor a valid regular expression.
-        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
+        CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`), or in a format that is recognised as
+            another; or there is nothing to count in it.
         CountOverflowError: a count does not fit 64 bits.
         ScratchError: there was neither memory nor disk space for the counts.
         WorkerDiedError: a worker process was killed.

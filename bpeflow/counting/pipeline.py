@@ -20,6 +20,7 @@ from bpeflow import flow
 from bpeflow._util.cpu import available_cores
 from bpeflow.config import CountSettings
 from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.reader import ChunkReader, StreamReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry, longest_first, stream_parts
 from bpeflow.counting.budget import MemoryBudget
@@ -154,6 +155,7 @@ class PipelineBuilder:
         counters: number of counters.
         in_process: whether the stages are threads of the calling process.
         memory: each stage's share of the memory limit.
+        look: looks at entries that can be read only once.
     """
 
     settings: CountSettings
@@ -165,6 +167,7 @@ class PipelineBuilder:
     counters: int
     in_process: bool
     memory: MemoryBudget
+    look: FirstLook
 
     def counting(self, entries: Sequence[CorpusEntry], order: Order = "count") -> Pipeline:
         """Return a pipeline that counts these entries of the corpus. Its results are shards in `order`."""
@@ -188,6 +191,7 @@ class PipelineBuilder:
             invalid_utf8=settings.invalid_utf8,
             longest=memory.longest_text,
             streams=streams if in_process else None,
+            look=self.look,
         )
         counter = ChunkCounter(
             delimiters=self.delimiters,

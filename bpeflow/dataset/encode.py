@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
@@ -20,6 +21,7 @@ from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import InputFormat, InputRules, find_inputs, listed_inputs
+from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.iterable import check_iterable, split_off_documents
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
@@ -52,6 +54,9 @@ _SPECIAL_TOKENS_IN_ERROR = 5
 
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
+
+#: What happens to end-of-text strings that are no special tokens of the tokenizer.
+_END_OF_TEXT = "no special tokens of this tokenizer, so encoded as ordinary text"
 
 log = logging.getLogger(__name__)
 
@@ -192,6 +197,7 @@ def encode_file(
         explain_memory_error("encoding", _LESS_MEMORY),
         new_token_file(path, ids_dtype, _describe(work, end, inputs), index) as writer,
     ):
+        work.look.look_at(corpus.entries)
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last=bool(end_token))
         statistics = DocumentStatistics()
         done = 0
@@ -205,6 +211,8 @@ def encode_file(
         check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
         writer.facts["bad_records"] = statistics.bad_records
+    if not writer.tokens:
+        log.warning("%s: no ids, because there is no text in the corpus", path)
     if end_token is None and not tokenizer.special_tokens and not index and writer.documents > 1:
         log.warning(
             "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",
@@ -380,6 +388,14 @@ class CorpusEncoder:
     threads: int
     chunk_size: int | None
 
+    @cached_property
+    def look(self) -> FirstLook:
+        """The first look at the corpus, for warnings."""
+        encoder = self.encoder
+        as_text = encoder.tokenizer.special_tokens and not encoder.delimiters.special_tokens  # by request
+        remedy = None if as_text else _END_OF_TEXT
+        return FirstLook(self.corpus.sources, encoder.delimiters, encoder.invalid_utf8, remedy)
+
     def encoded(self) -> Iterator[EncodedChunk]:
         """Encode the corpus and yield its chunks in order.
 
@@ -412,7 +428,9 @@ class CorpusEncoder:
         delimiters, invalid_utf8 = encoder.delimiters, encoder.invalid_utf8
         sources, longest = self.corpus.sources, LONGEST_TEXT
         streams = StreamReader(sources, chunk_size, longest, delimiters, pretokenizer, invalid_utf8)
-        return ChunkReader(self.corpus.entries, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams)
+        return ChunkReader(
+            self.corpus.entries, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams, look=self.look
+        )
 
 
 @dataclass(frozen=True)

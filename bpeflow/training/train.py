@@ -143,6 +143,8 @@ def train_from_counts(
     Raises:
         Exception: as `train` does.
     """
+    if not len(counts):
+        raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")
     started = perf_counter()
     choose_backend(settings.backend)
     _check_formats(settings)
@@ -237,8 +239,6 @@ def _count(
     """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
     with folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample:
         counted = corpus.count(observer, on_sample, settings.monitor.interval or observer.sample_interval)
-    if not len(counted.counts):
-        log.warning("no pre-tokens found: the corpus is empty, or the pattern matches nothing in it")
     described = {"corpus": describe_corpus(corpus, counted), "counting": describe_counting(corpus, counted)}
     report = start_report(settings).model_copy(update=described)
     folder.write(COUNTS_FILE, counted.counts.dump)

@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,13 @@ def test_records_are_counted_one_by_one_whatever_the_delimiters_are(
     tmp_path: Path, documents: list[str], form: str, chunk_size: int, specials: list[str]
 ) -> None:
     """By definition, the counts are those of each document counted as the only one of a file, added up."""
+    documents.append(".")  # so that there is something to count
     single: dict[bytes, int] = {}
     for document in documents:
         (tmp_path / "one.txt").write_text(document, encoding="utf-8")
-        for token, number in dict(bpeflow.count(tmp_path / "one.txt", special_tokens=specials)).items():
-            single[token] = single.get(token, 0) + number
+        with suppress(CorpusError):  # nothing to count
+            for token, number in dict(bpeflow.count(tmp_path / "one.txt", special_tokens=specials)).items():
+                single[token] = single.get(token, 0) + number
     corpus: object = iter(documents)
     if form == "txt.gz":
         if specials != [SEPARATOR] or any(SEPARATOR in document for document in documents):

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -154,10 +155,20 @@ def test_a_custom_pattern_counts_its_matches(tmp_path: Path) -> None:
     assert dict(bpeflow.count(tmp_path, pattern=r"\p{L}+|,")) == {b"ab": 2, b"cd": 1, b",": 1}
 
 
-def test_an_empty_corpus_has_no_counts(tmp_path: Path) -> None:
-    (tmp_path / "empty").write_bytes(b"")
-    assert len(bpeflow.count(tmp_path)) == 0
-    assert len(bpeflow.count(tmp_path, small_input=0, num_counter=2)) == 0
+@pytest.mark.parametrize(
+    ("content", "options", "reason"),
+    [
+        (b"", {}, "the corpus is empty"),
+        (b"|||", {"special_tokens": ["|"]}, "the corpus has nothing but separators and special tokens"),
+        (b"\xff|\xff", {"separator": "|", "invalid_utf8": "skip"}, "all documents were skipped"),
+        (b'{"text": null}\n', {"input_format": "jsonl", "invalid_utf8": "skip"}, "all documents were skipped"),
+        (b"abc", {"pattern": "[0-9]+"}, r"the pattern '\[0-9\]\+' matches nothing in the corpus"),
+    ],
+)
+def test_nothing_to_count_is_an_error(tmp_path: Path, content: bytes, options: dict[str, Any], reason: str) -> None:
+    (tmp_path / "corpus").write_bytes(content)
+    with pytest.raises(CorpusError, match=f"nothing to count: {reason}"):
+        bpeflow.count(tmp_path, **options)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_any_sizes_and_any_interruption_give_the_same_counts(
     other_size: int,
 ) -> None:
     corpus, run = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())), Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
-    for number, text in enumerate(texts):
+    for number, text in enumerate([*texts, "."]):  # so that there is something to count
         (corpus / str(number)).write_bytes(text.encode())
     values = {"special_tokens": ["|", "<x>"], "num_counter": 1, "chunk_size": chunk_size}
     whole = counter(corpus, None, **values).count()

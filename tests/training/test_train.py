@@ -14,10 +14,13 @@ from real_data import real_text_start
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
+from bpeflow.config import Settings, make_settings
+from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendUnavailableError, ConfigError, CorpusError
 from bpeflow.formats import gpt2
 from bpeflow.progress import Observer
 from bpeflow.run_dir.report import read_report
+from bpeflow.training.train import train, train_from_counts
 from bpeflow.vocab import from_printable
 
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
@@ -243,3 +246,19 @@ def test_huggingface_mode_equals_its_trainer(tmp_path: Path, backend: MergeBacke
     counts = bpeflow.count(tmp_path / "text", separator="<|endoftext|>")
     learned = bpeflow.learn_merges(counts, 4000, special_tokens, tie_break="huggingface", backend=backend.name)
     assert list(learned.pairs) == huggingface_merges(text, 4000, tuple(special_tokens))
+
+
+@pytest.mark.parametrize("content", [b"", b"<|endoftext|>" * 1000])
+def test_nothing_to_count_is_an_error_that_leaves_nothing(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "corpus").write_bytes(content)
+    settings = {"input": str(tmp_path / "corpus"), "vocab_size": 300, "out_dir": tmp_path / "run", "segment_size": 1000}
+    with pytest.raises(CorpusError, match="nothing to count: "):
+        train(settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_to_learn_from_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
+    settings = make_settings(Settings, {"input": "unused", "vocab_size": 300, "out_dir": tmp_path / "run"})
+    with pytest.raises(ConfigError, match=r"a\.tsv: no pre-tokens, so there is nothing to learn from"):
+        train_from_counts(PretokenCounts.from_items([]), settings, counts_path="a.tsv")
+    assert not (tmp_path / "run").exists()

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from bpeflow._util.extras import load_extra
-from bpeflow.corpus.formats.compression import MAGIC_BYTES, detect_compression
+from bpeflow.corpus.formats.compression import detect_compression
+from bpeflow.corpus.formats.content import START_BYTES, is_json_lines
 from bpeflow.corpus.formats.records import format_names
 from bpeflow.corpus.formats.stream import StreamFile, convert_errors
 from bpeflow.errors import CorpusError
@@ -92,11 +93,14 @@ def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -
 def _open(file: StreamFile) -> Iterator[Any]:
     pyarrow = _load_pyarrow()
     with convert_errors(file), file.open() as stream:
-        if compression := detect_compression(stream.read(MAGIC_BYTES)):
+        start = stream.read(START_BYTES)
+        if compression := detect_compression(start):
             raise CorpusError(
                 f"{file.name}: Parquet inside {compression.name} cannot be read, because Parquet is read from its end; "
                 "decompress the file (Parquet is compressed inside)"
             )
+        if is_json_lines(start):
+            raise CorpusError(f"{file.name}: not Parquet, but JSON Lines: use input_format: jsonl, or name it .jsonl")
         stream.seek(0)
         try:
             with pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES) as parquet:

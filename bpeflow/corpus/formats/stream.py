@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
 from bpeflow._util.extras import load_extra
 from bpeflow._util.memory import is_memory_error
 from bpeflow.corpus.formats.compression import MAGIC_BYTES, Compression, decompress, detect_compression
+from bpeflow.corpus.formats.content import START_BYTES
 from bpeflow.corpus.formats.stdin import StandardInput
 from bpeflow.errors import CorpusError
 
@@ -40,6 +42,7 @@ class StreamFile:
         source: number of the source that it belongs to.
         row_groups: for Parquet, the row groups to read; None for all.
         modified: modification time in nanoseconds; 0 if unknown.
+        guessed: whether its name, not a setting, decided about the format.
     """
 
     name: str
@@ -49,6 +52,12 @@ class StreamFile:
     source: int = 0
     row_groups: tuple[int, ...] | None = None
     modified: int = 0
+    guessed: bool = False
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return "standard input" if self.name == STDIN else self.name
 
     @property
     def main_process_only(self) -> bool:
@@ -100,18 +109,23 @@ class Blocks(Iterator[bytes]):
     Attributes:
         name: the name of the stream for messages with an offset; says if the offset is one after decompression.
         bytes_read: bytes read from the file so far, before decompression.
+        compression: the compression of the file; None if it is not compressed.
+        start: the first bytes, to recognise the content by: up to `START_BYTES`.
     """
 
     def __init__(self, file: StreamFile, stream: SupportsRead) -> None:
         self.bytes_read = 0
         self._file = file
         self._stream = stream
-        start = self._read(MAGIC_BYTES)
-        while 0 < len(start) < MAGIC_BYTES and (more := self._read(MAGIC_BYTES - len(start))):
+        start = self._read(START_BYTES)
+        while 0 < len(start) < MAGIC_BYTES and (more := self._read(START_BYTES)):
             start += more
         self.compression: Compression | None = detect_compression(start)
         raw = self._raw(start)
-        self._blocks = decompress(raw, self.compression, file.name) if self.compression else raw
+        blocks = decompress(raw, self.compression, file.name) if self.compression else raw
+        first = next(blocks, b"")
+        self.start = first[:START_BYTES]
+        self._blocks = chain([first], blocks) if first else blocks
         self.name = f"{file.name} (decompressed)" if self.compression else file.name
 
     def __next__(self) -> bytes:

@@ -1,0 +1,200 @@
+"""A first look at a corpus: mistakes that its first megabytes show, said before hours of work.
+
+Only the largest file of each source is looked at, as a look at all files would take as long as reading them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import chain
+
+from bpeflow._util.text import InvalidUtf8Policy, format_count, format_size
+from bpeflow.corpus.chunk import RECORD_END, CorpusFile, StreamChunk
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.formats.content import START_BYTES, check_content, is_json_lines, warn_json_lines
+from bpeflow.corpus.formats.iterable import DOCUMENTS
+from bpeflow.corpus.formats.parquet import read_rows
+from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
+from bpeflow.corpus.sources import CorpusEntry, Source
+from bpeflow.errors import CorpusError
+from bpeflow.pretokenize.regex import Pretokenizer
+
+#: Bytes of text that are suspicious without a separator. Larger: more to read of files that have none. Smaller:
+#: warnings about long books, which end with their files.
+LOOK_BYTES = 8_000_000
+
+#: Bytes of text in which to look for everything else. Larger: rarer strings are found; smaller: less time.
+_USUAL_BYTES = 1_000_000
+
+#: Bytes of text in which a pattern should match something.
+_PATTERN_BYTES = 65_536
+
+#: Strings that end or separate texts for other tools and models and do not occur in ordinary text or in HTML.
+#: (``</s>`` occurs in HTML, but hardly at the end of a line or of a document.)
+_END_OF_TEXT = re.compile(
+    rb"<\|(?:endoftext|startoftext|im_start|im_end|eot_id|begin_of_text|end_of_text|start_header_id|end_header_id"
+    rb"|end)\|>|<(?:start|end)_of_turn>|</s>(?=\r?\n|\xff)"
+)
+
+_ITERABLE = StreamFile(DOCUMENTS, None, "jsonl", "stdin")
+
+log = logging.getLogger(__name__)
+
+
+class FirstLook:
+    """Looks at the start of a corpus and logs warnings.
+
+    Attributes:
+        undivided: whether a long text without a separator was found.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        delimiters: Delimiters,
+        invalid_utf8: InvalidUtf8Policy,
+        remedy: str | None,
+        pretokenizer: Pretokenizer | None = None,
+    ) -> None:
+        """Describe the corpus.
+
+        Args:
+            sources: the sources by their numbers.
+            delimiters: the separator and the special tokens.
+            invalid_utf8: how to handle text that is not UTF-8. Only under ``error`` is a file of another format an
+                error; otherwise it is a warning.
+            remedy: end of the warning about end-of-text strings that are no special tokens, with ``{tokens}`` for the
+                list of special tokens that has them; None for no such warning.
+            pretokenizer: a pattern that should match something.
+        """
+        self.undivided = False
+        self._sources = sources
+        self._delimiters = delimiters
+        self._invalid_utf8 = invalid_utf8
+        self._remedy = remedy
+        self._pretokenizer = pretokenizer
+
+    def look_at(self, entries: Iterable[CorpusEntry]) -> None:
+        """Look at the largest file of each source, except those that can be read only once (see `watch`).
+
+        Raises:
+            CorpusError: a file cannot be read, or is in another format (see `check_content`).
+        """
+        largest: dict[int, CorpusFile | StreamFile] = {}
+        for file in chain.from_iterable(map(_files, entries)):
+            if not _is_read_once(file):
+                known = largest.get(file.source)
+                if known is None or (file.size or 0) > (known.size or 0):
+                    largest[file.source] = file
+        for file in map(_as_stream, largest.values()):
+            start = _Start(self._separator(file))
+            with closing(self._blocks(file)) as blocks:
+                any(map(start.add, blocks))  # up to the first that is enough
+            self._warn(file, start)
+
+    def watch(self, entry: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
+        """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
+        file = _as_stream(_files(entry)[0])
+        start = _Start(self._separator(file)) if _is_read_once(file) else None
+        for chunk in chunks:
+            if start is not None and start.add(chunk.data):
+                self._warn(file, start)
+                start = None
+            yield chunk
+        if start is not None:
+            self._warn(file, start)
+
+    def _separator(self, file: StreamFile) -> bytes:
+        return self._delimiters.separator_bytes if file.format == "text" else b""
+
+    def _blocks(self, file: StreamFile) -> Generator[bytes, None, None]:
+        if file.format == "parquet":
+            yield from (
+                (text or b"") + RECORD_END for _, text in read_rows(file, self._sources[file.source].text_column)
+            )
+            return
+        with open_blocks(file) as blocks:
+            try:
+                check_content(blocks.start, file.title, blocks.compression)
+            except CorpusError as error:
+                if self._invalid_utf8 == "error":
+                    raise
+                log.warning("%s", error)
+                return
+            yield from blocks
+
+    def _warn(self, file: StreamFile, start: _Start) -> None:
+        """Log warnings about the start of a file."""
+        name, data = file.title, bytes(start.data[:_USUAL_BYTES])
+        separator = self._delimiters.separator
+        if start.undivided:
+            self.undivided = True
+            log.warning(
+                "%s: no %r in its first %s: if it has several documents, set separator to the text between them",
+                name,
+                separator,
+                format_size(len(start.data)),
+            )
+        known = set(self._delimiters.all)
+        found = Counter(match.decode() for match in _END_OF_TEXT.findall(data) if match not in known)
+        if found and self._remedy is not None:
+            special = list(self._delimiters.special_tokens)
+            tokens = sorted(found, key=lambda token: "start" in token or "begin" in token)
+            # The first one separates documents: of the known ones, if it does so here.
+            tokens = [*special, *tokens] if separator and separator.encode() in data else [*tokens, *special]
+            log.warning(
+                "%s: %s in its first %s: %s",
+                name,
+                ", ".join(f"{token!r} {format_count(times, 'time')}" for token, times in found.items()),
+                format_size(len(data)),
+                self._remedy.format(tokens=shlex.join(tokens)),
+            )
+        if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
+            warn_json_lines([name])
+        if data and self._pretokenizer is not None and self._pretokenizer.custom:
+            text = data[:_PATTERN_BYTES].decode(errors="replace")
+            if not any(match.group() for match in self._pretokenizer.compiled.finditer(text)):
+                log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
+
+
+class _Start:
+    """The first bytes of a text, as many as are needed.
+
+    Attributes:
+        data: the bytes.
+        undivided: whether there are `LOOK_BYTES` without a separator.
+    """
+
+    def __init__(self, separator: bytes) -> None:
+        self.data = bytearray()
+        self.undivided = False
+        self._missing = separator  # empty when it was found
+
+    def add(self, block: bytes | bytearray) -> bool:
+        """Add a block. Return whether there are enough."""
+        searched = max(len(self.data) - len(self._missing) + 1, 0)
+        self.data += block
+        if self.data.find(self._missing, searched) >= 0:
+            self._missing = b""
+        self.undivided = bool(self._missing) and len(self.data) >= LOOK_BYTES
+        return len(self.data) >= (LOOK_BYTES if self._missing else _USUAL_BYTES)
+
+
+def _files(entry: CorpusEntry) -> Sequence[CorpusFile | StreamFile]:
+    """Return the files of an entry. An iterable is like a stream that can be read only once."""
+    if isinstance(entry, CorpusFile):
+        return (entry,)
+    return entry.files if isinstance(entry, StreamTask) else (_ITERABLE,)
+
+
+def _is_read_once(file: CorpusFile | StreamFile) -> bool:
+    return isinstance(file, StreamFile) and file.main_process_only
+
+
+def _as_stream(file: CorpusFile | StreamFile) -> StreamFile:
+    return StreamFile(str(file.path), file.size, source=file.source) if isinstance(file, CorpusFile) else file

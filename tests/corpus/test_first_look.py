@@ -1,0 +1,189 @@
+"""Warnings about the start of a corpus: likely mistakes, said once and before the work."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpus_forms import write_parquet
+
+import bpeflow
+from bpeflow.corpus import first_look
+from bpeflow.dataset.encode import encode_file
+from bpeflow.errors import CorpusError
+
+LINE = b"one line of text\n"
+
+
+@pytest.fixture(autouse=True)
+def short_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a text of 1,000 bytes be a long one."""
+    monkeypatch.setattr(first_look, "LOOK_BYTES", 1000)
+    monkeypatch.setattr(first_look, "_USUAL_BYTES", 500)
+
+
+def warnings_about(caplog: pytest.LogCaptureFixture, *corpus: Path | str, **options: Any) -> list[str]:
+    caplog.clear()
+    bpeflow.count(corpus, **{"special_tokens": ["<|endoftext|>"], **options})
+    return caplog.messages
+
+
+# ---- separators ----
+
+
+@pytest.mark.parametrize("name", ["corpus", "corpus.bz2", "-"])
+def test_a_long_text_without_a_separator_is_reported_first_and_last(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = LINE * 100
+    (tmp_path / "corpus").write_bytes(text)
+    (tmp_path / "corpus.bz2").write_bytes(bz2.compress(text))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    first, last = warnings_about(caplog, name if name == "-" else tmp_path / name)
+    assert f"{'standard input' if name == '-' else name}: no '<|endoftext|>' in its first " in first
+    assert first.endswith("if it has several documents, set separator to the text between them")
+    assert last == "'<|endoftext|>' divided no file: each is one document"
+
+
+def test_a_separator_that_occurs_late_is_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "corpus").write_bytes(LINE * 300 + b"<|endoftext|>" + LINE)
+    [warning] = warnings_about(caplog, tmp_path / "corpus")
+    assert "no '<|endoftext|>' in its first" in warning
+
+
+def test_the_largest_file_of_each_source_is_looked_at(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}").write_bytes(LINE * 100 * (number + 1))
+    (tmp_path / "divided").write_bytes((LINE + b"<|endoftext|>") * 50)
+    sources = [{"name": name, "paths": str(tmp_path / name)} for name in ("[012]", "divided")]
+    warnings = warnings_about(caplog, input=(), sources=sources)
+    assert len(warnings) == 1
+    assert f"{tmp_path / '2'}: no '<|endoftext|>'" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        (LINE * 20, {}),  # short: a document in a file
+        (b"a<|endoftext|>" + LINE * 100, {}),
+        ((LINE * 55)[:985] + b"<|endoftext|>" + LINE * 10, {}),
+        (LINE * 100, {"separator": "\n"}),
+        (LINE * 100, {"special_tokens": []}),
+        (b'{"text": "one line"}\n' * 50, {"input_format": "jsonl"}),
+    ],
+)
+def test_nothing_is_said_about_usual_texts(
+    tmp_path: Path, content: bytes, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}").write_bytes(content)
+    assert warnings_about(caplog, tmp_path, **options) == []
+
+
+def test_a_separator_that_two_blocks_share_is_found() -> None:
+    start = first_look._Start(b"<|end|>")
+    for block in (b"a" * 400 + b"<|e", b"nd", b"|>" + b"a" * 80):
+        assert not start.add(block)
+    assert start.add(b"a" * 100)
+    assert not start.undivided
+
+
+# ---- end-of-text strings ----
+
+
+@pytest.mark.parametrize("form", ["txt", "jsonl", "parquet", "stdin", "documents"])
+def test_an_end_of_text_string_that_is_no_special_token_is_reported(
+    tmp_path: Path, form: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nHi<|im_end|>"
+    path = tmp_path / f"corpus.{form}"
+    if form == "parquet":
+        write_parquet(path, [document])
+    elif form == "jsonl":
+        path.write_text(json.dumps({"text": document}), encoding="utf-8")
+    else:
+        path.write_text(document + "<|endoftext|>", encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    if form == "documents":
+        bpeflow.count(iter([document]), special_tokens=["<|endoftext|>"])
+        [warning] = caplog.messages
+    else:
+        [warning] = warnings_about(caplog, "-" if form == "stdin" else path)
+    assert "'<|im_start|>' 2 times, '<|im_end|>' 2 times in its first " in warning
+    known_first = form in ("txt", "stdin")  # where it separates documents
+    tokens = "'<|im_end|>' '<|im_start|>'"
+    tokens = f"'<|endoftext|>' {tokens}" if known_first else f"{tokens} '<|endoftext|>'"
+    assert warning.endswith(f"to make them special tokens, use --special_tokens {tokens}")
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (b"a<|im_end|>b", {"special_tokens": ["<|im_end|>"]}),
+        (b"a<|im_end|>b", {"separator": "<|im_end|>"}),
+        (b"<p>H<s>T</s>ML</p> a <| b |> c <|x|> <|im_|> <s>\n", {}),
+        (LINE * 40 + b"<|im_end|>", {}),  # beyond the first bytes
+    ],
+)
+def test_nothing_is_said_about_special_tokens_and_html(
+    tmp_path: Path, text: bytes, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "corpus").write_bytes(text)
+    assert warnings_about(caplog, tmp_path, **options) == []
+
+
+def test_the_end_of_text_of_llama_2_is_recognised_at_the_ends_of_lines(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "corpus").write_bytes(b"one</s>\ntwo</s>\n")
+    [warning] = warnings_about(caplog, tmp_path)
+    assert "'</s>' 2 times" in warning
+
+
+# ---- everything else ----
+
+
+def test_a_pattern_that_matches_nothing_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "corpus").write_bytes(LINE * 10)
+    caplog.clear()
+    with pytest.raises(CorpusError, match=r"the pattern .* matches nothing in the corpus"):
+        bpeflow.count(tmp_path / "corpus", pattern="[0-9]+|z?")
+    assert f"{tmp_path}/corpus: the pattern matches nothing in its first 170 bytes" in caplog.messages
+
+
+def test_a_run_in_several_processes_says_it_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corpus").write_bytes(LINE * 100)
+    (tmp_path / "corpus.bz2").write_bytes(bz2.compress(LINE * 100))
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.getLogger(), "handlers", [])  # so that all processes write to standard error
+        bpeflow.count(tmp_path, special_tokens=["<s>"], small_input=0, num_counter=2)
+    assert capfd.readouterr().err.count("no '<s>' in its first") == 1
+
+
+def test_encoding_looks_at_the_corpus_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
+    corpus, out = tmp_path / "corpus", tmp_path / "ids.bin"
+
+    def warnings(text: bytes, **options: Any) -> list[str]:
+        caplog.clear()
+        corpus.write_bytes(text)
+        encode_file(tokenizer, corpus, out, **options)
+        return caplog.messages
+
+    missing, strings = warnings(LINE * 100 + b"<|eot_id|>", threads=1), warnings(b"a<|eot_id|>")
+    assert "no '<|endoftext|>' in its first" in missing[0]
+    assert strings[0].endswith(
+        "'<|eot_id|>' 1 time in its first 11 bytes: no special tokens of this tokenizer, so encoded as ordinary text"
+    )
+    assert warnings(b"a<|eot_id|>", special_tokens_as_text=True) == []
+    assert warnings(b"") == [f"{out}: no ids, because there is no text in the corpus"]
+    with pytest.raises(CorpusError, match="corpus is UTF-16"):
+        warnings("a".encode("utf-16"))
