@@ -68,6 +68,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add_setting(group, "out_dir", metavar="FOLDER")
     add_switch(group, "resume")
     add_switch(group, "restart")
+    add_switch(group, "overwrite")
 
 
 def add_learning_flags(parser: argparse.ArgumentParser, backend: bool = True) -> None:

@@ -15,7 +15,7 @@ from bpeflow.cli.options import (
     new_parser,
     overrides,
 )
-from bpeflow.config import Settings, load_settings
+from bpeflow.config import Settings, load_values
 from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ def run(argv: Sequence[str]) -> int:
         parser.print_help()
         return USAGE
     options = parser.parse_args(argv)
-    settings = load_settings(options.config, overrides(options))
+    from bpeflow.run_dir.recorded import make_run_settings
     from bpeflow.training.train import train
+
+    settings = make_run_settings(load_values(options.config, overrides(options)), str(options.config or ""))
 
     return run_training(settings, options.quiet, lambda observer: train(settings, observer))
 

@@ -146,21 +146,24 @@ class BaseTokenizer:
         """
         return cls.from_spec(formats.load(Path(path)), encoder=encoder, cache_bytes=cache_bytes)
 
-    def save(self, path: str | Path, to: str = "gpt2") -> list[Path]:
+    def save(self, path: str | Path, to: str = "gpt2", *, overwrite: bool = False) -> list[Path]:
         """Write the tokenizer to files.
 
         Args:
             path: a folder; or the file itself, if its name ends as those of the format do.
             to: the format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json),
                 ``"tiktoken"`` or ``"cs336"``.
+            overwrite: whether to replace another tokenizer that is there.
 
         Returns:
             The paths of the files.
 
         Raises:
             FormatError: the format cannot represent the tokenizer.
+            AlreadyExistsError: there is another tokenizer, or another file. The same tokenizer may be saved again,
+                and beside itself in other formats.
         """
-        return formats.save(self._spec, Path(path), to)
+        return formats.save(self._spec, Path(path), to, overwrite)
 
     def to_spec(self) -> TokenizerSpec:
         """Return what a tokenizer file can hold: the vocabulary, the pattern and `whole_tokens`."""
