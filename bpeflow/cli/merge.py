@@ -75,14 +75,14 @@ def settings_for_learning(
         values |= earlier.settings | {"out_dir": str(folder)}
     values |= {"resume": False, "restart": False, "overwrite": False}  # flags of that run, not of this one
     given = read_yaml(config) if config else {}
-    out_dir = overrides.get("out_dir", given.get("out_dir"))
+    out_dir = overrides.get("out_dir")
     if out_dir and overrides.get("resume") and (record := read_record(Path(out_dir))):
         values = record.settings
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
     settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
-    if out_dir or earlier is None or path.parent != folder or not has_tokenizer(folder):
-        return settings
-    return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})
+    if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):
+        return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})
+    return settings
 
 
 def _beside(folder: Path, size: int) -> Path:

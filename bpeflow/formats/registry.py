@@ -166,7 +166,8 @@ def describe(path: Path) -> str:
     except FormatError:
         return "another tokenizer, or a part of one" if path.is_dir() else "another file"
     written = datetime.fromtimestamp((file if file.exists() else path).stat().st_mtime, timezone.utc).date()
-    return f"another tokenizer ({len(spec.vocab):,} entries, {spec.pattern[:60]}, {format_.name}, written {written})"
+    size = f"{len(spec.vocab):,} entries"
+    return f"another tokenizer ({size}, {spec.pattern[:60]}, {format_.name} format, written {written})"
 
 
 def find_format(path: Path) -> tuple[Format, Path]:

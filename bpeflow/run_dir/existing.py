@@ -72,7 +72,7 @@ def _details(report: RunReport, verb: str) -> Iterator[str]:
         if value is not None and value != (list(default) if isinstance(default, tuple) else default):
             yield _shortened(f"{name} {value}")
     paths = [*settings["input"], *(path for source in settings["sources"] for path in source["paths"])]
-    corpus = f" from {_shortened(' '.join(paths))}" if paths else ""
+    corpus = f" from {one_line(' '.join(paths))[-_MAX_SHOWN:]}" if paths else ""
     yield f"{verb} {(report.finished or '')[:10]}{corpus}"
 
 

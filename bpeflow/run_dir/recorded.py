@@ -14,7 +14,7 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.formats.iterable import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN
 from bpeflow.errors import ResumeError
-from bpeflow.run_dir.layout import REPORT_FILE, SETTINGS_FILE, UNFINISHED
+from bpeflow.run_dir.layout import DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
 from bpeflow.run_dir.report import read_report
 
 
@@ -74,7 +74,8 @@ def make_run_settings(values: Mapping[str, Any], where: str = "") -> Settings:
 def _own_settings(folder: Path) -> dict[str, Any]:
     record = read_record(folder)
     if record is None:
-        report = read_report(folder / UNFINISHED) or read_report(folder)
+        unfinished = folder / UNFINISHED
+        report = read_report(unfinished, DONE_FILE) or read_report(unfinished) or read_report(folder)
         if report is None:
             raise ResumeError(
                 f"{folder} has no run to resume: there is neither {REPORT_FILE} nor {UNFINISHED}/{SETTINGS_FILE}. Give "

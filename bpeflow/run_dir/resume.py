@@ -181,12 +181,8 @@ def find_learned(
     if not settings.resume or folder is None or inspect(folder).in_progress:
         return None
     report = read_report(folder)
-    if (
-        report
-        and report.learning
-        and counted
-        and (report.corpus, report.counting) == (counted.corpus, counted.counting)
-    ):
+    same_counts = report and counted and (report.corpus, report.counting) == (counted.corpus, counted.counting)
+    if report and report.learning and same_counts:
         found = FinishedCounts(folder, counts, report, in_progress=False)
         return found if found.nothing_left(settings) else None
     if not settings.overwrite:
