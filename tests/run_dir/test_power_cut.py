@@ -25,6 +25,7 @@ from bpeflow.vocab import Vocab
 
 TEXT = "the cat, the hat<|endoftext|>then that"
 MERGES = [(b"t", b"h"), (b"th", b"e"), (b"a", b"t")]
+OVER_ANOTHER = {"segment_size": "1gb", "overwrite": True}
 
 
 def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
@@ -59,12 +60,7 @@ def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[t
     ("options", "earlier", "killed_at"),
     [
         pytest.param({}, None, None, id="in a new folder"),
-        pytest.param(
-            {"segment_size": "1gb", "overwrite": True},
-            {"input": "earlier"},
-            None,
-            id="over the results of another corpus",
-        ),
+        pytest.param(OVER_ANOTHER, {"input": "earlier"}, None, id="over the results of another corpus"),
         pytest.param({"resume": True, "skip_merge": True}, {"resume": False}, 45, id="after a kill"),
     ],
 )
