@@ -26,6 +26,7 @@ from bpeflow.run_dir.layout import (
     MONITOR_FILE,
     REPORT_FILE,
     SEGMENTS,
+    SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
     WORKING_FILES,
@@ -67,6 +68,7 @@ class RunDir:
         self._locked = ExitStack()
         self._written: list[str] = []
         self._began = False
+        self._earlier_record: bytes | None = None
         self._made = path is not None and not path.exists()
         if path is None:
             return
@@ -97,6 +99,8 @@ class RunDir:
                 if _awaits_publishing(self.path):
                     publish(self.path)
                 else:
+                    if issubclass(failed, ResumeError):
+                        self._restore_record()
                     remove_useless(self.path, failed=self._began and not issubclass(failed, KeyboardInterrupt))
         if failed and self._made and self.path is not None:
             with suppress(OSError):  # not empty
@@ -113,8 +117,16 @@ class RunDir:
         if self.unfinished is not None:
             make_folder(self.unfinished)
             remove_files(self.unfinished, stale)
+            record = self.unfinished / SETTINGS_FILE
+            self._earlier_record = record.read_bytes() if record.exists() else None
             record_run(self.unfinished, settings, counts)
             self._began = True
+
+    def _restore_record(self) -> None:
+        """Forget the settings of this run, which the unfinished run cannot be resumed with."""
+        if self.unfinished is not None and self._earlier_record is not None:
+            with atomic_path(self.unfinished / SETTINGS_FILE) as temporary:
+                temporary.write_bytes(self._earlier_record)
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
         """Write a file atomically: `dump` gets the path to write to."""

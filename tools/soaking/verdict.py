@@ -171,10 +171,8 @@ def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
     unfinished = folder / "unfinished"
     files = [path.relative_to(unfinished).as_posix() for path in unfinished.rglob("*") if path.is_file()]
     problems += [f"left: unfinished/{name}" for name in files if not _RESUMABLE.fullmatch(name)]
-    resumable = {"settings.json", "segments/manifest.json", "merges.partial"} & {*files} or {
-        "counts.npz",
-        "run.json",
-    } <= {*files}
+    known = {"settings.json", "segments/manifest.json", "merges.partial"}
+    resumable = known & {*files} or {"counts.npz", "run.json"} <= {*files}
     if unfinished.exists() and not resumable:
         problems.append("left: unfinished/ without anything to resume")
     return problems
