@@ -340,15 +340,10 @@ class Settings(CountSettings, MergeSettings):
     out_dir: Folder | None = _run(None, "run folder, where everything is written", unset="none", example="runs/owt")
     skip_merge: bool = _run(False, "stop after counting", example=True)
     resume: bool = _run(
-        False,
-        "resume an interrupted run in out_dir; without input it has the settings that it was started with",
-        example=True,
+        False, "resume an interrupted run in out_dir; without input, with its own settings", example=True
     )
     restart: bool = _run(
-        False,
-        "discard an unfinished run in out_dir and start over",
-        "A finished run stays; replacing it takes overwrite.",
-        example=True,
+        False, "discard an unfinished run in out_dir and start over; a finished one takes overwrite", example=True
     )
     overwrite: bool = _run(
         False,

@@ -61,7 +61,8 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
     """Train a tokenizer.
 
     With `out_dir` everything is written to that folder; without it nothing is written. With `resume` an interrupted or
-    failed run in that folder is continued, and ends with the same bytes as an uninterrupted one.
+    failed run in that folder is continued, and ends with the same bytes as an uninterrupted one. ``train({"out_dir":
+    folder, "resume": True})`` takes all other settings from the run itself.
 
     Args:
         config: settings, a mapping of them, or the path of a YAML config. In a mapping, `input` may be an iterable of
@@ -72,6 +73,7 @@ def train(config: Settings | Mapping[str, Any] | str | Path, observer: Observer 
         ConfigError: a setting is unknown or out of range, or a folder cannot be written to.
         ResumeError: the folder has an unfinished run of other settings or another corpus, or it is neither to be
             resumed nor discarded.
+        AlreadyExistsError: the folder has a finished run or a tokenizer, and `overwrite` is not set.
         FolderInUseError: another run is at work in the folder.
         CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
         BackendUnavailableError: the backend named is not available; raised before counting.

@@ -94,6 +94,23 @@ def test_a_damaged_run_is_still_a_run(corpus: Path, tmp_path: Path) -> None:
         train(corpus, tmp_path / "run")
 
 
+def test_restart_without_overwrite_discards_nothing(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the finished run nor the unfinished one that was to replace it."""
+    train(corpus, tmp_path / "run")
+    with monkeypatch.context() as patch, pytest.raises(TypeError):
+        patch.setattr("bpeflow.training.train.learn_with_settings", None)
+        train(corpus, tmp_path / "run", vocab_size=263, overwrite=True)
+    before = contents(tmp_path / "run")
+    assert "unfinished/counts.npz" in before
+    with pytest.raises(AlreadyExistsError):
+        train(corpus, tmp_path / "run", restart=True)
+    assert contents(tmp_path / "run") == before
+    train(corpus, tmp_path / "run", restart=True, overwrite=True)
+    assert not (tmp_path / "run" / "unfinished").exists()
+
+
 # ---- merge ----
 
 
