@@ -174,9 +174,9 @@ def finished_files(folder: Path) -> dict[str, bytes]:
 
 
 def unfinished_files(folder: Path) -> set[str]:
-    """Return the files of an unfinished run, except for its segments."""
+    """Return the files of an unfinished run, except for its segments and settings."""
     names = (path.relative_to(folder / "unfinished").as_posix() for path in folder.glob("unfinished/**/*.*"))
-    return {name for name in names if not name.startswith("segments/")}
+    return {name for name in names if not name.startswith(("segments/", "settings.json"))}
 
 
 def tokenizer(folder: Path) -> dict[str, bytes]:
