@@ -19,7 +19,7 @@ from bpeflow.run_dir.layout import CHECKPOINT_FILE, COUNTS_FILE, REPORT_FILE, SE
 from bpeflow.run_dir.publish import publish, remove_unfinished
 from bpeflow.run_dir.report import RunReport, check_counts, read_report
 from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.run_dir.state import Phase, inspect
+from bpeflow.run_dir.state import Phase, RunState, inspect
 from bpeflow.vocab import Vocab
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,7 @@ def find_counts(settings: Settings, fingerprint: Fingerprint) -> FinishedCounts 
 
     Raises:
         ResumeError: the counts are of another corpus, of other settings, or damaged.
+        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
     """
     folder = settings.out_dir
     if not settings.resume or folder is None:
@@ -149,14 +150,14 @@ def find_counts(settings: Settings, fingerprint: Fingerprint) -> FinishedCounts 
     state = inspect(folder)
     if state.phase is Phase.COUNTING:
         return None
-    found = None
-    if state.phase is not Phase.STARTED:
+    found, may_replace = None, settings.overwrite or _continues(state, settings)
+    if not (state.phase is Phase.STARTED and may_replace):
         found = _read_counts(folder, UNFINISHED, fingerprint) or _read_counts(folder, "", fingerprint)
     if found is None:
-        if not state.in_progress and not settings.overwrite:
+        if not may_replace:
             refuse_to_replace(folder)
         log.info("%s has no run to resume: starting from the beginning", folder)
-    elif not (found.report.learning or settings.skip_merge or state.in_progress or settings.overwrite):
+    elif not (may_replace or found.report.learning or settings.skip_merge):
         refuse_to_replace(folder, counts_stay=True)
     return found
 
@@ -178,7 +179,7 @@ def find_learned(
         FormatError: the report of the finished run is damaged.
     """
     folder = settings.out_dir
-    if not settings.resume or folder is None or inspect(folder).in_progress:
+    if not settings.resume or folder is None or _continues(inspect(folder), settings):
         return None
     report = read_report(folder)
     same_counts = report and counted and (report.corpus, report.counting) == (counted.corpus, counted.counting)
@@ -188,6 +189,14 @@ def find_learned(
     if not settings.overwrite:
         refuse_to_replace(folder, counts_stay=origin == "finished")
     return None
+
+
+def _continues(state: RunState, settings: Settings) -> bool:
+    """Return whether an unfinished run is continued, which may replace a finished one since it began.
+
+    If it has done nothing yet, its permission to replace must be in these settings, which may be those of another run.
+    """
+    return state.in_progress and (state.phase is not Phase.STARTED or settings.overwrite)
 
 
 def _read_counts(folder: Path, subfolder: str, fingerprint: Fingerprint) -> FinishedCounts | None:

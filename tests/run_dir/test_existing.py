@@ -111,6 +111,22 @@ def test_restart_without_overwrite_discards_nothing(
     assert not (tmp_path / "run" / "unfinished").exists()
 
 
+def test_a_run_that_has_done_nothing_yet_does_not_permit_another_to_overwrite(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    train(corpus, tmp_path / "run")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("bpeflow.counting.count.CorpusCounter.count", interrupt)
+        train(corpus, tmp_path / "run", vocab_size=263, overwrite=True)
+    assert train(corpus, tmp_path / "run", resume=True).learned is None
+    assert bpeflow.Tokenizer.load(tmp_path / "run").vocab_size == 262
+    bpeflow.train({"out_dir": tmp_path / "run", "resume": True})
+    assert bpeflow.Tokenizer.load(tmp_path / "run").vocab_size == 263
+
+
 # ---- merge ----
 
 
@@ -138,6 +154,20 @@ def test_merge_writes_beside_a_finished_tokenizer(
     assert merge(Path(), "--vocab_size", "261") == 0
     assert bpeflow.Tokenizer.load(tmp_path / "run-261").vocab_size == 261
     assert contents(Path()) == before
+
+
+def test_a_merge_over_its_own_run_is_resumed(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    train(corpus, tmp_path / "run")
+    flags = ["--vocab_size", "263", "--out_dir", str(tmp_path / "run"), "--overwrite"]
+    with monkeypatch.context() as patch:
+        patch.setattr("bpeflow.training.train.learn_with_settings", interrupt)
+        assert merge(tmp_path / "run", *flags) == 130
+    assert bpeflow.Tokenizer.load(tmp_path / "run").vocab_size == 262
+    assert merge(tmp_path / "run", "--out_dir", str(tmp_path / "run"), "--resume") == 0
+    assert bpeflow.Tokenizer.load(tmp_path / "run").vocab_size == 263
 
 
 def test_merge_completes_a_run_that_only_counted(corpus: Path, tmp_path: Path) -> None:
