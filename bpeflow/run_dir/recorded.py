@@ -14,7 +14,7 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.formats.iterable import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN
 from bpeflow.errors import ResumeError
-from bpeflow.run_dir.layout import DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
+from bpeflow.run_dir.layout import COUNTS_FILE, DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
 from bpeflow.run_dir.report import read_report
 
 
@@ -32,15 +32,13 @@ class RecordedRun:
     started_in: str
     counts: str | None = None
 
-    def write(self, unfinished: Path) -> None:
-        """Write the record, durably. Raises `OSError`."""
-        with atomic_path(unfinished / SETTINGS_FILE) as temporary:
-            temporary.write_text(json.dumps(checksummed(vars(self)), indent=1) + "\n", encoding="utf-8")
-
 
 def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
-    """Record the settings of a run. Raises `OSError`."""
-    RecordedRun(settings.model_dump(mode="json"), str(Path.cwd()), counts).write(unfinished)
+    """Record the settings of a run, durably. Raises `OSError`."""
+    values = settings.model_dump(mode="json") | {"resume": False, "restart": False}
+    record = RecordedRun(values, str(Path.cwd()), counts)
+    with atomic_path(unfinished / SETTINGS_FILE) as temporary:
+        temporary.write_text(json.dumps(checksummed(vars(record)), indent=1) + "\n", encoding="utf-8")
 
 
 def read_record(folder: Path) -> RecordedRun | None:
@@ -81,6 +79,11 @@ def _own_settings(folder: Path) -> dict[str, Any]:
                 f"{folder} has no run to resume: there is neither {REPORT_FILE} nor {UNFINISHED}/{SETTINGS_FILE}. Give "
                 "the settings of a new one, at least input and vocab_size"
             )
+        if report.counts is not None and not (folder / COUNTS_FILE).exists():
+            raise ResumeError(
+                f"the run in {folder} has learned merges from the counts in {report.counts} and is finished: nothing "
+                "left to do"
+            )
         return {**report.settings, "overwrite": False, "restart": False}
     if record.counts is not None:
         raise ResumeError(
@@ -88,17 +91,17 @@ def _own_settings(folder: Path) -> dict[str, Any]:
             f"merge --counts {record.counts} --resume --out_dir {folder}"
         )
     paths = list(_paths(record.settings))
-    if once := {DOCUMENTS, STDIN} & {*paths}:
+    if {DOCUMENTS, STDIN} & {*paths}:
         raise ResumeError(
-            f"the run in {folder} read {once.pop()}, which can be read only once: start over with that input and "
-            "--restart, or learn from the counts if they are complete (python -m bpeflow merge)"
+            f"the run in {folder} reads standard input or an iterable, which can be read only once: start over with "
+            "that input and --restart, or learn from the counts if they are complete (python -m bpeflow merge)"
         )
     if record.started_in != str(Path.cwd()) and any(not _is_absolute(path) for path in paths):
         raise ResumeError(
             f"the run in {folder} was started in {record.started_in}, and has relative paths: resume it there, or "
             "repeat its settings"
         )
-    return {**record.settings, "restart": False}
+    return record.settings
 
 
 def _paths(settings: Mapping[str, Any]) -> Iterable[str]:

@@ -132,6 +132,8 @@ def test_a_merge_from_other_counts_says_how_to_resume_it(
     assert command[0] == "merge"
     assert main(command) == 0
     assert bpeflow.Tokenizer.load(tmp_path / "run-263").vocab_size == 263
+    with pytest.raises(ResumeError, match="is finished: nothing left to do"):
+        bpeflow.train({"out_dir": tmp_path / "run-263", "resume": True})
     report = json.loads((tmp_path / "run-263" / "run.json").read_text(encoding="utf-8"))
     assert report["counts"] == str(tmp_path / "run" / "counts.npz")
 
