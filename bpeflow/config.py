@@ -364,8 +364,17 @@ class Settings(CountSettings, MergeSettings):
     )
     out_dir: Folder | None = _run(None, "run folder, where everything is written", unset="none", example="runs/owt")
     skip_merge: bool = _run(False, "stop after counting", example=True)
-    resume: bool = _run(False, "resume an interrupted run in out_dir", example=True)
-    restart: bool = _run(False, "discard an unfinished run in out_dir and start over", example=True)
+    resume: bool = _run(
+        False, "resume an interrupted run in out_dir; without input, with its own settings", example=True
+    )
+    restart: bool = _run(
+        False, "discard an unfinished run in out_dir and start over; a finished one takes overwrite", example=True
+    )
+    overwrite: bool = _run(
+        False,
+        "replace a finished run or another tokenizer in out_dir, once the new one is complete",
+        example=True,
+    )
     output: OutputSettings = OutputSettings()
     monitor: MonitorSettings = MonitorSettings()
 
@@ -417,13 +426,17 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None)
 
     Raises `ConfigError` for a missing or malformed file, and for unknown or invalid settings.
     """
+    return make_settings(Settings, load_values(path, overrides), where=str(path) if path is not None else "")
+
+
+def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the values that `load_settings` validates. Raises `ConfigError` for a missing or malformed file."""
     values: dict[str, Any] = {}
     if path is not None:
         from bpeflow._util.yaml import read_yaml  # PyYAML, which settings from keywords do not need
 
         values = read_yaml(path)
-    values = override(values, overrides or {})
-    return make_settings(Settings, values, where=str(path) if path is not None else "")
+    return override(values, overrides or {})
 
 
 def replace(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bpeflow.flow.errors import FlowError, WorkerDiedError
 
 __all__ = [
+    "AlreadyExistsError",
     "BackendUnavailableError",
     "BackendsDifferError",
     "BadRecordError",
@@ -52,6 +53,10 @@ class SettingsError(ConfigError):
 
 class PatternError(ConfigError):
     """A pre-token pattern that is neither a known name nor a valid regular expression."""
+
+
+class AlreadyExistsError(ConfigError):
+    """A finished run or another tokenizer that would be replaced unasked, with a description of it."""
 
 
 class ResumeError(ConfigError):

@@ -27,6 +27,7 @@ def make_parser() -> Parser:
     parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
     parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface, tiktoken or cs336")
+    parser.add_argument("--overwrite", action="store_true", help="replace another tokenizer in DST")
     return parser
 
 
@@ -35,6 +36,6 @@ def run(argv: Sequence[str]) -> int:
     options = make_parser().parse(argv)
     set_up_logging(Console(stderr=True), quiet=False)
     spec = registry.load(options.source)
-    for path in registry.save(spec, options.target, options.to):
+    for path in registry.save(spec, options.target, options.to, options.overwrite):
         print(path)  # noqa: T201
     return 0

@@ -13,16 +13,19 @@ from bpeflow.cli.train import run_training
 from bpeflow.config import COUNT_ONLY, Settings, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
+from bpeflow.run_dir.existing import has_tokenizer
 from bpeflow.run_dir.layout import COUNTS_FILE
+from bpeflow.run_dir.recorded import read_record
 from bpeflow.run_dir.report import RunReport, check_counts, read_report
 from bpeflow.run_dir.resume import folder_of_counts
 from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\
 Learn merges from counts that a run has saved: another vocabulary size or backend, without counting again. The
-settings are those of the run that counted; a config and flags override them.
+settings are those of the run that counted; a config and flags override them. Without --out_dir the run that counted is
+completed; if it has a tokenizer already, the new one is written beside it, to a folder such as runs/owt-16000.
 
-  python -m bpeflow merge --counts runs/owt --vocab_size 16000 --out_dir runs/owt16k
+  python -m bpeflow merge --counts runs/owt --vocab_size 16000
   python -m bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
   python -m bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     extend what was learned
 """
@@ -73,9 +76,22 @@ def settings_for_learning(
     if ignored := [key for key in overrides if key.partition(".")[0] in COUNT_ONLY]:
         raise ConfigError(f"{ignored[0]} concerns counting, which merge does not repeat")
     values: dict[str, Any] = {"input": str(path)}
+    folder = source if source.is_dir() else path.parent
     if earlier is not None:
-        values |= earlier.settings | {"out_dir": str(source if source.is_dir() else path.parent)}
-    values |= {"resume": False, "restart": False}  # flags of that run, not of this one
+        values |= earlier.settings | {"out_dir": str(folder)}
+    values |= {"resume": False, "restart": False, "overwrite": False}  # flags of that run, not of this one
     given = read_yaml(config) if config else {}
+    out_dir = overrides.get("out_dir")
+    if out_dir and overrides.get("resume") and (record := read_record(Path(out_dir))):
+        values = record.settings
     values = replace(values, {key: value for key, value in given.items() if key not in COUNT_ONLY})
-    return make_settings(Settings, {**override(values, overrides), "skip_merge": False})
+    settings = make_settings(Settings, {**override(values, overrides), "skip_merge": False})
+    if out_dir is None and settings.out_dir == path.parent and has_tokenizer(folder):
+        return settings.model_copy(update={"out_dir": _beside(folder, settings.sizes[-1])})
+    return settings
+
+
+def _beside(folder: Path, size: int) -> Path:
+    """Return the folder for another vocabulary from the counts of a finished run: ``runs/owt-16000``."""
+    named = folder.resolve() if folder.name in ("", "..") else folder
+    return named.with_name(f"{named.name}-{size}")

@@ -49,6 +49,7 @@ def add_run_flags(parser: Parser) -> None:
     add_setting(group, "out_dir", metavar="FOLDER")
     add_switch(group, "resume")
     add_switch(group, "restart")
+    add_switch(group, "overwrite")
 
 
 def add_learning_flags(parser: Parser, backend: bool = True) -> None:

@@ -14,7 +14,7 @@ from bpeflow.cli.options import (
     overrides,
 )
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.config import Settings, load_settings
+from bpeflow.config import Settings, load_values
 from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,9 +48,10 @@ def run(argv: Sequence[str]) -> int:
     if not argv:
         raise ConfigError("nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)")
     options = make_parser().parse(argv)
-    settings = load_settings(options.config, overrides(options))
+    from bpeflow.run_dir.recorded import make_run_settings
     from bpeflow.training.train import train
 
+    settings = make_run_settings(load_values(options.config, overrides(options)), str(options.config or ""))
     return run_training(settings, options.quiet, lambda observer: train(settings, observer))
 
 

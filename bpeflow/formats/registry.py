@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bpeflow._util.atomic import make_folder
-from bpeflow.errors import ConfigError, FormatError
+from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
 from bpeflow.formats import cs336, gpt2, huggingface, tiktoken
 from bpeflow.formats.spec import TokenizerSpec
 
@@ -89,25 +91,83 @@ def load(path: Path) -> TokenizerSpec:
     return found.load(file)
 
 
-def save(spec: TokenizerSpec, path: Path, name: str) -> list[Path]:
+def save(spec: TokenizerSpec, path: Path, name: str, overwrite: bool = False) -> list[Path]:
     """Write a tokenizer and return the paths of its files.
+
+    A folder may hold one tokenizer, in any number of formats.
 
     Args:
         spec: the tokenizer.
         path: the file to write, if its name is one of the format; otherwise a folder, which is created if it is
             missing.
         name: the name of the format.
+        overwrite: whether to replace another tokenizer that is there: a file, or its files of all formats in a folder.
 
     Raises:
         ConfigError: the format is unknown.
         FormatError: the format cannot hold the tokenizer.
+        AlreadyExistsError: there is another tokenizer, or another file, and `overwrite` is false.
     """
+    format_, file = _target(path, name)
+    replaces = _holds_another(path, spec, format_, file)
+    if replaces and not overwrite:
+        raise AlreadyExistsError(
+            f"{path} {'holds' if path.is_dir() else 'is'} {describe(path)}: write to another place, or give "
+            "overwrite=True (--overwrite) to replace it"
+        )
+    paths = write(spec, path, name)
+    if replaces and path.is_dir():
+        for stale in {path / file_name for known in FORMATS for file_name in known.files} - {*paths}:
+            stale.unlink(missing_ok=True)
+    return paths
+
+
+def write(spec: TokenizerSpec, path: Path, name: str) -> list[Path]:
+    """Write a tokenizer like `save`, whatever is there."""
+    format_, file = _target(path, name)
+    make_folder(file.parent)
+    return format_.save(spec, file)
+
+
+def _target(path: Path, name: str) -> tuple[Format, Path]:
+    """Return a format and the main file to write in it."""
     format_ = next((known for known in FORMATS if known.name == name), None)
     if format_ is None:
         raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
-    file = path if format_.matches_name(path) and not path.is_dir() else path / format_.file
-    make_folder(file.parent)
-    return format_.save(spec, file)
+    return format_, path if format_.matches_name(path) and not path.is_dir() else path / format_.file
+
+
+def _holds_another(path: Path, spec: TokenizerSpec, format_: Format, file: Path) -> bool:
+    """Return whether saving to `path` would replace other content, or leave a second tokenizer in a folder."""
+    if file.exists() and not _is_saved(spec, format_, file):
+        return True
+    try:
+        return file != path and find_format(path) != (format_, file) and load(path).vocab != spec.vocab
+    except FormatError:
+        return False
+
+
+def _is_saved(spec: TokenizerSpec, format_: Format, file: Path) -> bool:
+    """Return whether the files that would be written exist already, or can be added to others of the same content."""
+    with TemporaryDirectory() as folder:
+        try:
+            written = format_.save(spec, Path(folder) / file.name)
+        except FormatError:  # raised again, with the right path, when the file is to be written
+            return True
+        pairs = [(new, file.with_name(new.name)) for new in written]
+        return all(new.read_bytes() == old.read_bytes() for new, old in pairs if old.exists())
+
+
+def describe(path: Path) -> str:
+    """Describe a tokenizer in a few words."""
+    try:
+        format_, file = find_format(path)
+        spec = format_.load(file)
+    except FormatError:
+        return "another tokenizer, or a part of one" if path.is_dir() else "another file"
+    written = datetime.fromtimestamp((file if file.exists() else path).stat().st_mtime, timezone.utc).date()
+    size = f"{len(spec.vocab):,} entries"
+    return f"another tokenizer ({size}, {spec.pattern[:60]}, {format_.name} format, written {written})"
 
 
 def format_of_name(path: Path) -> str:

@@ -105,10 +105,12 @@ class MergeCheckpoint:
         return self._counts_digest
 
 
-def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], where: Path) -> None:
+def check_same_settings(
+    before: Mapping[str, Any], now: Mapping[str, Any], where: Path, start_over: str = "--restart"
+) -> None:
     """Raise `ResumeError` if merges were learned with other settings than they are now."""
     if changes := setting_changes(before, now):
         raise ResumeError(
             f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
-            "from its counts (python -m bpeflow merge), or start over with --restart or in another out_dir"
+            f"from its counts (python -m bpeflow merge), or start over with {start_over} or in another out_dir"
         )

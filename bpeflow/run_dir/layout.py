@@ -8,6 +8,7 @@ runs/owt/
   monitor.jsonl              samples of the queue monitor
   .lock                      held while a run is at work; names the process and its scratch folder
   unfinished/                what that run has written so far, under the same names, and:
+    settings.json            its settings, written first (`run_dir.recorded`)
     segments/                counts of finished segments of the corpus (`counting.segments`)
     merges.partial           merges learned so far (`run_dir.checkpoint`)
     done.json                the report of a run whose results are complete but not yet published
@@ -29,6 +30,7 @@ __all__ = [
     "REPORT_FILE",
     "RUN_FILES",
     "SEGMENTS",
+    "SETTINGS_FILE",
     "UNFINISHED",
     "VOCAB_FILES",
     "WORKING_FILES",
@@ -42,6 +44,7 @@ LOCK_FILE = ".lock"
 
 #: The subfolder in which a run works until its results are complete.
 UNFINISHED = "unfinished"
+SETTINGS_FILE = "settings.json"
 DONE_FILE = "done.json"
 CHECKPOINT_FILE = "merges.partial"
 
@@ -57,7 +60,7 @@ VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FIL
 RUN_FILES = (REPORT_FILE, COUNTS_FILE, MONITOR_FILE, *VOCAB_FILES)
 
 #: Globs of everything that a run may be writing in `UNFINISHED`.
-WORKING_FILES = (DONE_FILE, CHECKPOINT_FILE, *RUN_FILES)
+WORKING_FILES = (SETTINGS_FILE, DONE_FILE, CHECKPOINT_FILE, *RUN_FILES)
 
 
 def vocab_subfolder(size: int) -> str:

@@ -22,12 +22,13 @@ from bpeflow.run_dir.layout import (
     REPORT_FILE,
     RUN_FILES,
     SEGMENTS,
+    SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
     WORKING_FILES,
 )
 from bpeflow.run_dir.report import read_report
-from bpeflow.run_dir.state import inspect
+from bpeflow.run_dir.state import Phase, inspect
 
 
 def publish(folder: Path) -> None:
@@ -71,26 +72,32 @@ def remove_unfinished(folder: Path) -> None:
         sync_folder(folder)
 
 
-def _empty(unfinished: Path) -> None:
-    """Remove everything but the report of a run that is done."""
+def _empty(unfinished: Path, *kept: str) -> None:
+    """Remove everything but the report of a run that is done, and the files named."""
     remove_segments(unfinished / SEGMENTS)
     remove_parts(unfinished, WORKING_FILES)
-    remove_files(unfinished, (CHECKPOINT_FILE, *RUN_FILES))
+    remove_files(unfinished, [name for name in (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE) if name not in kept])
     for subfolder in unfinished.glob("vocab_*"):  # emptied by publishing
         with suppress(OSError):
             subfolder.rmdir()
 
 
-def remove_useless(folder: Path) -> None:
-    """Remove the parts of a failed run that cannot be resumed, such as a partial set of vocabularies."""
+def remove_useless(folder: Path, *, failed: bool = False) -> None:
+    """Remove the parts of a run that cannot be resumed, such as a partial set of vocabularies.
+
+    If nothing but the settings of a run would be left, they are kept, unless it has `failed` by itself.
+    """
     unfinished = folder / UNFINISHED
     with suppress(OSError):  # empty: try this first, as it needs no memory
         unfinished.rmdir()
     remove_files(unfinished, VOCAB_FILES)
     if not has_segments(unfinished / SEGMENTS):
         remove_segments(unfinished / SEGMENTS)
-    if not inspect(folder).in_progress:
+    state = inspect(folder)
+    if not state.in_progress or (failed and state.phase is Phase.STARTED):
         remove_unfinished(folder)
+    elif state.phase is Phase.STARTED:
+        _empty(unfinished, SETTINGS_FILE)
 
 
 def remove_files(folder: Path, patterns: Sequence[str]) -> None:

@@ -14,18 +14,19 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.errors import FormatError, ResumeError
 from bpeflow.formats import gpt2
 from bpeflow.run_dir.checkpoint import check_same_settings, learning_fingerprint
+from bpeflow.run_dir.existing import refuse_to_replace
 from bpeflow.run_dir.layout import CHECKPOINT_FILE, COUNTS_FILE, REPORT_FILE, SEGMENTS, UNFINISHED
 from bpeflow.run_dir.publish import publish, remove_unfinished
 from bpeflow.run_dir.report import RunReport, check_counts, read_report
 from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.run_dir.state import Phase, inspect
+from bpeflow.run_dir.state import Phase, RunState, inspect
 from bpeflow.vocab import Vocab
 
 log = logging.getLogger(__name__)
 
-#: Where a run's counts come from: it counts itself, it continues with those of the interrupted run in its folder, or
-#: they are given from elsewhere.
-CountsOrigin = Literal["own", "interrupted", "elsewhere"]
+#: Where a run's counts come from: it counts itself, it continues with those of the interrupted run in its folder, it
+#: learns from those of the finished run in its folder, or they are given from elsewhere.
+CountsOrigin = Literal["own", "interrupted", "finished", "elsewhere"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class FinishedCounts:
             return True
         if self.report.learning is None or inspect(self.folder).phase is Phase.LEARNING:
             return False
-        check_same_settings(self.report.learning.fingerprint, learning_fingerprint(settings), self.folder / REPORT_FILE)
+        check_same_settings(
+            self.report.learning.fingerprint, learning_fingerprint(settings), self.folder / REPORT_FILE, "--overwrite"
+        )
         try:
             self.vocab(settings.special_tokens)
         except (FormatError, OSError) as error:
@@ -74,11 +77,13 @@ class FinishedCounts:
 def settle_interrupted(folder: Path, settings: Settings, origin: CountsOrigin = "own") -> None:
     """Make way for a new run: keep an interrupted run to resume, or refuse to lose it, or remove it with `restart`.
 
-    A run that was interrupted while its results were published is finished first.
+    A run that was interrupted while its results were published is finished first. What a finished run has left is kept
+    until the new one is complete, and only with `overwrite` may there be any. An interrupted run has that permission.
 
     Raises:
         ResumeError: the folder has an interrupted run, and the settings neither resume nor discard it; or this run,
             whose counts come from elsewhere, cannot resume it.
+        AlreadyExistsError: the folder has a finished run or a tokenizer, and it is neither resumed nor replaced.
     """
     finish_publishing(folder, settings.restart)
     state, unfinished = inspect(folder), folder / UNFINISHED
@@ -87,7 +92,7 @@ def settle_interrupted(folder: Path, settings: Settings, origin: CountsOrigin = 
     if origin != "interrupted":
         at_stake += [f"{SEGMENTS}/"] * (state.phase is Phase.COUNTING) + [COUNTS_FILE] * _are_costly(unfinished)
     at_stake += [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
-    can_resume = origin != "elsewhere" or not (own_counts or state.phase is Phase.COUNTING)
+    can_resume = origin in ("own", "interrupted") or not (own_counts or state.phase is Phase.COUNTING)
     if settings.resume and can_resume:
         return
     if at_stake and not settings.restart:
@@ -95,6 +100,8 @@ def settle_interrupted(folder: Path, settings: Settings, origin: CountsOrigin = 
             f"{folder} has an unfinished run ({' and '.join(at_stake)}): resume it (--resume), discard it and start "
             "over (--restart), or use another out_dir"
         )
+    if origin != "interrupted" and not settings.overwrite:
+        refuse_to_replace(folder, counts_stay=origin == "finished")
     if at_stake:
         log.warning("%s: discarding the unfinished run", folder)
     if origin == "interrupted":
@@ -135,30 +142,79 @@ def find_counts(settings: Settings, fingerprint: Fingerprint) -> FinishedCounts 
 
     Raises:
         ResumeError: the counts are of another corpus, of other settings, or damaged.
+        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
     """
     folder = settings.out_dir
-    if not settings.resume or folder is None or inspect(folder).phase is Phase.COUNTING:
+    if not settings.resume or folder is None:
         return None
-    try:
+    state = inspect(folder)
+    if state.phase is Phase.COUNTING:
+        return None
+    found, may_replace = None, settings.overwrite or _continues(state, settings)
+    if not (state.phase is Phase.STARTED and may_replace):
         found = _read_counts(folder, UNFINISHED, fingerprint) or _read_counts(folder, "", fingerprint)
-    except FormatError as error:
-        raise ResumeError(f"{error}. To count again, use --restart") from error
     if found is None:
+        if not may_replace:
+            refuse_to_replace(folder)
         log.info("%s has no run to resume: starting from the beginning", folder)
+    elif not (may_replace or found.report.learning or settings.skip_merge):
+        refuse_to_replace(folder, counts_stay=True)
     return found
 
 
-def _read_counts(folder: Path, subfolder: str, fingerprint: Fingerprint) -> FinishedCounts | None:
-    report, path = read_report(folder / subfolder), folder / subfolder / COUNTS_FILE
-    if report is None or report.counting is None or not path.exists():
+def find_learned(
+    settings: Settings, origin: CountsOrigin, counts: PretokenCounts, counted: RunReport | None
+) -> FinishedCounts | None:
+    """With `resume`, return the finished run in `out_dir` if it has learned from these counts what `settings` ask for.
+
+    Args:
+        settings: the settings.
+        origin: where the counts come from.
+        counts: the counts.
+        counted: the report of the run that made them, if it is known.
+
+    Raises:
+        ResumeError: that run learned merges with other settings.
+        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
+        FormatError: the report of the finished run is damaged.
+    """
+    folder = settings.out_dir
+    if not settings.resume or folder is None or _continues(inspect(folder), settings):
         return None
-    if changes := fingerprint.differences_from_summary(report.counting.fingerprint):
-        raise ResumeError(
-            f"the run in {folder} counted something else: {'; '.join(changes)}. Undo the change to resume it, or start "
-            "over with --restart or in another out_dir"
-        )
-    counts = PretokenCounts.load(path)
-    check_counts(report, counts, path)
+    report = read_report(folder)
+    same_counts = report and counted and (report.corpus, report.counting) == (counted.corpus, counted.counting)
+    if report and report.learning and same_counts:
+        found = FinishedCounts(folder, counts, report, in_progress=False)
+        return found if found.nothing_left(settings) else None
+    if not settings.overwrite:
+        refuse_to_replace(folder, counts_stay=origin == "finished")
+    return None
+
+
+def _continues(state: RunState, settings: Settings) -> bool:
+    """Return whether an unfinished run is continued, which may replace a finished one since it began.
+
+    If it has done nothing yet, its permission to replace must be in these settings, which may be those of another run.
+    """
+    return state.in_progress and (state.phase is not Phase.STARTED or settings.overwrite)
+
+
+def _read_counts(folder: Path, subfolder: str, fingerprint: Fingerprint) -> FinishedCounts | None:
+    start_over = "--restart" if subfolder else "--overwrite"
+    path = folder / subfolder / COUNTS_FILE
+    try:
+        report = read_report(folder / subfolder)
+        if report is None or report.counting is None or not path.exists():
+            return None
+        if changes := fingerprint.differences_from_summary(report.counting.fingerprint):
+            raise ResumeError(
+                f"the run in {folder} counted something else: {'; '.join(changes)}. Undo the change to resume it, or "
+                f"start over with {start_over} or in another out_dir"
+            )
+        counts = PretokenCounts.load(path)
+        check_counts(report, counts, path)
+    except FormatError as error:
+        raise ResumeError(f"{error}. To count again, use {start_over}") from error
     log.info("the corpus is already counted: resuming from %s", path)
     return FinishedCounts(folder, counts, report, in_progress=subfolder == UNFINISHED)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, make_folder, remove_parts
+from bpeflow.config import Settings
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
@@ -25,12 +26,14 @@ from bpeflow.run_dir.layout import (
     MONITOR_FILE,
     REPORT_FILE,
     SEGMENTS,
+    SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
     WORKING_FILES,
 )
 from bpeflow.run_dir.lock import RunLock
 from bpeflow.run_dir.publish import publish, remove_files, remove_useless
+from bpeflow.run_dir.recorded import record_run
 from bpeflow.run_dir.report import RunReport
 from bpeflow.run_dir.state import Phase, inspect
 
@@ -64,6 +67,8 @@ class RunDir:
         self._lock: RunLock | None = None
         self._locked = ExitStack()
         self._written: list[str] = []
+        self._began = False
+        self._earlier_record: bytes | None = None
         self._made = path is not None and not path.exists()
         if path is None:
             return
@@ -88,19 +93,40 @@ class RunDir:
                 self._locked = locked.pop_all()
         return self
 
-    def __exit__(self, failed: object, *_: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         with self._locked, suppress(OSError, MemoryError, ResumeError):  # the original failure matters more
             if failed and self.path is not None:
-                (publish if _awaits_publishing(self.path) else remove_useless)(self.path)
+                if _awaits_publishing(self.path):
+                    publish(self.path)
+                else:
+                    if issubclass(failed, ResumeError):
+                        self._restore_record()
+                    remove_useless(self.path, failed=self._began and not issubclass(failed, KeyboardInterrupt))
         if failed and self._made and self.path is not None:
             with suppress(OSError):  # not empty
                 self.path.rmdir()
 
-    def begin(self, stale: Sequence[str] = VOCAB_FILES) -> None:
-        """Make ``unfinished/`` and remove the files in it that match the globs `stale`."""
+    def begin(self, settings: Settings, counts: str | None = None, stale: Sequence[str] = VOCAB_FILES) -> None:
+        """Begin to work in ``unfinished/``.
+
+        Args:
+            settings: the settings of the run, which are recorded for `resume`.
+            counts: the counts from elsewhere that the run learns from, if it does.
+            stale: globs of the files to remove first.
+        """
         if self.unfinished is not None:
             make_folder(self.unfinished)
             remove_files(self.unfinished, stale)
+            record = self.unfinished / SETTINGS_FILE
+            self._earlier_record = record.read_bytes() if record.exists() else None
+            record_run(self.unfinished, settings, counts)
+            self._began = True
+
+    def _restore_record(self) -> None:
+        """Forget the settings of this run, which the unfinished run cannot be resumed with."""
+        if self.unfinished is not None and self._earlier_record is not None:
+            with atomic_path(self.unfinished / SETTINGS_FILE) as temporary:
+                temporary.write_bytes(self._earlier_record)
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
         """Write a file atomically: `dump` gets the path to write to."""
@@ -138,7 +164,7 @@ class RunDir:
         if self.unfinished is None:
             return
         folder = self.unfinished / subfolder
-        paths = formats.save(spec, folder, "gpt2")
+        paths = formats.write(spec, folder, "gpt2")
         for name in others:
             paths += _save_if_it_fits(spec, folder, name)
         self._written += [os.fspath(path.relative_to(self.unfinished)) for path in paths]
@@ -194,7 +220,7 @@ class _SampleFile:
 def _save_if_it_fits(spec: TokenizerSpec, folder: Path, name: str) -> list[Path]:
     """Write another format, or warn that it cannot represent the tokenizer: hours of work are not lost for that."""
     try:
-        return formats.save(spec, folder, name)
+        return formats.write(spec, folder, name)
     except FormatError as error:
         log.warning("output.formats: %s was not written: %s", name, error)
         return []

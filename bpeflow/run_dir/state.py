@@ -7,7 +7,15 @@ from enum import Enum
 from pathlib import Path
 
 from bpeflow.counting.segments import has_segments
-from bpeflow.run_dir.layout import CHECKPOINT_FILE, COUNTS_FILE, DONE_FILE, REPORT_FILE, SEGMENTS, UNFINISHED
+from bpeflow.run_dir.layout import (
+    CHECKPOINT_FILE,
+    COUNTS_FILE,
+    DONE_FILE,
+    REPORT_FILE,
+    SEGMENTS,
+    SETTINGS_FILE,
+    UNFINISHED,
+)
 
 
 class Phase(Enum):
@@ -15,6 +23,7 @@ class Phase(Enum):
 
     Attributes:
         FRESH: nothing to resume.
+        STARTED: only the settings are recorded.
         COUNTING: some segments of the corpus are counted.
         COUNTED: the whole corpus is counted.
         LEARNING: some merges are learned.
@@ -22,6 +31,7 @@ class Phase(Enum):
     """
 
     FRESH = "fresh"
+    STARTED = "started"
     COUNTING = "counting"
     COUNTED = "counted"
     LEARNING = "learning"
@@ -60,6 +70,8 @@ def inspect(folder: Path) -> RunState:
         return RunState(Phase.LEARNING, True, counts)
     if own_counts is not None:
         return RunState(Phase.COUNTED, True, own_counts)
+    if (unfinished / SETTINGS_FILE).exists():
+        return RunState(Phase.STARTED, True, counts)
     if (folder / REPORT_FILE).exists():
         return RunState(Phase.DONE, False, counts)
     return RunState(Phase.FRESH, False, counts)

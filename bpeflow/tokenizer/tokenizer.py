@@ -167,7 +167,13 @@ class BaseTokenizer(TokenLookup):
 
     from_file = load
 
-    def save(self, path: str | Path, format: str | None = None) -> list[Path]:  # noqa: A002
+    def save(
+        self,
+        path: str | Path,
+        format: str | None = None,
+        *,
+        overwrite: bool = False,  # noqa: A002
+    ) -> list[Path]:
         """Write the tokenizer to files.
 
         Args:
@@ -175,6 +181,7 @@ class BaseTokenizer(TokenLookup):
             format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json),
                 ``"tiktoken"`` or ``"cs336"``. By default the format of the file's ending (``.json``, ``.tiktoken``,
                 ``.pkl``), and ``"gpt2"`` for a folder.
+            overwrite: whether to replace another tokenizer that is there.
 
         Returns:
             The paths of the files.
@@ -182,8 +189,10 @@ class BaseTokenizer(TokenLookup):
         Raises:
             ConfigError: the format is unknown.
             FormatError: the format cannot represent the tokenizer.
+            AlreadyExistsError: there is another tokenizer, or another file. The same tokenizer may be saved again,
+                and beside itself in other formats.
         """
-        return formats.save(self._spec, Path(path), format or formats.format_of_name(Path(path)))
+        return formats.save(self._spec, Path(path), format or formats.format_of_name(Path(path)), overwrite)
 
     def with_special_tokens(self: _Self, special_tokens: Iterable[str]) -> _Self:
         """Return a tokenizer with further special tokens, which get the ids after the greatest.

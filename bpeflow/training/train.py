@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends.registry import choose_backend
-from bpeflow.config import Settings, load_settings, make_settings
+from bpeflow.config import Settings, load_values
 from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
@@ -21,8 +21,9 @@ from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.progress import Observer, shown
 from bpeflow.run_dir.checkpoint import MergeCheckpoint
 from bpeflow.run_dir.layout import COUNTS_FILE, RUN_FILES, SEGMENTS, UNFINISHED, VOCAB_FILES, vocab_subfolder
+from bpeflow.run_dir.recorded import make_run_settings
 from bpeflow.run_dir.report import RunReport
-from bpeflow.run_dir.resume import FinishedCounts, find_counts, settle_interrupted
+from bpeflow.run_dir.resume import CountsOrigin, FinishedCounts, find_counts, find_learned, settle_interrupted
 from bpeflow.run_dir.run_dir import RunDir
 from bpeflow.training.describe import describe_corpus, describe_counting, describe_learning, start_report
 from bpeflow.training.initial import read_initial_merges
@@ -67,7 +68,8 @@ def train(
     """Train a tokenizer.
 
     With `out_dir` everything is written to that folder; without it nothing is written. With `resume` an interrupted or
-    failed run in that folder is continued, and ends with the same bytes as an uninterrupted one.
+    failed run in that folder is continued, and ends with the same bytes as an uninterrupted one. ``train({"out_dir":
+    folder, "resume": True})`` takes all other settings from the run itself.
 
     Args:
         config: settings, a mapping of them, or the path of a YAML config. In a mapping, `input` may be an iterable of
@@ -79,6 +81,7 @@ def train(
         ConfigError: a setting is unknown or out of range, or a folder cannot be written to.
         ResumeError: the folder has an unfinished run of other settings or another corpus, or it is neither to be
             resumed nor discarded.
+        AlreadyExistsError: the folder has a finished run or a tokenizer, and `overwrite` is not set.
         FolderInUseError: another run is at work in the folder.
         CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
         BackendUnavailableError: the backend named is not available; raised before counting.
@@ -109,13 +112,13 @@ def _train(settings: Settings, documents: DocumentIterable | None, observer: Obs
             settle_interrupted(folder.path, settings)
         found = find_counts(settings, corpus.fingerprint)
         if found is None:
-            folder.begin()
+            folder.begin(settings)
             counts, report = _count(corpus, settings, folder, observer, started)
         elif found.nothing_left(settings):
             log.info("the run in %s is finished: nothing left to do", found.folder)
             return _result_of(found, settings)
         else:
-            folder.begin(VOCAB_FILES if found.in_progress else RUN_FILES)
+            folder.begin(settings, stale=VOCAB_FILES if found.in_progress else RUN_FILES)
             counts = found.counts
             resumed = {"corpus": found.report.corpus, "counting": found.report.counting, "resumed": COUNTS_FILE}
             report = start_report(settings).model_copy(update=resumed)
@@ -152,10 +155,15 @@ def train_from_counts(
     counting = earlier.counting if earlier else None
     initial_merges = read_initial_merges(settings, corpus.pattern if corpus else None)
     with RunDir(settings.out_dir) as folder:
-        completes = bool(counted_in and folder.unfinished and counted_in.resolve() == folder.unfinished.resolve())
+        origin = _origin(counted_in, folder)
+        completes = origin == "interrupted"
         if folder.path is not None:
-            settle_interrupted(folder.path, settings, "interrupted" if completes else "elsewhere")
-        folder.begin(VOCAB_FILES if completes else RUN_FILES)
+            settle_interrupted(folder.path, settings, origin)
+            if found := find_learned(settings, origin, counts, earlier):
+                log.info("the run in %s is finished: nothing left to do", folder.path)
+                return _result_of(found, settings)
+        given = str(Path(counts_path).absolute()) if counts_path and not completes else None
+        folder.begin(settings, given, VOCAB_FILES if completes else RUN_FILES)
         carried_over = {"corpus": corpus, "counting": counting, "counts": counts_path}
         report = start_report(settings).model_copy(update=carried_over)
         return _learn_and_finish(counts, settings, initial_merges, report, folder, observer or Observer(), started)
@@ -203,8 +211,15 @@ def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
     if isinstance(config, Settings):
         return config
     if isinstance(config, Mapping):
-        return make_settings(Settings, config)
-    return load_settings(Path(config))
+        return make_run_settings(config)
+    return make_run_settings(load_values(Path(config)), str(config))
+
+
+def _origin(counted_in: Path | None, folder: RunDir) -> CountsOrigin:
+    if counted_in is None or folder.path is None:
+        return "elsewhere"
+    origins: dict[Path, CountsOrigin] = {folder.path / UNFINISHED: "interrupted", folder.path: "finished"}
+    return next((origin for path, origin in origins.items() if counted_in.resolve() == path.resolve()), "elsewhere")
 
 
 def _check_init_from(settings: Settings) -> None:

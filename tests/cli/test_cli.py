@@ -112,7 +112,8 @@ def test_counts_travel_as_json_and_tsv(config: Path, tmp_path: Path, capsys: pyt
         assert main(["counts", str(counts), str(path)]) == 0
         assert PretokenCounts.read(path) == PretokenCounts.load(counts)
         assert "distinct pre-tokens" in capsys.readouterr().out
-        assert main(["merge", "--counts", str(path), "--vocab_size", "270", "--out_dir", str(tmp_path / "out")]) == 0
+        out = str(tmp_path / path.suffix)
+        assert main(["merge", "--counts", str(path), "--vocab_size", "270", "--out_dir", out]) == 0
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,7 @@ def test_a_second_run_leaves_nothing_of_the_first(config: Path, tmp_path: Path) 
     assert main(["--config", str(config), "--quiet", "--do_monitor", "--set", "vocab_sizes=[260, 270]"]) == 0
     assert "vocab_260" in names(out)
     (out / "notes.txt").write_text("mine", encoding="utf-8")
-    assert main(["--config", str(config), "--quiet", "--skip_merge"]) == 0
+    assert main(["--config", str(config), "--quiet", "--skip_merge", "--overwrite"]) == 0
     assert names(out) == ["counts.npz", "notes.txt", "run.json"]
 
 
@@ -341,7 +342,7 @@ def test_an_interrupted_second_run_leaves_the_first_one_and_its_own_counts(
     assert main(["--config", str(config), "--quiet"]) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     corpus.write_text("something else", encoding="utf-8")
-    interrupted = ["--config", str(config), "--quiet", "--set", "special_tokens=[aa, bb]"]
+    interrupted = ["--config", str(config), "--quiet", "--overwrite", "--set", "special_tokens=[aa, bb]"]
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -350,7 +351,7 @@ def test_an_interrupted_second_run_leaves_the_first_one_and_its_own_counts(
         patch.setattr("bpeflow.training.train.learn_with_settings", interrupt)
         assert main(interrupted) == 130
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
-    assert names(out / "unfinished") == ["counts.npz", "run.json"]
+    assert names(out / "unfinished") == ["counts.npz", "run.json", "settings.json"]
     assert settings_of(out / "unfinished")["special_tokens"] == ["aa", "bb"]
     assert main(["merge", "--counts", str(out), "--quiet"]) == 0
     assert names(out) == sorted(before)
@@ -364,11 +365,12 @@ def test_merge_keeps_the_description_of_the_counts(config: Path, tmp_path: Path,
     before = json.loads((out / "run.json").read_text(encoding="utf-8"))
     config.write_text(config.read_text(encoding="utf-8") + "skip_merge: true\n", encoding="utf-8")
     assert main(["merge", "--counts", str(out), "--config", str(config), "--vocab_size", "270", "--quiet"]) == 0
-    after = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert json.loads((out / "run.json").read_text(encoding="utf-8")) == before
+    after = json.loads((tmp_path / "run-270" / "run.json").read_text(encoding="utf-8"))
     assert (after["corpus"], after["counting"]) == (before["corpus"], before["counting"])
     assert after["settings"]["input"] == [str(corpus)]
     assert after["counts"] == str(out / "counts.npz")
-    assert after["files"] == ["counts.npz", "vocab.json", "merges.txt", "bpeflow.json"]
+    assert after["files"] == ["vocab.json", "merges.txt", "bpeflow.json"]
     assert after["learning"]["vocab_size"] == 270
 
 

@@ -161,7 +161,7 @@ def test_a_custom_pattern_counts_its_matches(tmp_path: Path) -> None:
         (b"", {}, "the corpus is empty"),
         (b"|||", {"special_tokens": ["|"]}, "the corpus has nothing but separators and special tokens"),
         (b"\xff|\xff", {"separator": "|", "invalid_utf8": "skip"}, "all documents were skipped"),
-        (b'{"text": null}\n', {"input_format": "jsonl", "invalid_utf8": "skip"}, "all documents were skipped"),
+        (b'{"text": null}\n', {"input_format": "jsonl", "bad_records": "skip"}, "all documents were skipped"),
         (b"abc", {"pattern": "[0-9]+"}, r"the pattern '\[0-9\]\+' matches nothing in the corpus"),
     ],
 )

@@ -138,7 +138,7 @@ Train = Callable[..., Run]
 
 def arguments(corpus: Path, out: Path, *flags: str, segment_size: str = "1gb", vocab_size: int = 400) -> list[str]:
     """A training with worker processes, however small the corpus is."""
-    settings = [f"segment_size={segment_size}", "chunk_size=20kb", "small_input=0"]
+    settings = [f"segment_size={segment_size}", "chunk_size=20kb", "small_input=0", "overwrite=true"]
     words = ["--input", str(corpus), "--out_dir", str(out), "--vocab_size", str(vocab_size), "-c", "2", "-m", "2"]
     return [*words, "--memory_limit", "16mb", *(word for text in settings for word in ("--set", text)), *flags]
 
@@ -174,9 +174,9 @@ def finished_files(folder: Path) -> dict[str, bytes]:
 
 
 def unfinished_files(folder: Path) -> set[str]:
-    """Return the files of an unfinished run, except for its segments."""
+    """Return the files of an unfinished run, except for its segments and settings."""
     names = (path.relative_to(folder / "unfinished").as_posix() for path in folder.glob("unfinished/**/*.*"))
-    return {name for name in names if not name.startswith("segments/")}
+    return {name for name in names if not name.startswith(("segments/", "settings.json"))}
 
 
 def tokenizer(folder: Path) -> dict[str, bytes]:

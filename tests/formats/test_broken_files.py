@@ -33,7 +33,7 @@ Damage = Callable[[bytes], bytes]
 
 def write(folder: Path, name: str, file: str, damage: Damage) -> None:
     """Write a tokenizer and damage one of its files."""
-    formats.save(SPEC, folder, name)
+    formats.write(SPEC, folder, name)
     (folder / file).write_bytes(damage((folder / file).read_bytes()))
 
 

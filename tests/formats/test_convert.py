@@ -160,7 +160,7 @@ def test_output_formats_are_written_for_each_size(tmp_path: Path) -> None:
 def test_a_run_removes_formats_of_an_earlier_run(tmp_path: Path) -> None:
     run = train(tmp_path, output={"formats": "huggingface"})
     assert (run / "tokenizer.json").exists()
-    train(tmp_path)
+    train(tmp_path, overwrite=True)
     assert not (run / "tokenizer.json").exists()
 
 

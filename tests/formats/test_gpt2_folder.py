@@ -89,7 +89,7 @@ def test_a_run_writes_bpeflow_json_for_every_size(tmp_path: Path) -> None:
     assert len(gpt2.load(run / "vocab_260").vocab) == 260
     report = json.loads((run / "run.json").read_text(encoding="utf-8"))
     assert {"bpeflow.json", "vocab_260/bpeflow.json"} <= set(report["files"])
-    bpeflow.train({**settings, "vocab_size": 262, "pattern": "gpt2"})
+    bpeflow.train({**settings, "vocab_size": 262, "pattern": "gpt2", "overwrite": True})
     assert not (run / "vocab_260").exists()
     assert gpt2.load(run).pattern == "gpt2"
 

@@ -25,6 +25,7 @@ from bpeflow.vocab import Vocab
 
 TEXT = "the cat, the hat<|endoftext|>then that"
 MERGES = [(b"t", b"h"), (b"th", b"e"), (b"a", b"t")]
+OVER_ANOTHER = {"segment_size": "1gb", "overwrite": True}
 
 
 def tokenizer(special_tokens_first: bool) -> bpeflow.Tokenizer:
@@ -59,7 +60,7 @@ def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[t
     ("options", "earlier", "killed_at"),
     [
         pytest.param({}, None, None, id="in a new folder"),
-        pytest.param({"segment_size": "1gb"}, {"input": "earlier"}, None, id="over the results of another corpus"),
+        pytest.param(OVER_ANOTHER, {"input": "earlier"}, None, id="over the results of another corpus"),
         pytest.param({"resume": True, "skip_merge": True}, {"resume": False}, 45, id="after a kill"),
     ],
 )
@@ -126,7 +127,7 @@ def test_each_file_of_a_tokenizer_is_the_earlier_one_or_the_new_one(tmp_path: Pa
     old = read_tree(disk)
 
     def save_twice() -> None:
-        tokenizer(True).save(disk / "kept", to)
+        tokenizer(True).save(disk / "kept", to, overwrite=True)
         tokenizer(True).save(disk / "new" / "one", to)
 
     for what, place, done in states_of(disk, save_twice, tmp_path / "after"):

@@ -22,7 +22,7 @@ from bpeflow.run_dir import publish as publishing
 from bpeflow.run_dir import run_dir as run_dir
 
 EARLIER = {"vocab_sizes": [270, 280], "output": {"formats": ["huggingface"]}}
-NEW = {"vocab_sizes": [280, 300]}
+NEW = {"vocab_sizes": [280, 300], "overwrite": True}
 
 
 @pytest.fixture
@@ -46,7 +46,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def merge(out: Path, *flags: str) -> int:
-    return main(["merge", "--counts", str(out), "--set", "vocab_sizes=[280, 300]", *flags])
+    """Learn again over the results in a folder."""
+    folder = out if out.is_dir() else out.parent
+    arguments = ["--counts", str(out), "--out_dir", str(folder), "--overwrite", "--set", "vocab_sizes=[280, 300]"]
+    return main(["merge", *arguments, *flags])
 
 
 @pytest.mark.slow
@@ -75,13 +78,13 @@ def no_room(*_: object, **__: object) -> None:
 
 def fail_in_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the disk become full when the first of two vocabularies is written."""
-    save, calls = formats.save, []
+    write, calls = formats.write, []
 
     def fail(*arguments: object) -> list[Path]:
         calls.append(arguments)
-        return save(*arguments) if len(calls) == 1 else no_room()  # type: ignore[arg-type, return-value]
+        return write(*arguments) if len(calls) == 1 else no_room()  # type: ignore[arg-type, return-value]
 
-    monkeypatch.setattr(run_dir.formats, "save", fail)
+    monkeypatch.setattr(run_dir.formats, "write", fail)
 
 
 FAILURES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -101,7 +104,9 @@ def test_a_failed_training_leaves_the_earlier_results_and_its_own_counts(
         with pytest.raises(OSError, match="No space left"):
             bpeflow.train(settings_of(corpus, out, **NEW))
     after = contents(out)
-    assert {name for name in after if name not in before} == {"unfinished/counts.npz", "unfinished/run.json"}
+    assert {name.removeprefix("unfinished/") for name in after if name not in before} == {
+        "counts.npz", "run.json", "settings.json",
+    }  # fmt: skip
     assert {name: after[name] for name in before} == before
     assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).report.resumed == "counts.npz"
     bpeflow.train(settings_of(corpus, tmp_path / "unbroken", **NEW))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bpeflow.config import Settings
 from bpeflow.counting.manifest import MANIFEST_FILE
 from bpeflow.flow import MonitorSample
 from bpeflow.progress import Observer
@@ -18,11 +19,11 @@ from bpeflow.run_dir.run_dir import RunDir
 
 def test_a_full_disk_ends_the_sample_file_but_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The file ends with a whole line, and the warning comes once."""
+    folder = RunDir(tmp_path)
+    folder.begin(Settings(input=("corpus",), vocab_size=300))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))
     try:
-        folder = RunDir(tmp_path)
-        folder.begin()
         with caplog.at_level(logging.WARNING), folder.monitor(True, Observer(), append=False) as on_sample:
             assert on_sample is not None
             for second in range(20):

@@ -14,7 +14,7 @@ from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
-from killed_runs import DONE, KILLED, REFUSED, train
+from killed_runs import DONE, KILLED, REFUSED, is_recorded, train
 
 from bpeflow.run_dir.layout import DONE_FILE, UNFINISHED
 
@@ -50,7 +50,7 @@ def main() -> None:
 
     def run(out: Path, killed_at: int | None, **flags: Any) -> str:
         extra = {"counts": str(out)} if work["merge"] else {}
-        return train({**settings, **extra, "out_dir": str(out), **flags}, killed_at)
+        return train({**settings, **extra, "out_dir": str(out), "overwrite": True, **flags}, killed_at)
 
     assert train({**earlier_settings, "out_dir": str(folder / "earlier")}, None) == DONE
     earlier = finished_files(folder / "earlier")
@@ -69,7 +69,11 @@ def main() -> None:
         else:
             assert found in (earlier, expected), (step, {*found})
         summary["steps"] = step
-        done, again = awaits_publishing(out), run(out, None, resume=choose.random() < 0.5)
+        done, way = awaits_publishing(out), choose.random()
+        if way < 0.3 and is_recorded(out) and not work["merge"]:
+            again = train({"out_dir": str(out), "resume": True}, None)
+        else:
+            again = run(out, None, resume=way < 0.7)
         if again == REFUSED:
             summary["refused"] += 1
             assert not done and finished_files(out) == earlier, step

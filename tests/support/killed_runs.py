@@ -16,8 +16,9 @@ from pathlib import Path
 
 import bpeflow
 from bpeflow.cli.merge import merge as merge_command
-from bpeflow.errors import ResumeError
+from bpeflow.errors import AlreadyExistsError, ResumeError
 from bpeflow.run_dir import checkpoint
+from bpeflow.run_dir.layout import DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
 from bpeflow.training import learn
 
 KILLED, DONE, REFUSED = "killed", "done", "refused"
@@ -37,7 +38,7 @@ def train(settings: dict[str, object], last_step: int | None) -> str:
             else:
                 bpeflow.train(settings)
             status = 0
-        except ResumeError:
+        except (ResumeError, AlreadyExistsError):
             status = 2
         finally:
             os._exit(status)
@@ -75,10 +76,18 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def resume(settings: dict[str, object], choose: random.Random) -> None:
-    """Resume the run until it is done, killing it up to twice on the way."""
-    for _ in range(choose.randrange(3)):
-        train({**settings, "resume": True}, choose.randrange(1, 60))
-    assert train({**settings, "resume": True}, None) == DONE
+    """Resume the run until it is done, killing it up to twice on the way; if it is known there, by its folder alone."""
+    folder = Path(str(settings["out_dir"]))
+    for last_step in [*(choose.randrange(1, 60) for _ in range(choose.randrange(3))), None]:
+        known = is_recorded(folder) or (folder / REPORT_FILE).exists()
+        given = {"out_dir": settings["out_dir"]} if known and choose.random() < 0.7 else settings
+        outcome = train({**given, "resume": True}, last_step)
+    assert outcome == DONE
+
+
+def is_recorded(folder: Path) -> bool:
+    """Return whether there is an unfinished run that can be resumed by its folder alone."""
+    return any((folder / UNFINISHED / name).exists() for name in (SETTINGS_FILE, DONE_FILE))
 
 
 def main() -> None:

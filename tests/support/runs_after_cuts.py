@@ -178,7 +178,7 @@ def main() -> None:
     disk.mkdir()
     settings["out_dir"] = str(disk / RUN)
     if earlier:
-        outcome = train({**settings, **earlier["settings"]}, earlier["killed_at"])
+        outcome = train({**settings, **earlier["settings"], "overwrite": False}, earlier["killed_at"])
         assert outcome == (KILLED if earlier["killed_at"] else DONE)
     old = of_run(read_tree(disk))
     moments, syncs = in_child(lambda: record(settings, disk))

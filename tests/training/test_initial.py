@@ -74,12 +74,12 @@ def test_a_longer_run_continues_a_shorter_one(
     run = tmp_path / "run"
     train(corpus, 270, **settings, out_dir=run)
     assert main(["merge", "--counts", str(run), "--init_from", str(run), "--vocab_size", "290"]) == 0
-    assert merges_of(run) == at_once.merges
-    replayed = json.loads((run / "run.json").read_text(encoding="utf-8"))["learning"]["replayed"]
+    longer = tmp_path / "run-290"
+    assert merges_of(longer) == at_once.merges
+    replayed = json.loads((longer / "run.json").read_text(encoding="utf-8"))["learning"]["replayed"]
     assert f"{len(at_once.merges) - replayed} merges after {replayed} replayed" in capsys.readouterr().out
-    assert main(["merge", "--counts", str(run), "--vocab_size", "280"]) == 2
+    assert main(["merge", "--counts", str(run), "--init_from", str(longer), "--vocab_size", "280"]) == 2
     assert "larger vocab_size" in capsys.readouterr().err
-    assert len(merges_of(run)) == len(at_once.merges)
 
 
 def test_several_sizes_all_start_with_it(corpus: Path, first: Path, tmp_path: Path) -> None:

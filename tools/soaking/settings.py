@@ -10,6 +10,7 @@ LEFT_OUT = {
     "out_dir": "each trial has its own",
     "resume": "passed as a flag",
     "restart": "passed as a flag",
+    "overwrite": "always given, as the folder may have earlier results",
     "sources.exclude": "like exclude",
     "sources.text_field": "like text_field",
     "sources.text_column": "like text_column",

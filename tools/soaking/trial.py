@@ -228,7 +228,7 @@ class Trial:
         self._attempts += 1
         free = draw_run_settings(choose, self._settings, self._corpus.size, str(self._scratch))
         config = self._folder / f"config{self._attempts}.yaml"
-        values = {**self._settings, **self._corpus.settings, **free, "out_dir": str(self._run)}
+        values = {**self._settings, **self._corpus.settings, **free, "out_dir": str(self._run), "overwrite": True}
         config.write_text(yaml.safe_dump(values), encoding="utf-8")
         arguments = ["--config", str(config), *flags]
         impatient = choose.random() < 0.5

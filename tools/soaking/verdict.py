@@ -22,7 +22,7 @@ _STARTING = ("bpeflow/__init__.py", "bpeflow/__main__.py", "soaking/impatient.py
 #: Temporary folders in which a process was killed while it checked that formats can be written.
 _LEFT_IF_KILLED = re.compile(r"tmp.*")
 _UNFINISHED = re.compile(r"unfinished/|\.lock|\.scratch-")
-_RESUMABLE = re.compile(r"segments/.*|merges\.partial|counts\.npz|run\.json|monitor\.jsonl|(.*/)?\.[^/]*")
+_RESUMABLE = re.compile(r"segments/.*|merges\.partial|counts\.npz|(run|settings)\.json|monitor\.jsonl|(.*/)?\.[^/]*")
 #: The report of a run that is complete and is replacing the earlier files.
 _DONE = "unfinished/done.json"
 
@@ -171,7 +171,8 @@ def _leftovers(folder: Path, scratch: Path | None) -> list[str]:
     unfinished = folder / "unfinished"
     files = [path.relative_to(unfinished).as_posix() for path in unfinished.rglob("*") if path.is_file()]
     problems += [f"left: unfinished/{name}" for name in files if not _RESUMABLE.fullmatch(name)]
-    resumable = {"segments/manifest.json", "merges.partial"} & {*files} or {"counts.npz", "run.json"} <= {*files}
+    known = {"settings.json", "segments/manifest.json", "merges.partial"}
+    resumable = known & {*files} or {"counts.npz", "run.json"} <= {*files}
     if unfinished.exists() and not resumable:
         problems.append("left: unfinished/ without anything to resume")
     return problems

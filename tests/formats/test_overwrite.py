@@ -1,0 +1,82 @@
+"""`save` and `convert` never replace another tokenizer unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bpeflow import Tokenizer
+from bpeflow.cli.main import main
+from bpeflow.errors import AlreadyExistsError
+from bpeflow.formats.registry import FORMATS
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.vocab import Vocab
+
+ONE = Tokenizer.from_spec(TokenizerSpec(Vocab.build([(b"a", b"b"), (b"ab", b"c")], ["<s>"]), "cl100k"))
+OTHER = Tokenizer.from_spec(TokenizerSpec(Vocab.build([(b"x", b"y")], ["<s>"]), "cl100k"))
+NAMES = [known.name for known in FORMATS]
+FILES = {"gpt2": "vocab.json", "huggingface": "mine.json", "tiktoken": "mine.tiktoken", "cs336": "mine-vocab.pkl"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("place", ["folder", "file"])
+@pytest.mark.parametrize("name", NAMES)
+def test_another_tokenizer_is_replaced_only_on_request(tmp_path: Path, name: str, place: str) -> None:
+    target = tmp_path / FILES[name] if place == "file" else tmp_path
+    OTHER.save(target, name)
+    expected = contents(tmp_path)
+    ONE.save(target, name, overwrite=True)
+    before = contents(tmp_path)
+    assert before != expected
+    verb = "is" if place == "file" else "holds"
+    with pytest.raises(AlreadyExistsError, match=rf"{verb} another tokenizer \(259 entries, .*{name}.*overwrite=True"):
+        OTHER.save(target, name)
+    assert contents(tmp_path) == before
+    OTHER.save(target, name, overwrite=True)
+    assert contents(tmp_path) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_tokenizer_may_be_saved_again_and_in_other_formats(tmp_path: Path, name: str) -> None:
+    ONE.save(tmp_path, name)
+    before = contents(tmp_path)
+    ONE.save(tmp_path, name)
+    assert contents(tmp_path) == before
+    for other in NAMES:
+        ONE.save(tmp_path, other)
+    assert {known.file for known in FORMATS} <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("other", NAMES)
+def test_a_folder_has_one_tokenizer_whatever_its_formats(tmp_path: Path, name: str, other: str) -> None:
+    OTHER.save(tmp_path, other)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(AlreadyExistsError, match="holds another tokenizer"):
+        ONE.save(tmp_path, name)
+    ONE.save(tmp_path, name, overwrite=True)
+    assert Tokenizer.load(tmp_path).merges == ONE.merges
+    known = next(known for known in FORMATS if known.name == name)
+    assert {path.name for path in tmp_path.iterdir()} == {*known.files, "config.json"}
+
+
+def test_files_that_are_no_tokenizer_stay_too(tmp_path: Path) -> None:
+    (tmp_path / "notes.json").write_text("{}")
+    with pytest.raises(AlreadyExistsError, match=r"notes\.json is another file"):
+        ONE.save(tmp_path / "notes.json", "huggingface")
+    assert (tmp_path / "notes.json").read_text() == "{}"
+
+
+def test_convert_has_a_flag_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ONE.save(tmp_path / "one")
+    OTHER.save(tmp_path / "other.json", "huggingface")
+    arguments = ["convert", str(tmp_path / "one"), str(tmp_path / "other.json"), "--to", "huggingface"]
+    assert main(arguments) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+    assert main(arguments) == 0
+    assert Tokenizer.load(tmp_path / "other.json").merges == ONE.merges

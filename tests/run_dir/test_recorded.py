@@ -1,0 +1,144 @@
+"""A run is resumed by its folder alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import bpeflow
+from bpeflow.cli.main import main
+from bpeflow.counting.segments import SegmentPlan
+from bpeflow.errors import BpeflowError, ResumeError
+from bpeflow.run_dir.layout import SETTINGS_FILE, UNFINISHED
+
+RESULTS = ("counts.npz", "vocab.json", "merges.txt", "bpeflow.json")
+INTERRUPTED = {
+    "before counting": "bpeflow.counting.count.CorpusCounter.count",
+    "while segments are counted": "bpeflow.counting.segments.SegmentPlan.end_after",
+    "while learning": "bpeflow.training.train.learn_with_settings",
+}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("low low lower newest newest widest<|sep|>" * 30, encoding="utf-8")
+    return path
+
+
+def settings_of(corpus: Path, out: Path) -> dict[str, object]:
+    return {
+        "input": str(corpus), "vocab_sizes": [262, 264], "pattern": "cl100k", "special_tokens": ["<|sep|>", "<pad>"],
+        "special_tokens_first": True, "segment_size": 300, "tie_break": "smallest_ids", "backend": "python",
+        "out_dir": str(out),
+    }  # fmt: skip
+
+
+def interrupt(settings: dict[str, object], at: str, error: type[BaseException] = KeyboardInterrupt) -> None:
+    """Train until a function is called; that which ends segments, for the third time."""
+    end_after, calls = SegmentPlan.end_after, []
+
+    def fail(*arguments: object, **_: object) -> object:
+        calls.append(arguments)
+        if at == "while segments are counted" and len(calls) < 3:
+            return end_after(*arguments)  # type: ignore[arg-type]
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(INTERRUPTED[at], fail)
+        with pytest.raises(error):
+            bpeflow.train(settings)
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in (*RESULTS, "vocab_262/vocab.json")}
+
+
+@pytest.mark.parametrize("over_another", [False, True])
+@pytest.mark.parametrize("at", INTERRUPTED)
+def test_it_ends_with_the_same_bytes(
+    corpus: Path, tmp_path: Path, at: str, over_another: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bpeflow.train(settings_of(corpus, tmp_path / "unbroken"))
+    settings = settings_of(corpus, tmp_path / "run")
+    if over_another:
+        bpeflow.train({"input": iter(["other"]), "vocab_size": 257, "out_dir": tmp_path / "run"})
+        settings["overwrite"] = True
+    interrupt(settings, at)
+    assert main(["--resume", "--out_dir", str(tmp_path / "run"), "--backend", "c", "-c", "1"]) == 0
+    assert results(tmp_path / "run") == results(tmp_path / "unbroken")
+    assert not (tmp_path / "run" / UNFINISHED).exists()
+    capsys.readouterr()
+    again = bpeflow.train({"out_dir": tmp_path / "run", "resume": True})
+    assert again.learned is None
+    assert again.vocab is not None
+
+
+def test_flags_that_do_not_agree_are_refused(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    interrupt(settings_of(corpus, run), "while segments are counted")
+    assert main(["--resume", "--out_dir", str(run), "--set", "pattern=gpt2"]) == 2
+    assert "counts something else: pattern was " in capsys.readouterr().err
+    assert main(["--resume", "--out_dir", str(run)]) == 0
+    assert main(["--resume", "--out_dir", str(run), "--vocab_size", "300"]) == 2
+    assert "sizes was [262, 264] and is [300]" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_with_nothing_to_resume_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
+    interrupt(settings_of(corpus, tmp_path / "run"), "before counting", MemoryError)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ResumeError, match=r"run has no run to resume: .*at least input and vocab_size"):
+        bpeflow.train({"out_dir": tmp_path / "run", "resume": True})
+
+
+def test_settings_are_complete_or_refused(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative paths, input that can be read only once, and a damaged record are recognised."""
+    monkeypatch.chdir(tmp_path)
+    own = {"out_dir": str(tmp_path / "run"), "resume": True}
+    interrupt(settings_of(Path(corpus.name), tmp_path / "run"), "before counting")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(ResumeError, match=r"was started in .*relative paths"):
+        bpeflow.train(own)
+    monkeypatch.chdir(tmp_path)
+    assert bpeflow.train(own).vocab is not None
+
+    record = tmp_path / "once" / UNFINISHED / SETTINGS_FILE
+    documents = {**settings_of(corpus, tmp_path / "once"), "input": iter(["low"])}
+    interrupt(documents, "while learning")
+    with pytest.raises(ResumeError, match="can be read only once"):
+        bpeflow.train({**own, "out_dir": str(tmp_path / "once")})
+    record.write_text(record.read_text().replace("cl100k", "gpt2"))
+    with pytest.raises(ResumeError, match=r"settings\.json is damaged"):
+        bpeflow.train({**own, "out_dir": str(tmp_path / "once")})
+
+
+def test_a_merge_from_other_counts_says_how_to_resume_it(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bpeflow.train(settings_of(corpus, tmp_path / "run"))
+
+    def kill(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(INTERRUPTED["while learning"], kill)
+        assert main(["merge", "--counts", str(tmp_path / "run"), "--vocab_size", "263"]) == 130
+    capsys.readouterr()
+    assert main(["--resume", "--out_dir", str(tmp_path / "run-263")]) == 2
+    command = capsys.readouterr().err.partition("python -m bpeflow ")[2].split()
+    assert command[0] == "merge"
+    assert main(command) == 0
+    assert bpeflow.Tokenizer.load(tmp_path / "run-263").vocab_size == 263
+    with pytest.raises(ResumeError, match="is finished: nothing left to do"):
+        bpeflow.train({"out_dir": tmp_path / "run-263", "resume": True})
+    report = json.loads((tmp_path / "run-263" / "run.json").read_text(encoding="utf-8"))
+    assert report["counts"] == str(tmp_path / "run" / "counts.npz")
+
+
+def test_a_damaged_finished_report_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(BpeflowError, match=r"run\.json: not JSON"):
+        bpeflow.train({"out_dir": tmp_path, "resume": True})
