@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal
+from unicodedata import east_asian_width
 
 #: How to handle input that is not UTF-8: raise an error, replace invalid bytes by U+FFFD, or skip the document.
 InvalidUtf8Policy = Literal["error", "replace", "skip"]
@@ -32,3 +33,38 @@ def format_size(size: float) -> str:
         if size >= scale:
             return f"{size / scale:,.1f} {unit}"
     return f"{size:.0f} bytes"
+
+
+def show_token(token: bytes, width: int) -> str:
+    r"""Return a token as a Python literal of at most `width` terminal columns, which must be 3 or more.
+
+    Tokens that are not UTF-8 are shown as bytes. A repeated string is shown once where that is shorter, and a token that
+    does not fit is cut.
+
+    >>> print(show_token(b" the", 40), show_token(b"\xe2\x80", 40), show_token(b" " * 3776, 40))
+    ' the' b'\xe2\x80' ' ' × 3776
+    >>> print(show_token(b"donaudampfschifffahrt", 12))
+    'donaudamp'…
+    """
+    text = token.decode(errors="surrogateescape")
+    shown = _literal(text)
+    period = (text + text).find(text, 1)
+    if 0 < period < len(text):
+        shown = min(shown, f"{_literal(text[:period])} × {len(text) // period}", key=_columns)
+    if _columns(shown) <= width:
+        return shown
+    cut = (f"{_literal(text[:length])}…" for length in range(min(len(text), width), -1, -1))
+    return next((part for part in cut if _columns(part) <= width), "…")
+
+
+def _literal(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return repr(text.encode(errors="surrogateescape"))
+    return repr(text)
+
+
+def _columns(text: str) -> int:
+    """Return an upper bound on the columns that a text takes on a terminal."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
