@@ -38,8 +38,8 @@ def format_size(size: float) -> str:
 def show_token(token: bytes, width: int) -> str:
     r"""Return a token as a Python literal of at most `width` terminal columns, which must be 3 or more.
 
-    Tokens that are not UTF-8 are shown as bytes. A repeated string is shown once where that is shorter, and a token that
-    does not fit is cut.
+    Tokens that are not UTF-8 are shown as bytes. A repeated string is shown once where that is shorter, and a token
+    that does not fit is cut.
 
     >>> print(show_token(b" the", 40), show_token(b"\xe2\x80", 40), show_token(b" " * 3776, 40))
     ' the' b'\xe2\x80' ' ' × 3776
