@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bpeflow.counting.count import count
     from bpeflow.counting.counts import PretokenCounts
+    from bpeflow.dataset.evaluate import evaluate
+    from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
     from bpeflow.dataset.facade import Tokenizer
     from bpeflow.dataset.token_file import load_document_offsets, load_tokens
     from bpeflow.progress import Observer
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from bpeflow.vocab import Vocab
 
 __all__ = [
+    "Evaluation",
+    "EvaluationReport",
     "LearnedMerges",
     "Observer",
     "PretokenCounts",
@@ -29,6 +33,7 @@ __all__ = [
     "TrainResult",
     "Vocab",
     "count",
+    "evaluate",
     "learn_merges",
     "load_document_offsets",
     "load_tokens",
@@ -37,6 +42,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Evaluation": "bpeflow.dataset.evaluation_report",
+    "EvaluationReport": "bpeflow.dataset.evaluation_report",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",
@@ -45,6 +52,7 @@ _MODULES = {
     "TrainResult": "bpeflow.training.train",
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.count",
+    "evaluate": "bpeflow.dataset.evaluate",
     "learn_merges": "bpeflow.training.learn",
     "load_document_offsets": "bpeflow.dataset.token_file",
     "load_tokens": "bpeflow.dataset.token_file",

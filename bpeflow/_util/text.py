@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Literal
 from unicodedata import east_asian_width
 
@@ -33,6 +35,23 @@ def format_size(size: float) -> str:
         if size >= scale:
             return f"{size / scale:,.1f} {unit}"
     return f"{size:.0f} bytes"
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Return the last part of each path, with as many parts before it as tell it from the others.
+
+    >>> short_names(["runs/a/owt", "runs/b/owt", "runs/web"])
+    ['a/owt', 'b/owt', 'web']
+    """
+    parts = [PurePath(path).parts for path in paths]
+
+    def short(path: str, own: tuple[str, ...]) -> str:
+        for length in range(1, len(own)):
+            if sum(other[-length:] == own[-length:] for other in parts) == 1:
+                return str(PurePath(*own[-length:]))
+        return path
+
+    return list(map(short, paths, parts))
 
 
 def show_token(token: bytes, width: int) -> str:

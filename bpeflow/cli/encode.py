@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.options import (
+    add_format_flags,
     add_output_flag,
     add_quiet_flag,
     add_separator_flag,
@@ -43,16 +44,7 @@ def run(argv: Sequence[str]) -> int:
         "--input", metavar="PATH", nargs="+", required=True, dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, encoded in the order given",
     )  # fmt: skip
-    parser.add_argument(
-        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
-        help="auto (by file name), text, jsonl or parquet (default: auto)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--text_field", metavar="NAME", default="text", help="JSON Lines field that holds the text (default: text)"
-    )
-    parser.add_argument(
-        "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
-    )
+    add_format_flags(parser)
     add_output_flag(parser, "token file to write")
     parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
     add_separator_flag(parser)

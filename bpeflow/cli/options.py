@@ -119,6 +119,20 @@ def add_output_flag(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=what)
 
 
+def add_format_flags(parser: FlagGroup) -> None:
+    """Add ``--input_format``, ``--text_field`` and ``--text_column``."""
+    parser.add_argument(
+        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
+        help="auto (by file name), text, jsonl or parquet (default: auto)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--text_field", metavar="NAME", default="text", help="JSON Lines field that holds the text (default: text)"
+    )
+    parser.add_argument(
+        "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
+    )
+
+
 def add_separator_flag(parser: argparse.ArgumentParser) -> None:
     """Add ``--separator``."""
     parser.add_argument(
