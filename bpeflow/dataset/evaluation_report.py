@@ -54,6 +54,12 @@ class Evaluation:
         seconds: time for encoding on one thread, without reading.
         ratio: bytes per token, relative to the baseline's. 1.14 means 1.14 times the bytes per token, so 1 / 1.14 of
             the tokens for the same text. None if there is no baseline or one of the two has no tokens.
+
+    >>> import bpeflow
+    >>> tokenizer = bpeflow.Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+    >>> [evaluation] = bpeflow.evaluate(tokenizer, iter(["low low", "low"]))
+    >>> evaluation.tokens, evaluation.bytes_per_token, evaluation.tokens_per_word
+    (4, 2.5, 1.3333333333333333)
     """
 
     tokenizer: str
@@ -117,6 +123,12 @@ class EvaluationReport:
         baseline: name of the tokenizer to which all are compared; None if there is only one.
         evaluations: the results, corpus by corpus, with the tokenizers of each in their order. If there are several
             corpora, those for all of them together follow.
+
+    >>> import bpeflow
+    >>> plain = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    >>> report = bpeflow.evaluate({"plain": plain}, iter(["low lower"]))
+    >>> [(row.tokenizer, row.tokens) for row in report], report.baseline
+    ([('plain', 9)], None)
     """
 
     tokenizers: Mapping[str, BaseTokenizer]
