@@ -23,11 +23,16 @@ from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
 
 DOCUMENTS = ["hello there", "aaaa é中 hello", "", "the  end\n", "123!"]
+ALPHABET = dict(enumerate(bytes([byte]) for byte in range(256)))
+
+#: Its merge is not applied if the text is cut where the named patterns allow it.
+UNCUT = Tokenizer({**ALPHABET, 256: b"o "}, [(b"o", b" ")], [EOT], "(?s).+")
+
 TOKENIZERS = {
     "gpt2": make_tokenizer(),
     "cl100k": make_tokenizer("cl100k"),
     "pad first": make_tokenizer(special_tokens=(PAD, EOT)),
-    "custom": make_tokenizer(CUSTOM),
+    "uncut": UNCUT,
 }
 Metrics = tuple[CorpusText, int, int, int]
 
@@ -115,17 +120,17 @@ def test_an_iterable_of_documents_is_a_corpus(kind: Any) -> None:
     assert progress.reports[-1][1] is None
 
 
-@pytest.mark.parametrize("other", ["gpt2", "cl100k"])
+@pytest.mark.parametrize("other", [make_tokenizer(), UNCUT])
 @pytest.mark.parametrize("input_format", ["text", "jsonl"])
 def test_standard_input_is_read_for_all_tokenizers(
-    other: str, input_format: Any, monkeypatch: pytest.MonkeyPatch
+    other: Tokenizer, input_format: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokenizers with different patterns read text in different chunks."""
     content = EOT.join([*DOCUMENTS, ""]).encode()
     if input_format == "jsonl":
         content = "".join(json.dumps({"a": {"b": document}}) + "\n" for document in DOCUMENTS).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-    tokenizers = {"first": make_tokenizer(), "other": make_tokenizer(other)}
+    tokenizers = {"first": make_tokenizer(), "other": other}
     report = evaluate(tokenizers, "-", input_format=input_format, text_field="a.b")
     assert [metrics(row) for row in report] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers.values()]
 
@@ -208,10 +213,9 @@ def test_an_input_that_is_named_twice_is_evaluated_once(tmp_path: Path) -> None:
 def test_all_are_compared_with_the_baseline(
     given_baseline: str | None, names: list[str], ratios: list[float], tmp_path: Path
 ) -> None:
-    alphabet = dict(enumerate(bytes([byte]) for byte in range(256)))
     make_tokenizer().save(tmp_path / "mine")
-    Tokenizer(alphabet, []).save(tmp_path / "bytes")
-    Tokenizer({**alphabet, 256: b"he", 257: b"ll"}, [(b"h", b"e"), (b"l", b"l")]).save(tmp_path / "pairs")
+    Tokenizer(ALPHABET, []).save(tmp_path / "bytes")
+    Tokenizer({**ALPHABET, 256: b"he", 257: b"ll"}, [(b"h", b"e"), (b"l", b"l")]).save(tmp_path / "pairs")
     [corpus] = write_files(tmp_path, [b"hello"])
     baseline = given_baseline and given_baseline.format(folder=tmp_path)
     report = evaluate([tmp_path / "mine", tmp_path / "bytes"], corpus, baseline=baseline)
