@@ -35,7 +35,7 @@ from bpeflow.vocab import from_printable
 pytestmark = pytest.mark.threads
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(words=words(), options=options, merges=st.integers(0, 40), step=st.sampled_from([1, 3, 1000]))
 def test_merges_equal_the_naive_recount(
     backends: list[MergeBackend], words: dict[bytes, int], options: dict[str, object], merges: int, step: int
@@ -45,7 +45,7 @@ def test_merges_equal_the_naive_recount(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(words=words(), options=options, merges=st.integers(0, 40), specials=colliding)
 def test_reused_tokens_equal_the_naive_recount(
     backends: list[MergeBackend],
@@ -59,7 +59,7 @@ def test_reused_tokens_equal_the_naive_recount(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 40),
     threads=st.sampled_from([1, 2, 3]),
@@ -82,7 +82,7 @@ def test_every_rule_for_ties_equals_the_naive_recount(
 
 @pytest.mark.slow
 @pytest.mark.not_sanitized
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(words=words(), options=options)
 def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[str, object]) -> None:
     """The theorem of backends/python.py, on which all backends rely, holds for the naive recount."""
@@ -94,7 +94,7 @@ def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[
 
 @pytest.mark.slow
 @pytest.mark.not_sanitized
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     words=st.dictionaries(st.text("abc", min_size=1, max_size=4).map(str.encode), st.integers(1, 30), max_size=60),
     options=options,
@@ -110,7 +110,7 @@ def test_nothing_is_chosen_below_the_lowest_count(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     words=st.dictionaries(st.text("abc", min_size=1, max_size=4).map(str.encode), st.integers(1, 30), min_size=20),
     options=options,
