@@ -239,7 +239,7 @@ def read_reference(lines: Iterable[str]) -> Iterable[tuple[tuple[bytes | None, b
 
 @pytest.mark.slow
 def test_all_backends_agree_on_a_realistic_table(backends: list[MergeBackend]) -> None:
-    """Random words with Zipf-like counts give thousands of merges with many ties."""
+    """Random words with Zipf-like counts give 2,743 merges with many ties."""
     seed = int(np.random.SeedSequence().entropy) % 2**32  # type: ignore[arg-type]
     print("seed", seed)  # noqa: T201
     random = np.random.default_rng(seed)
@@ -247,11 +247,11 @@ def test_all_backends_agree_on_a_realistic_table(backends: list[MergeBackend]) -
     weights = 1 / np.arange(1, len(alphabet) + 1)
     random_words = [
         b" " + random.choice(alphabet, size=length, p=weights / weights.sum()).tobytes()
-        for length in random.integers(1, 12, size=20_000)
+        for length in random.integers(1, 12, size=8_000)
     ]
     counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(random_words))}
     for tie_break in ("greatest_bytes", "smallest_ids", "huggingface"):
-        task = learning_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=4000, tie_break=tie_break))
+        task = learning_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=3000, tie_break=tie_break))
         results = [learn(backend, task) for backend in backends]
         assert all(result == results[0] for result in results)
 
