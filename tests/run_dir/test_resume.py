@@ -20,6 +20,7 @@ import pytest
 from distinct_words import distinct_words, write_corpus
 
 import bpeflow
+from bpeflow.cli.main import main
 from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.run_dir.layout import CHECKPOINT_FILE
 from bpeflow.training import learn as merging
@@ -235,16 +236,18 @@ def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expecte
 
 
 @pytest.mark.slow
-def test_a_second_run_is_refused_while_the_first_lives(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
+def test_a_second_run_is_refused_while_the_first_lives(
+    large: Path, tmp_path: Path, expected: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "run"
     with start(command(large, out), out, segments=1) as process:
         os.kill(process.pid, signal.SIGSTOP)
         try:
             for flags in ([], ["--resume"], ["--restart"]):
-                second = run(*command(large, out, *flags))
-                assert second.returncode == 1
-                assert f"another run (process {process.pid} on " in second.stderr
-                assert "use another out_dir" in second.stderr
+                assert main(command(large, out, *flags)[3:]) == 1
+                err = capsys.readouterr().err
+                assert f"another run (process {process.pid} on " in err
+                assert "use another out_dir" in err
         finally:
             os.kill(process.pid, signal.SIGCONT)
         process.communicate(timeout=60)
