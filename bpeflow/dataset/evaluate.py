@@ -142,6 +142,9 @@ def _load(
         base = str(baseline)
         if base not in names.values():
             path = str(Path(baseline))
+            if path not in given and not Path(path).exists():
+                known = ", ".join(names.values())
+                raise ConfigError(f"baseline: {base} is neither a path nor one of the tokenizers ({known})")
             given.setdefault(path, path)
             names = {**dict(zip(given, short_names([*given]), strict=True)), **names}
             base = names[path]

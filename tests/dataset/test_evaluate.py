@@ -232,6 +232,11 @@ def test_a_single_tokenizer_has_no_baseline_unless_one_is_given(tmp_path: Path) 
     assert (report.baseline, [row.tokenizer for row in report]) == ("mine", ["this", "mine"])
 
 
+def test_an_unknown_baseline_is_an_error_with_the_known_names() -> None:
+    with pytest.raises(ConfigError, match=r"baseline: gpt3 is neither a path nor one of the tokenizers \(mine\)"):
+        evaluate({"mine": make_tokenizer()}, iter(["hello"]), baseline="gpt3")
+
+
 # ---- the report ----
 
 
