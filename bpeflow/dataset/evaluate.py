@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.text import InvalidUtf8Policy, short_names
+from bpeflow._util.text import InvalidUtf8Policy, format_count, short_names
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
@@ -29,6 +29,7 @@ from bpeflow.corpus.sources import Corpus, CorpusEntry, Source, find_corpus, inp
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
 from bpeflow.dataset.encode import choose_separator
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer
@@ -111,7 +112,7 @@ def evaluate(
     if len(measures) > 1:
         rows += _evaluations_of_all(measures)
     if skipped := sum(measure.skipped_documents for measure in measures):
-        log.warning("%d documents were skipped: not UTF-8", skipped)
+        log.warning("skipped %s: not UTF-8, or null", format_count(skipped, "document"))
     if base is not None:
         to_compare = {row.corpus: row for row in rows if row.tokenizer == base}
         rows = [row.relative_to(to_compare[row.corpus]) for row in rows]
@@ -148,11 +149,10 @@ def _load(
             given.setdefault(path, path)
             names = {**dict(zip(given, short_names([*given]), strict=True)), **names}
             base = names[path]
-    from bpeflow.dataset.facade import Tokenizer
-
-    return {
+    loaded = {
         names[key]: entry if isinstance(entry, BaseTokenizer) else Tokenizer.load(entry) for key, entry in given.items()
-    }, base
+    }
+    return loaded, base
 
 
 def _find(inputs: Any, options: Mapping[str, Any]) -> Corpus:
@@ -160,11 +160,16 @@ def _find(inputs: Any, options: Mapping[str, Any]) -> Corpus:
     if is_documents(inputs):
         return find_corpus(make_settings(CountSettings, {"input": DOCUMENTS, **options}), DocumentIterable(inputs))
     entries = [inputs] if isinstance(inputs, str | Path | Mapping) else list(inputs)
-    paths = list(dict.fromkeys(str(entry) for entry in entries if not isinstance(entry, Mapping)))
     if not entries:
         raise ConfigError("nothing to evaluate: at least one input is needed")
-    named = [{"name": name, "paths": path} for name, path in zip(short_names(paths), paths, strict=True)]
-    sources = [*named, *(entry for entry in entries if isinstance(entry, Mapping))]
+    paths = list(dict.fromkeys(str(entry) for entry in entries if not isinstance(entry, Mapping)))
+    names = dict(zip(paths, short_names(paths), strict=True))
+    sources = []
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            sources.append(entry)
+        elif name := names.pop(str(entry), None):  # once, if it is named again
+            sources.append({"name": name, "paths": str(entry)})
     return find_corpus(make_settings(CountSettings, {"sources": sources, **options}))
 
 

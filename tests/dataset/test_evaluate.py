@@ -176,7 +176,7 @@ def test_records_that_are_null_can_be_skipped(tmp_path: Path, caplog: pytest.Log
     [path] = write_files(tmp_path, [b'{"text": null}\n{"text": "hello"}\n'])
     [row] = evaluate(make_tokenizer(), path, input_format="jsonl", invalid_utf8="skip")
     assert (row.text, row.tokens) == (CorpusText(5, 1, 1, skipped_documents=1), 1)
-    assert "1 documents were skipped" in caplog.text
+    assert "skipped 1 document: not UTF-8, or null" in caplog.text
 
 
 # ---- names and baseline ----
