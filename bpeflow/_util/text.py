@@ -37,21 +37,19 @@ def format_size(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
-def short_names(paths: Sequence[str]) -> list[str]:
-    """Return the last part of each path, with as many parts before it as tell it from the others.
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Return each path's last part, with as many folders before it as tell it from the others.
 
-    >>> short_names(["runs/a/owt", "runs/b/owt", "runs/web"])
-    ['a/owt', 'b/owt', 'web']
+    >>> short_names(["runs/a/owt", "runs/b/owt", "data/web.txt"])
+    {'runs/a/owt': 'a/owt', 'runs/b/owt': 'b/owt', 'data/web.txt': 'web.txt'}
     """
-    parts = [PurePath(path).parts for path in paths]
-
-    def short(path: str, own: tuple[str, ...]) -> str:
-        for length in range(1, len(own)):
-            if sum(other[-length:] == own[-length:] for other in parts) == 1:
-                return str(PurePath(*own[-length:]))
-        return path
-
-    return list(map(short, paths, parts))
+    names = {}
+    for path in paths:
+        parts = PurePath(path).parts
+        others = [PurePath(other).parts for other in paths if other != path]
+        length = next((n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), None)
+        names[path] = path if length is None else str(PurePath(*parts[-length:]))
+    return names
 
 
 def show_token(token: bytes, width: int) -> str:

@@ -135,7 +135,7 @@ def _load(
             f"tokenizer {number}" if isinstance(entry, BaseTokenizer) else str(Path(entry)): entry
             for number, entry in enumerate(listed, 1)
         }
-        names = dict(zip(given, short_names([*given]), strict=True))
+        names = short_names([*given])
     if not given:
         raise ConfigError("nothing to evaluate: at least one tokenizer is needed")
     base = names[next(iter(given))] if len(given) > 1 else None
@@ -147,7 +147,7 @@ def _load(
                 known = ", ".join(names.values())
                 raise ConfigError(f"baseline: {base} is neither a path nor one of the tokenizers ({known})")
             given.setdefault(path, path)
-            names = {**dict(zip(given, short_names([*given]), strict=True)), **names}
+            names = {**short_names([*given]), **names}
             base = names[path]
     loaded = {
         names[key]: entry if isinstance(entry, BaseTokenizer) else Tokenizer.load(entry) for key, entry in given.items()
@@ -163,7 +163,7 @@ def _find(inputs: Any, options: Mapping[str, Any]) -> Corpus:
     if not entries:
         raise ConfigError("nothing to evaluate: at least one input is needed")
     paths = list(dict.fromkeys(str(entry) for entry in entries if not isinstance(entry, Mapping)))
-    names = dict(zip(paths, short_names(paths), strict=True))
+    names = short_names(paths)
     sources = []
     for entry in entries:
         if isinstance(entry, Mapping):
