@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from bpeflow.counting.count import count
     from bpeflow.counting.counts import PretokenCounts
+    from bpeflow.dataset.evaluate import evaluate
+    from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
     from bpeflow.dataset.facade import Tokenizer
     from bpeflow.dataset.token_file import load_document_offsets, load_tokens
     from bpeflow.errors import (
@@ -54,6 +56,8 @@ __all__ = [
     "ConfigError",
     "CorpusError",
     "CountOverflowError",
+    "Evaluation",
+    "EvaluationReport",
     "FlowError",
     "FolderInUseError",
     "FormatError",
@@ -79,6 +83,7 @@ __all__ = [
     "WorkerDiedError",
     "__version__",
     "count",
+    "evaluate",
     "learn_merges",
     "load_document_offsets",
     "load_tokens",
@@ -88,6 +93,8 @@ __all__ = [
 
 #: The module of each public name that is not an exception.
 _MODULES = {
+    "Evaluation": "bpeflow.dataset.evaluation_report",
+    "EvaluationReport": "bpeflow.dataset.evaluation_report",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",
@@ -96,6 +103,7 @@ _MODULES = {
     "TrainResult": "bpeflow.training.train",
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.count",
+    "evaluate": "bpeflow.dataset.evaluate",
     "learn_merges": "bpeflow.training.learn",
     "load_document_offsets": "bpeflow.dataset.token_file",
     "load_tokens": "bpeflow.dataset.token_file",

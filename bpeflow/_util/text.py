@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import reprlib
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Literal
+from unicodedata import east_asian_width
 
 #: How to handle input that is not UTF-8: raise an error, replace invalid bytes by U+FFFD, or skip the document.
 InvalidUtf8Policy = Literal["error", "replace", "skip"]
@@ -50,26 +50,6 @@ def format_size(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
-#: Shortest text that is shown as a repetition, and characters of the longest part that is looked for.
-_SHORTEST_REPETITION, _LONGEST_PART = 16, 8
-
-_REPETITION = re.compile(rf"(.{{1,{_LONGEST_PART}}}?)\1+", re.DOTALL)
-
-
-def show_token(text: str, limit: int = 60) -> str:
-    """Return the text of a token in quotes: a long repetition as such, any other cut off after `limit` characters.
-
-    Web text contains runs of thousands of spaces, which become tokens.
-
-    >>> show_token(" the"), show_token(" " * 3776), show_token("x" + "=-" * 40, 10)
-    ("' the'", "' ' × 3776", "'x=-=-=-=-='…")
-    """
-    repeated = _REPETITION.fullmatch(text) if len(text) >= _SHORTEST_REPETITION else None
-    if repeated:
-        return f"{repeated[1]!r} × {len(text) // len(repeated[1])}"
-    return repr(text) if len(text) <= limit else f"{text[:limit]!r}…"
-
-
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """Return each path's last part, with as many folders before it as tell it from the others.
 
@@ -83,3 +63,38 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
         length = next((n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), None)
         names[path] = path if length is None else str(PurePath(*parts[-length:]))
     return names
+
+
+def show_token(token: bytes, width: int) -> str:
+    r"""Return a token as a Python literal of at most `width` terminal columns, which must be 3 or more.
+
+    Tokens that are not UTF-8 are shown as bytes. A repeated string is shown once where that is shorter, and a token
+    that does not fit is cut.
+
+    >>> print(show_token(b" the", 40), show_token(b"\xe2\x80", 40), show_token(b" " * 3776, 40))
+    ' the' b'\xe2\x80' ' ' × 3776
+    >>> print(show_token(b"donaudampfschifffahrt", 12))
+    'donaudamp'…
+    """
+    text = token.decode(errors="surrogateescape")
+    shown = _literal(text)
+    period = (text + text).find(text, 1)
+    if 0 < period < len(text):
+        shown = min(shown, f"{_literal(text[:period])} × {len(text) // period}", key=_columns)
+    if _columns(shown) <= width:
+        return shown
+    cut = (f"{_literal(text[:length])}…" for length in range(min(len(text), width), -1, -1))
+    return next((part for part in cut if _columns(part) <= width), "…")
+
+
+def _literal(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return repr(text.encode(errors="surrogateescape"))
+    return repr(text)
+
+
+def _columns(text: str) -> int:
+    """Return an upper bound on the columns that a text takes on a terminal."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)

@@ -9,6 +9,8 @@ from rich.markup import escape
 
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.options import (
+    add_bad_records_flag,
+    add_format_flags,
     add_output_flag,
     add_quiet_flag,
     add_separator_flag,
@@ -43,16 +45,7 @@ def make_parser() -> Parser:
         "--input", metavar="PATH", nargs="+", required=True, dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, encoded in the order given",
     )  # fmt: skip
-    parser.add_argument(
-        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
-        help="auto (by file name), text, jsonl or parquet (default: auto)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--text_field", metavar="NAME", default="text", help="JSON Lines field that holds the text (default: text)"
-    )
-    parser.add_argument(
-        "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
-    )
+    add_format_flags(parser)
     parser.add_argument("--exclude", metavar="GLOB", nargs="+", default=[], help="files to leave out")
     add_output_flag(parser, "token file to write")
     parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
@@ -71,10 +64,7 @@ def make_parser() -> Parser:
         "--invalid_utf8", metavar="POLICY", default="error",
         help="input that is not UTF-8: error, replace, or skip the document (default: error)",
     )  # fmt: skip
-    parser.add_argument(
-        "--bad_records", metavar="POLICY", default="error",
-        help="JSON lines and other records without text: error, or skip and count them (default: error)",
-    )  # fmt: skip
+    add_bad_records_flag(parser)
     parser.add_argument("--index", action="store_true", help="also write where each document starts")
     parser.add_argument("--threads", metavar="N", type=number, help="encoder threads (default: one per core)")
     parser.add_argument(

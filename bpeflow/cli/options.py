@@ -126,6 +126,28 @@ def add_output_flag(parser: Parser, what: str) -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=what)
 
 
+def add_format_flags(parser: FlagGroup) -> None:
+    """Add ``--input_format``, ``--text_field`` and ``--text_column``."""
+    parser.add_argument(
+        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
+        help="auto (by file name), text, jsonl or parquet (default: auto)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--text_field", metavar="NAME", default="text", help="JSON Lines field that holds the text (default: text)"
+    )
+    parser.add_argument(
+        "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
+    )
+
+
+def add_bad_records_flag(parser: FlagGroup) -> None:
+    """Add ``--bad_records``."""
+    parser.add_argument(
+        "--bad_records", metavar="POLICY", default="error",
+        help="JSON lines and other records without text: error, or skip and count them (default: error)",
+    )  # fmt: skip
+
+
 def add_separator_flag(parser: Parser) -> None:
     """Add ``--separator``."""
     parser.add_argument(

@@ -32,6 +32,9 @@ Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges
   python -m bpeflow --input corpus/*.txt --vocab_size 32000 --out_dir runs/mine
 """
 
+#: Columns of the screen for the longest token: web text contains runs of thousands of spaces, which become tokens.
+_LONGEST_SHOWN = 60
+
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
@@ -123,7 +126,7 @@ def print_summary(console: Console, result: TrainResult, out_dir: str) -> None:
         longest = learning.longest_token
         say(
             f"[bold]vocab[/]    {learning.vocab_size:,} tokens; the longest has {format_count(longest.bytes, 'byte')}: "
-            + escape(show_token(longest.text))
+            + escape(show_token(longest.text.encode(), _LONGEST_SHOWN))
         )
     say(f"[bold]written[/]  {escape(one_line(out_dir))}: {', '.join([*report.files, 'run.json'])}")
 

@@ -1,239 +1,385 @@
-"""Evaluation of tokenizers on corpora: compression, speed, and use of the vocabulary.
-
-The metrics are those that Stanford CS336 asks for in its tokenizer experiments.
-"""
+"""`evaluate`: compares tokenizers on corpora."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bpeflow.corpus.chunk import CorpusFile
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, format_count, short_names
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
 from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import ChunkBuffer
-from bpeflow.corpus.reader import ChunkReader
+from bpeflow.corpus.documents import ChunkBuffer, decode_document
+from bpeflow.corpus.find import InputFormat
+from bpeflow.corpus.first_look import FirstLook
+from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
+from bpeflow.corpus.formats.jsonl import read_records
+from bpeflow.corpus.formats.stdin import StandardInput
+from bpeflow.corpus.formats.stream import StreamTask
+from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
+from bpeflow.corpus.sources import Corpus, CorpusEntry, Source, find_corpus, input_files
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
-from bpeflow.dataset.encode import choose_separator, find_in_order
+from bpeflow.dataset.encode import choose_separator
+from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer, shown
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
-#: Size of the corpus whose encoding time is estimated, in bytes.
-ESTIMATE_BYTES = 82_000_000_000
+AnyTokenizer = BaseTokenizer | str | Path
 
 #: Size of the chunks that are encoded, in bytes of text.
 _CHUNK_SIZE = 4_000_000
 
-#: Number of a vocabulary's longest tokens in the description.
-_LONGEST_TOKENS = 10
+#: Bytes of standard input that are copied at a time.
+_COPIED_BYTES = 1 << 20
+
+_RECORDS = Delimiters(None, record_end=RECORD_END)
+
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class CorpusText:
-    """The content of a corpus without separators.
-
-    Attributes:
-        bytes: size of the documents.
-        words: number of words, which are separated by Unicode white space.
-        documents: number of documents.
-    """
-
-    bytes: int
-    words: int
-    documents: int
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The results of a tokenizer on a corpus.
-
-    Attributes:
-        tokenizer: name of the tokenizer.
-        corpus: name of the corpus, which is its input as given.
-        text: the text that was encoded.
-        tokens: number of ids of the text.
-        single_byte_tokens: number of ids of single bytes, to which no merge applied.
-        used_tokens: number of entries of the vocabulary that occur.
-        seconds: time for encoding on one thread, without reading.
-    """
-
-    tokenizer: str
-    corpus: str
-    text: CorpusText
-    tokens: int
-    single_byte_tokens: int
-    used_tokens: int
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all metrics, including derived ones. A ratio whose denominator is zero is None."""
-        rate = _ratio(self.text.bytes, self.seconds)
-        return {
-            **asdict(self),
-            "bytes_per_token": _ratio(self.text.bytes, self.tokens),
-            "tokens_per_word": _ratio(self.tokens, self.text.words),
-            "single_byte_share": _ratio(self.single_byte_tokens, self.tokens),
-            "bytes_per_second": rate,
-            "seconds_for_82_gb": _ratio(ESTIMATE_BYTES, rate),
-        }
-
-
-def evaluate_all(
-    tokenizers: Mapping[str, BaseTokenizer],
-    inputs: Sequence[str],
-    separator: str | None = None,
-    observer: Observer | None = None,
+def evaluate(
+    tokenizers: AnyTokenizer | Sequence[AnyTokenizer] | Mapping[str, AnyTokenizer],
+    inputs: str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes],
     *,
+    baseline: str | Path | None = None,
+    separator: str | None = None,
+    input_format: InputFormat = "auto",
+    text_field: str = "text",
+    text_column: str = "text",
+    invalid_utf8: InvalidUtf8Policy = "replace",
+    bad_records: BadRecordsPolicy = "error",
     progress: bool = False,
-) -> list[Evaluation]:
-    """Encode every corpus with every tokenizer in one thread.
+    observer: Observer | None = None,
+) -> EvaluationReport:
+    """Encode every corpus with every tokenizer, on one thread, and report compression, speed and use of the vocabulary.
 
     Args:
-        tokenizers: the tokenizers by name.
-        inputs: the corpora, each a file, a folder or a glob. Bytes that are not UTF-8 are replaced by U+FFFD.
+        tokenizers: a tokenizer, several, or tokenizers by name. A tokenizer may be a path, as for `Tokenizer.load`; it
+            is named by the last part of the path, or by more parts if others have the same.
+        inputs: the corpora. Each is a file, folder, glob, ``@list`` of these, ``-`` for standard input or a URL, named
+            as tokenizers are. Or it is a mapping as in the setting `sources`: `paths`, and optionally `name`,
+            `exclude`, `weight`, `max_bytes` (for a random sample), `seed`, `format`, `text_field` and `text_column`. Or
+            `inputs` is an iterable of documents, which are one corpus; of a list of `str`, pass `iter(documents)`.
+        baseline: the tokenizer to which all are compared: name or path of one of them, or path of a further one. By
+            default it is the first, if there are several.
         separator: the text that ends documents, which is neither counted nor encoded; by default each tokenizer's first
             special token. ``""`` means none.
-        observer: progress callbacks.
-        progress: show progress on standard error, or in the notebook, instead.
+        input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.
+        text_field: the field of JSON Lines that holds the text. ``a.b`` is field b of field a.
+        text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
+        invalid_utf8: what to do with input that is not UTF-8: ``error``, ``replace`` (by U+FFFD) or ``skip`` (the
+            document).
+        bad_records: what to do with records without text: ``error`` or ``skip``.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
 
     Returns:
-        The results, corpus by corpus, with the tokenizers of each in the given order.
+        The results for each corpus and, if there are several, for all of them together, where a corpus counts as many
+        times as its weight.
 
     Raises:
-        ConfigError: there are no tokenizers or no inputs, or an input is not plain text.
-        CorpusError: input is missing or unreadable.
+        ConfigError: there are no tokenizers or no inputs, or an option is invalid.
+        CorpusError: input is missing, unreadable, or not UTF-8 (`InvalidUtf8Error`).
+        FormatError: a tokenizer cannot be loaded.
+
+    >>> import bpeflow
+    >>> plain = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    >>> trained = bpeflow.Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+    >>> report = bpeflow.evaluate({"plain": plain, "trained": trained}, iter(["low low", "low"]))
+    >>> [(row.tokenizer, row.tokens, row.bytes_per_token, row.ratio) for row in report]
+    [('plain', 10, 1.0, 1.0), ('trained', 4, 2.5, 2.5)]
     """
-    if not tokenizers or not inputs:
-        raise ConfigError("nothing to evaluate: at least one tokenizer and one input are needed")
-    corpora = {str(entry): _plain_files(entry) for entry in inputs}
+    loaded, base = _load(tokenizers, baseline)
+    corpus = _find(
+        inputs,
+        {
+            "input_format": input_format,
+            "text_field": text_field,
+            "text_column": text_column,
+            "invalid_utf8": invalid_utf8,
+            "bad_records": bad_records,
+        },
+    )
+    FirstLook(corpus.sources, Delimiters(None), "error", None).look_at(corpus.entries)  # replaced UTF-16 is no text
+    measures = [_SourceMeasures(source, loaded, separator, invalid_utf8) for source in corpus.sources]
     with shown(progress, observer) as watching:
-        return _evaluate(tokenizers, corpora, separator, watching or Observer())
+        _encode(corpus, measures, invalid_utf8, watching or Observer())
+    rows = [row for measure in measures for row in measure.evaluations()]
+    if len(measures) > 1:
+        rows += _evaluations_of_all(measures)
+    if skipped := sum(measure.skipped_documents for measure in measures):
+        log.warning("skipped %s: not UTF-8, or without text", format_count(skipped, "document"))
+    if base is not None:
+        to_compare = {row.corpus: row for row in rows if row.tokenizer == base}
+        rows = [row.relative_to(to_compare[row.corpus]) for row in rows]
+    return EvaluationReport(loaded, base, tuple(rows))
 
 
-def _evaluate(
-    tokenizers: Mapping[str, BaseTokenizer],
-    corpora: Mapping[str, Sequence[CorpusFile]],
-    separator: str | None,
-    observer: Observer,
-) -> list[Evaluation]:
-    done, total = 0, len(tokenizers) * sum(file.size for files in corpora.values() for file in files)
-    evaluations = []
-    for corpus, files in corpora.items():
-        texts: dict[Delimiters, CorpusText] = {}
+# ---- arguments ----
+
+
+def _load(
+    tokenizers: AnyTokenizer | Sequence[AnyTokenizer] | Mapping[str, AnyTokenizer], baseline: str | Path | None
+) -> tuple[dict[str, BaseTokenizer], str | None]:
+    """Return the tokenizers by name, and the name of the baseline."""
+    if isinstance(tokenizers, Mapping):
+        given = dict(tokenizers)
+        names = {name: name for name in given}
+    else:
+        listed = [tokenizers] if isinstance(tokenizers, AnyTokenizer) else list(tokenizers)
+        given = {
+            f"tokenizer {number}" if isinstance(entry, BaseTokenizer) else str(Path(entry)): entry
+            for number, entry in enumerate(listed, 1)
+        }
+        names = short_names([*given])
+    if not given:
+        raise ConfigError("nothing to evaluate: at least one tokenizer is needed")
+    base = names[next(iter(given))] if len(given) > 1 else None
+    if baseline is not None:
+        base = str(baseline)
+        if base not in names.values():
+            path = str(Path(baseline))
+            if path not in given and not Path(path).exists():
+                known = ", ".join(names.values())
+                raise ConfigError(f"baseline: {base} is neither a path nor one of the tokenizers ({known})")
+            given.setdefault(path, path)
+            names = {**short_names([*given]), **names}
+            base = names[path]
+    loaded = {
+        names[key]: entry if isinstance(entry, BaseTokenizer) else Tokenizer.load(entry) for key, entry in given.items()
+    }
+    return loaded, base
+
+
+def _find(inputs: Any, options: Mapping[str, Any]) -> Corpus:
+    """Find the corpora, each as a source."""
+    values, documents = split_off_documents({"input": inputs, **options})
+    if documents is not None:
+        return find_corpus(make_settings(CountSettings, values), documents)
+    entries = [inputs] if isinstance(inputs, str | Path | Mapping) else list(inputs)
+    if not entries:
+        raise ConfigError("nothing to evaluate: at least one input is needed")
+    paths = list(dict.fromkeys(str(entry) for entry in entries if not isinstance(entry, Mapping)))
+    names = short_names(paths)
+    sources = []
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            sources.append(entry)
+        elif name := names.pop(str(entry), None):  # once, if it is named again
+            sources.append({"name": name, "paths": str(entry)})
+    return find_corpus(make_settings(CountSettings, {"sources": sources, **options}))
+
+
+# ---- reading ----
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How tokenizers read text: those that agree in it read the same chunks, which end where both allow it."""
+
+    delimiters: Delimiters
+    pattern: str
+
+    def chunks(
+        self, entry: CorpusEntry, sources: Sequence[Source], invalid_utf8: InvalidUtf8Policy
+    ) -> Iterator[tuple[Chunk, memoryview]]:
+        """Yield the chunks of an entry and their bytes. Lines of JSON become records."""
+        pretokenizer = load_pretokenizer(self.pattern)
+        streams = StreamReader(sources, _CHUNK_SIZE, LONGEST_TEXT, self.delimiters, pretokenizer, invalid_utf8)
+        reader = ChunkReader([entry], _CHUNK_SIZE, self.delimiters, pretokenizer, invalid_utf8, streams=streams)
+        buffer = ChunkBuffer()
+        for chunk in reader.chunks():
+            if isinstance(chunk, StreamChunk) and chunk.holds == "jsonl":
+                source = sources[chunk.source]
+                data, skipped, bad, first = read_records(chunk, source.text_field, invalid_utf8, source.bad_records)
+                chunk = replace(
+                    chunk, data=data, length=len(data), holds="records", skipped=skipped, bad_records=bad,
+                    first_bad_record=first,
+                )  # fmt: skip
+            yield chunk, buffer.read(chunk)
+
+
+def _encode(
+    corpus: Corpus, measures: Sequence[_SourceMeasures], invalid_utf8: InvalidUtf8Policy, observer: Observer
+) -> None:
+    """Read the corpus and encode it with all tokenizers."""
+    readings = measures[0].readings
+    sizes = [size for entry in corpus.entries for _, size, _, _ in input_files(entry)]
+    done = 0
+    total = None if None in sizes else corpus.known_bytes * sum(map(len, readings.values()))
+    with _rereadable(corpus.entries, passes=len(readings)) as entries:
+        for entry in entries:
+            counted: set[Delimiters] = set()
+            for together in [list(readings)] if _has_only_records(entry) else [[reading] for reading in readings]:
+                names = [name for reading in together for name in readings[reading]]
+                uncounted = {reading.delimiters for reading in together} - counted
+                counted |= uncounted
+                for chunk, data in together[0].chunks(entry, corpus.sources, invalid_utf8):
+                    measures[chunk.source].add(chunk, data, names, uncounted)
+                    done += chunk.weight * len(names)
+                    observer.encoding(done, total)
+    check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
+
+
+def _has_only_records(entry: CorpusEntry) -> bool:
+    """Return whether the chunks of an entry are the same for all tokenizers, as records are never cut."""
+    if isinstance(entry, StreamTask):
+        return all(file.format != "text" for file in entry.files)
+    return isinstance(entry, DocumentIterable)
+
+
+@contextmanager
+def _rereadable(entries: Sequence[CorpusEntry], passes: int) -> Iterator[list[CorpusEntry]]:
+    """Yield the entries, with a temporary copy of text from standard input if it is to be read several times."""
+    with ExitStack() as copies:
+
+        def rereadable(entry: CorpusEntry) -> CorpusEntry:
+            if passes == 1 or _has_only_records(entry) or not isinstance(entry, StreamTask):
+                return entry
+            if entry.files[0].location != "stdin":
+                return entry
+            return _copied(entry, Path(copies.enter_context(TemporaryDirectory(prefix="bpeflow-")), "stdin"))
+
+        yield list(map(rereadable, entries))
+
+
+def _copied(task: StreamTask, path: Path) -> StreamTask:
+    source = StandardInput()
+    with path.open("wb") as target:
+        while block := source.read(_COPIED_BYTES):
+            target.write(block)
+    return StreamTask((replace(task.files[0], name=str(path), size=path.stat().st_size, location="file"),))
+
+
+# ---- measuring ----
+
+
+class _SourceMeasures:
+    """What is known of a source: its text, and the ids of each tokenizer.
+
+    Attributes:
+        source: the source.
+        readings: the names of the tokenizers, by the way they read text.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        tokenizers: Mapping[str, BaseTokenizer],
+        separator: str | None,
+        invalid_utf8: InvalidUtf8Policy,
+    ) -> None:
+        self.source = source
+        self.readings: dict[_Reading, list[str]] = {}
+        self.measures: dict[str, _Measure] = {}
         for name, tokenizer in tokenizers.items():
-            delimiters = Delimiters(choose_separator(tokenizer, separator), tuple(tokenizer.special_tokens))
-            if delimiters not in texts:
-                texts[delimiters] = count_text(files, delimiters)
-            measure = _Measure(tokenizer, delimiters)
-            for size in measure.encode(files):
-                done += size
-                observer.encoding(done, total)
-            evaluations.append(measure.evaluation(name, corpus, texts[delimiters]))
-    return evaluations
+            delimiters = Delimiters(choose_separator(tokenizer, separator), tuple(sorted(tokenizer.special_tokens)))
+            self.readings.setdefault(_Reading(delimiters, tokenizer.pattern), []).append(name)
+            self.measures[name] = _Measure(tokenizer, ChunkEncoder(tokenizer, delimiters, None, invalid_utf8))
+        self._texts = {reading.delimiters: _TextCounter(reading.delimiters, invalid_utf8) for reading in self.readings}
+
+    def add(self, chunk: Chunk, data: memoryview, names: Iterable[str], uncounted: Iterable[Delimiters]) -> None:
+        """Encode a chunk with the named tokenizers, and count its text if that is yet to be done."""
+        for delimiters in uncounted:
+            self._texts[delimiters].add(chunk, bytes(data))
+        for name in names:
+            self.measures[name].add(chunk, data)
+
+    def text(self, name: str) -> CorpusText:
+        """Return the text that a tokenizer has encoded."""
+        return self._texts[self.measures[name].encoder.delimiters].text
+
+    @property
+    def skipped_documents(self) -> int:
+        """The number of documents that were left out."""
+        return next(iter(self._texts.values())).text.skipped_documents
+
+    def evaluations(self) -> list[Evaluation]:
+        return [measure.evaluation(name, self.source.name, self.text(name)) for name, measure in self.measures.items()]
 
 
-def _plain_files(entry: str) -> list[CorpusFile]:
-    found = find_in_order([entry])
-    files = [file for file in found if isinstance(file, CorpusFile)]
-    if len(files) < len(found):
-        raise ConfigError(f"{entry}: evaluate reads only plain text files; decompress or convert it first")
-    return files
-
-
-def count_text(files: Sequence[CorpusFile], delimiters: Delimiters) -> CorpusText:
-    """Count the bytes, words and documents of a corpus."""
-    size = words = documents = 0
-    buffer = ChunkBuffer()
-    in_word = False  # whether the text so far ends in a word, which may continue in the next chunk
-    for chunk in ChunkReader(files, _CHUNK_SIZE, delimiters, load_pretokenizer("gpt2"), "replace").chunks():
-        data = bytes(buffer.read(chunk))
-        for document in delimiters.documents(data):
-            encoded = data[document.pieces[0][0] : document.pieces[-1][1]]
-            text = encoded.decode(errors="replace")
-            size += len(encoded)
-            words += len(text.split())
-            words -= in_word and not text[:1].isspace() and text != ""
-            in_word = not text[-1:].isspace() if text else in_word
-            if document.closed or chunk.ends_file:
-                documents += 1
-                in_word = False
-    return CorpusText(size, words, documents)
+def _evaluations_of_all(measures: Sequence[_SourceMeasures]) -> list[Evaluation]:
+    """Return the results for all sources together, each as many times as its weight."""
+    rows = []
+    for name, first in measures[0].measures.items():
+        whole, text = _Measure(first.tokenizer, first.encoder), CorpusText()
+        for part in measures:
+            weight = part.source.weight
+            whole.occurrences += part.measures[name].occurrences * weight
+            whole.seconds += part.measures[name].seconds * weight
+            text += part.text(name) * weight
+        rows.append(whole.evaluation(name, None, text))
+    return rows
 
 
 class _Measure:
-    """Encodes a corpus with one tokenizer and collects the metrics."""
+    """The ids that a tokenizer makes of a source, and the time it takes."""
 
-    def __init__(self, tokenizer: BaseTokenizer, delimiters: Delimiters) -> None:
-        self._tokenizer = tokenizer
-        self._encoder = ChunkEncoder(tokenizer, delimiters, None, "replace")
-        self._occurrences = np.zeros(tokenizer.vocab_size, np.int64)
-        self._seconds = 0.0
+    def __init__(self, tokenizer: BaseTokenizer, encoder: ChunkEncoder) -> None:
+        self.tokenizer = tokenizer
+        self.encoder = encoder
+        self.occurrences: NDArray[np.int64] = np.zeros(tokenizer.vocab_size, np.int64)
+        self.seconds = 0.0
 
-    def encode(self, files: Sequence[CorpusFile]) -> Iterator[int]:
-        """Encode a corpus chunk by chunk. Yield the size of each chunk."""
-        buffer = ChunkBuffer()
-        encoder = self._encoder
-        pretokenizer = load_pretokenizer(self._tokenizer.pattern)
-        chunks = ChunkReader(files, _CHUNK_SIZE, encoder.delimiters, pretokenizer, encoder.invalid_utf8).chunks()
-        for number, chunk in enumerate(chunks):
-            data = buffer.read(chunk)
-            started = perf_counter()
-            encoded = encoder.encode_text(data, NumberedChunk(number, chunk))
-            self._seconds += perf_counter() - started
-            self._occurrences += np.bincount(encoded.ids, minlength=len(self._occurrences))
-            yield chunk.length
+    def add(self, chunk: Chunk, data: memoryview) -> None:
+        started = perf_counter()
+        encoded = self.encoder.encode_text(data, NumberedChunk(0, chunk))
+        self.seconds += perf_counter() - started
+        self.occurrences += np.bincount(encoded.ids, minlength=len(self.occurrences))
 
-    def evaluation(self, name: str, corpus: str, text: CorpusText) -> Evaluation:
-        vocab = self._tokenizer.vocab
+    def evaluation(self, name: str, corpus: str | None, text: CorpusText) -> Evaluation:
+        vocab = self.tokenizer.vocab
         specials = set(vocab.special_tokens.values())
         single = [i for i, token in enumerate(vocab.tokens) if len(token) == 1 and i not in specials]
         return Evaluation(
             tokenizer=name,
             corpus=corpus,
             text=text,
-            tokens=int(self._occurrences.sum()),
-            single_byte_tokens=int(self._occurrences[single].sum()),
-            used_tokens=int(np.count_nonzero(self._occurrences)),
-            seconds=self._seconds,
+            tokens=int(self.occurrences.sum()),
+            single_byte_tokens=int(self.occurrences[single].sum()),
+            used_tokens=int(np.count_nonzero(self.occurrences)),
+            vocab_size=self.tokenizer.vocab_size,
+            seconds=self.seconds,
         )
 
 
-def longest_tokens(tokenizer: BaseTokenizer, count: int) -> list[tuple[int, bytes]]:
-    """Return the longest tokens of a vocabulary with their ids, without special tokens. Ties are in order of ids."""
-    specials = set(tokenizer.special_tokens.values())
-    tokens = [(i, token) for i, token in enumerate(tokenizer.vocab.tokens) if i not in specials]
-    return sorted(tokens, key=lambda entry: -len(entry[1]))[:count]
+class _TextCounter:
+    """Counts the bytes, words and documents of chunks."""
 
+    def __init__(self, delimiters: Delimiters, invalid_utf8: InvalidUtf8Policy) -> None:
+        self.text = CorpusText()
+        self._delimiters = delimiters
+        self._invalid_utf8 = invalid_utf8
+        self._in_word = False  # whether the text so far ends in a word, which may continue in the next chunk
 
-def describe(evaluations: Sequence[Evaluation], tokenizers: Mapping[str, BaseTokenizer]) -> dict[str, Any]:
-    """Return all metrics for JSON."""
-    from importlib.metadata import version  # slow to import
-
-    return {
-        "bpeflow": version("bpeflow"),
-        "tokenizers": [
-            {
-                "name": name,
-                "sha256": tokenizer_hash(tokenizer.to_spec()),
-                "vocab_size": tokenizer.vocab_size,
-                "pattern": tokenizer.pattern,
-                "encoder": tokenizer.encoder,
-                "longest_tokens": [
-                    {"id": i, "bytes": len(token), "text": token.decode(errors="replace"), "hex": token.hex()}
-                    for i, token in longest_tokens(tokenizer, _LONGEST_TOKENS)
-                ],
-            }
-            for name, tokenizer in tokenizers.items()
-        ],
-        "evaluations": [evaluation.to_dict() for evaluation in evaluations],
-    }
-
-
-def _ratio(numerator: float, denominator: float | None) -> float | None:
-    return numerator / denominator if denominator else None
+    def add(self, chunk: Chunk, data: bytes) -> None:
+        size = words = documents = skipped = 0
+        delimiters = self._delimiters
+        if isinstance(chunk, StreamChunk) and chunk.holds == "records":
+            delimiters, skipped = _RECORDS, chunk.skipped + chunk.bad_records
+        for document in delimiters.documents(data):
+            if self._invalid_utf8 == "skip" and decode_document(data, document, chunk, "skip") is None:
+                skipped += 1
+                continue
+            encoded = data[document.pieces[0][0] : document.pieces[-1][1]]
+            text = encoded.decode(errors="replace")
+            size += len(encoded)
+            words += len(text.split())
+            words -= self._in_word and not text[:1].isspace() and text != ""
+            self._in_word = not text[-1:].isspace() if text else self._in_word
+            if document.closed or chunk.ends_file:
+                documents += 1
+                self._in_word = False
+        self.text += CorpusText(size, words, documents, skipped)

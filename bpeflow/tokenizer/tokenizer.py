@@ -170,9 +170,9 @@ class BaseTokenizer(TokenLookup):
     def save(
         self,
         path: str | Path,
-        format: str | None = None,
+        format: str | None = None,  # noqa: A002
         *,
-        overwrite: bool = False,  # noqa: A002
+        overwrite: bool = False,
     ) -> list[Path]:
         """Write the tokenizer to files.
 

@@ -31,7 +31,7 @@ from bpeflow.training.learn import learn_merges, learning_task
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     words=words(), options=limits, tie_break=tie_breaks, specials=special_tokens, merges=st.integers(0, 30),
     cut=st.floats(0, 1), search=st.sampled_from(["heap", "scan"]), threads=st.sampled_from([1, 2, 3]),
@@ -57,7 +57,7 @@ def test_resuming_after_any_merge_equals_learning_at_once(
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(
     words=words(), others=words(), options=limits, tie_break=tie_breaks, specials=special_tokens,
     merges=st.integers(0, 20), more=st.integers(0, 20), search=st.sampled_from(["heap", "scan"]),
@@ -86,7 +86,7 @@ def test_merges_of_other_counts_equal_the_naive_recount(
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(words=words(), options=options, specials=colliding, data=st.data(), merges=st.integers(0, 30))
 def test_any_initial_merges_equal_the_naive_recount(
     backends: list[MergeBackend],

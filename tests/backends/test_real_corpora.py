@@ -30,10 +30,13 @@ def counts_of(corpus: str) -> bpeflow.PretokenCounts:
 
 
 def assert_all_equal(counts: bpeflow.PretokenCounts, names: list[str], **options: object) -> None:
-    """Compare all backends with the first, and the smaller vocabulary with the larger one."""
+    """Compare all backends with the first, and the smaller vocabulary with the larger one.
+
+    The Python backend, which takes seconds, learns the larger one only.
+    """
     reference: list[tuple[object, int]] | None = None
     for size in reversed(SIZES):
-        for name in names:
+        for name in names if size == SIZES[-1] else [name for name in names if name != "python"]:
             merges = bpeflow.learn_merges(counts, size, ["<|endoftext|>"], backend=name, threads=2, **options)
             learned = list(zip(merges.pairs, merges.counts, strict=True))
             if reference is None:

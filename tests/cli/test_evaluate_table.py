@@ -2,38 +2,103 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
-from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from bpeflow.cli import evaluate as evaluation_table
-from bpeflow.cli.evaluate import make_tables
-from bpeflow.dataset.evaluate import evaluate_all
+from bpeflow.cli.evaluate import print_report
+from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.dataset.facade import Tokenizer
 
+TOKENS = [*(bytes([byte]) for byte in range(256)), b"he", b" " * 3776]
+TOKENIZER = Tokenizer(dict(enumerate(TOKENS)), [(b"h", b"e")], ["<|endoftext|>"])
+LONG = "a-rather-long-name-of-a-run-" * 2
 
-def test_tokenizers_and_corpora_are_crossed(tmp_path: Path) -> None:
-    tokens = [*(bytes([byte]) for byte in range(256)), b"he", b"l" * 50]
-    tokenizer = Tokenizer(dict(enumerate(tokens)), [(b"h", b"e")], ["<|endoftext|>"])
-    tokenizers = {"a[b]": tokenizer, "other": tokenizer}
-    corpora = [str(tmp_path / "a"), str(tmp_path / "b")]
-    for corpus, text in zip(corpora, ("hehe", ""), strict=True):
-        Path(corpus).write_text(text, encoding="utf-8")
-    shown = StringIO()
-    for table in make_tables(evaluate_all(tokenizers, corpora), tokenizers):
-        Console(file=shown, width=300).print(table)
-    lines = [line.split() for line in shown.getvalue().splitlines()]
-    assert lines[1][:8] == [corpora[0], "a[b]", "4", "bytes", "2", "2.000", "2.000", "0.00%"]
-    assert [line[:2] for line in lines[2:5]] == [[corpora[0], "other"], [corpora[1], "a[b]"], [corpora[1], "other"]]
-    assert lines[3][4:] == ["0", "–", "–", "–", "0.0%", "–", "–"]
-    assert lines[6][:5] == ["a[b]", "259", "'l'", "×", "50"]
+
+def evaluation(tokenizer: str, corpus: str | None = "a.txt", tokens: int = 500, **figures: float) -> Evaluation:
+    text = CorpusText(bytes=1_000 if tokens else 0, words=200 if tokens else 0, documents=3)
+    values = {"single_byte_tokens": 100, "used_tokens": 50, "seconds": 1e-6, **figures}
+    row = Evaluation(tokenizer, corpus, text, tokens, vocab_size=259, **values)  # type: ignore[arg-type]
+    return row.relative_to(evaluation("base", tokens=500)) if tokens != 500 else row
+
+
+def shown(rows: list[Evaluation], width: int = 160, for_size: int | None = None, **options: object) -> str:
+    names = dict.fromkeys(row.tokenizer for row in rows)
+    baseline = next(iter(names)) if len(names) > 1 else None
+    console = Console(file=StringIO(), width=width, **options)  # type: ignore[arg-type]
+    print_report(EvaluationReport(dict.fromkeys(names, TOKENIZER), baseline, rows), console, for_size)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_tokenizers_are_listed_under_each_corpus() -> None:
+    rows = [evaluation(t, c, n) for c in ("a[b].txt", None) for t, n in (("first", 400), ("second[/]", 250))]
+    lines = [line.split() for line in shown(rows).splitlines()]
+    assert [" ".join(line) for line in lines[1:7:3]] == ["a[b].txt", "all together"]
+    assert [line[0] for line in (lines[2], lines[3], lines[5], lines[6])] == ["first", "second[/]"] * 2
+    assert lines[3][:7] == ["second[/]", "1.0", "kB", "250", "4.000*", "×", "2.00"]
+
+
+def test_one_tokenizer_has_a_row_for_each_corpus() -> None:
+    lines = [line.split() for line in shown([evaluation("t", "a.txt"), evaluation("t", "b.txt", 0)]).splitlines()]
+    assert "ratio" not in lines[0]
+    assert lines[1][:6] == ["a.txt", "1.0", "kB", "500", "2.000", "2.500"]
+    assert lines[2] == ["b.txt", "0", "bytes", "0", "–", "–", "–", "19.3%", "–"]
+
+
+def test_the_best_of_a_column_is_marked() -> None:
+    rows = [evaluation("a", tokens=400, seconds=2e-6), evaluation("b", tokens=250), evaluation("c", tokens=250)]
+    plain = shown(rows)
+    assert [line.count("*") for line in plain.splitlines()[2:5]] == [1, 3, 3]  # a: the fewest single bytes
+    assert "*: best of the corpus" in plain
+    coloured = shown(rows, force_terminal=True, color_system="standard")
+    assert "\x1b[1m      4.000\x1b[0m" in coloured
+    assert "bold: best of the corpus" in coloured
+    assert "*" not in coloured
+    same = shown([evaluation("a"), evaluation("b")])
+    assert "*" not in same.replace("*: best", "")
+
+
+def test_the_ratio_is_explained() -> None:
+    assert "times the bytes per token of a; more is better" in shown([evaluation("a"), evaluation("b")])
+
+
+def test_hours_are_shown_for_the_size_that_is_asked_for() -> None:
+    rows = [evaluation("a", seconds=0.0003)]
+    assert "take" not in shown(rows)
+    lines = shown(rows, for_size=12_000_000_000).splitlines()
+    assert lines[0].endswith("12.0 GB take")
+    assert lines[1].endswith("1.0 h")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("name", ["t", LONG])
+def test_nothing_is_cut_at_any_width(width: int, name: str) -> None:
+    rows = [evaluation(t, c, 250) for c in ("a.txt", LONG + ".txt") for t in (name, "other")]
+    text = shown(rows, width, 12_000_000_000)
+    lines = text.splitlines()
+    assert max(map(cell_len, lines)) <= width
+    table, longest = lines[: lines.index("")], lines[lines.index("") :]
+    assert "…" not in "".join(table)
+    assert "".join(table).count("4.000") == 4
+    assert LONG in "".join(line.split("  ")[0].strip() for line in table)  # folded
+    headings = re.split("  +", lines[0])
+    assert {"tokenizer", "bytes/token", "ratio", "12.0 GB take"} <= set(headings)
+    left_out = re.search("left out at this width: (.*);", " ".join(map(str.strip, table)))
+    others = headings[1:] + (left_out.group(1).split(", ") if left_out else [])
+    assert sorted(others) == sorted(
+        ["text", "tokens", "bytes/token", "ratio", "tokens/word", "single bytes", "used", "one thread", "12.0 GB take"]
+    )
+    assert "' ' × 3776 (3,776 bytes)" in "".join(longest)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(3.25, "3.2 s"), (90.0, "1.5 min"), (5400.0, "1.5 hours"), (86_400 * 1234.5, "1,234.5 days")],
+    ("seconds", "text"),
+    [(3.25, "3.2 s"), (90.0, "1.5 min"), (5400.0, "1.5 h"), (86_400 * 1234.5, "1,234.5 days")],
 )
-def test_durations_are_readable(seconds: float, shown: str) -> None:
-    assert evaluation_table._duration(seconds) == shown
+def test_durations_are_readable(seconds: float, text: str) -> None:
+    assert evaluation_table._duration(seconds) == text

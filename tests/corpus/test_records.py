@@ -149,9 +149,10 @@ def test_the_error_for_bad_parquet_names_the_file_and_says_why(tmp_path: Path) -
         ({}, r"row 2: the text is null"),
         ({"text_column": "raw"}, r"row 2: not UTF-8 at byte 0"),
     ):
-        for small_input in (0, "1mb"):
-            with pytest.raises(CorpusError, match=rf"corpus\.parquet: {message}"):
-                bpeflow.count(path, small_input=small_input, num_counter=1, **options)
+        with pytest.raises(CorpusError, match=rf"corpus\.parquet: {message}"):
+            bpeflow.count(path, **options)
+    with pytest.raises(CorpusError, match=r"corpus\.parquet: row 2: the text is null"):  # in a process
+        bpeflow.count(path, small_input=0, num_counter=1)
     assert dict(bpeflow.count(path, bad_records="skip")) == {b"a": 1, b"b": 1}
     for damaged in (b"PAR1", path.read_bytes()[:-20], b"no parquet at all"):
         (tmp_path / "bad.parquet").write_bytes(damaged)

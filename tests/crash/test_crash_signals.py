@@ -98,7 +98,7 @@ def test_ctrl_c_twice_at_any_moment_leaves_nothing(train: Train, out: Path, expe
     print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     shutil.rmtree(out)
-    for _ in range(8):
+    for _ in range(4):
         run = train(None, "text", "--resume", segment_size="300kb")
         while not (out / ".lock").exists() and run.process.poll() is None:  # before that, Python itself handles signals
             time.sleep(0.01)

@@ -1,102 +1,275 @@
-"""The metrics of the evaluation equal their definitions."""
+"""The metrics of an evaluation equal their definitions, whatever the input."""
 
 from __future__ import annotations
 
+import io
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from hypothesis import given
+from corpus_forms import FORMS, write
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_corpora import EOT, MERGES, PAD, EncodingRecorder, contents_utf8, make_tokenizer, write_files
+from token_corpora import CUSTOM, EOT, MERGES, PAD, EncodingRecorder, contents_utf8, make_tokenizer, write_files
 
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.dataset import evaluate
-from bpeflow.dataset.encode import find_in_order
-from bpeflow.dataset.evaluate import CorpusText, count_text, describe, evaluate_all, longest_tokens
+from bpeflow import evaluate
+from bpeflow.corpus.sources import Sample
+from bpeflow.dataset import evaluate as evaluation
+from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, longest_tokens
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.errors import ConfigError, CorpusError
+from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
+
+DOCUMENTS = ["hello there", "aaaa é中 hello", "", "the  end\n", "123!"]
+ALPHABET = dict(enumerate(bytes([byte]) for byte in range(256)))
+
+#: Its merge is not applied if the text is cut where the named patterns allow it.
+UNCUT = Tokenizer({**ALPHABET, 256: b"o "}, [(b"o", b" ")], [EOT], "(?s).+")
+
+TOKENIZERS = {
+    "gpt2": make_tokenizer(),
+    "cl100k": make_tokenizer("cl100k"),
+    "pad first": make_tokenizer(special_tokens=(PAD, EOT)),
+    "uncut": UNCUT,
+}
+Metrics = tuple[CorpusText, int, int, int]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("separator", [EOT, None])
-@given(contents=st.lists(contents_utf8, min_size=1, max_size=3), chunk_size=st.integers(1, 60))
-def test_words_are_counted_correctly_across_chunks(
-    separator: str | None, contents: list[bytes], chunk_size: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    files = find_in_order(write_files(Path(mkdtemp(dir=tmp_path_factory.getbasetemp())), contents))
-    documents: list[str] = []
-    for content in contents:
-        parts = content.decode().split(separator) if separator else [content.decode()]
-        documents += parts if parts[-1] else parts[:-1]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "_CHUNK_SIZE", chunk_size)
-        text = count_text(files, Delimiters(separator, (PAD,)))
-    assert text == CorpusText(
+def oracle(tokenizer: Tokenizer, documents: Iterable[str]) -> Metrics:
+    """The text and the numbers of tokens, of single bytes and of distinct tokens, as they are defined."""
+    documents = list(documents)
+    ids = [i for document in documents for i in tokenizer.encode(document)]
+    text = CorpusText(
         bytes=sum(len(document.encode()) for document in documents),
         words=sum(len(document.split()) for document in documents),
         documents=len(documents),
     )
+    single = sum(len(tokenizer.vocab.tokens[i]) == 1 for i in ids)
+    return text, len(ids), single, len(set(ids))
+
+
+def metrics(row: Evaluation) -> Metrics:
+    return row.text, row.tokens, row.single_byte_tokens, row.used_tokens
+
+
+def split(content: bytes, separator: str | None) -> list[str]:
+    parts = content.decode().split(separator) if separator else [content.decode()]
+    return parts if parts[-1] else parts[:-1]
 
 
 @pytest.mark.slow
-@given(contents=st.lists(contents_utf8, min_size=1, max_size=3), chunk_size=st.integers(1, 60))
-def test_tokens_are_those_of_the_documents(
-    contents: list[bytes], chunk_size: int, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize("separator", [None, ""])
+@settings(max_examples=25)
+@given(
+    corpora=st.lists(st.lists(contents_utf8, min_size=1, max_size=2), min_size=1, max_size=3),
+    weights=st.lists(st.integers(1, 3), min_size=3, max_size=3),
+    chunk_size=st.integers(1, 60),
+)
+def test_the_metrics_are_those_of_the_documents(
+    separator: str | None,
+    corpora: list[list[bytes]],
+    weights: list[int],
+    chunk_size: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    """Tokenizers of several patterns and separators, on several corpora of plain text in small chunks."""
     folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
-    write_files(folder, contents)
-    tokenizer = make_tokenizer()
-    ids = [i for content in contents for part in content.decode().split(EOT) for i in tokenizer.encode(part)]
+    sources = []
+    for number, contents in enumerate(corpora):
+        (folder / str(number)).mkdir()
+        write_files(folder / str(number), contents)
+        sources.append({"name": f"n{number}", "paths": str(folder / str(number)), "weight": weights[number]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "_CHUNK_SIZE", chunk_size)
-        [metrics] = evaluate_all({"mine": tokenizer}, [str(folder)])
-    assert metrics.tokens == len(ids)
-    assert metrics.used_tokens == len(set(ids))
-    assert metrics.single_byte_tokens == sum(len(tokenizer.vocab.tokens[i]) == 1 for i in ids)
+        patch.setattr(evaluation, "_CHUNK_SIZE", chunk_size)
+        report = evaluate(TOKENIZERS, sources, separator=separator)
+    rows = {(row.corpus, row.tokenizer): row for row in report}
+    for name, tokenizer in TOKENIZERS.items():
+        ends = separator if separator is not None else next(iter(tokenizer.special_tokens))
+        everything: list[str] = []
+        for number, contents in enumerate(corpora):
+            documents = [document for content in contents for document in split(content, ends)]
+            assert metrics(rows[f"n{number}", name]) == oracle(tokenizer, documents)
+            everything += documents * weights[number]
+        whole = rows[None if len(corpora) > 1 else "n0", name]
+        if len(corpora) > 1:
+            assert metrics(whole) == oracle(tokenizer, everything)
+        base = rows[whole.corpus, "gpt2"]
+        if whole.tokens and base.tokens:
+            assert whole.ratio == pytest.approx((whole.text.bytes / whole.tokens) / (base.text.bytes / base.tokens))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_corpus_gives_the_same_metrics(form: str, tmp_path: Path) -> None:
+    path = write(tmp_path / f"corpus.{form}", DOCUMENTS)
+    tokenizers = {"gpt2": make_tokenizer(), "cl100k": make_tokenizer("cl100k")}
+    progress = EncodingRecorder()
+    rows = [*evaluate(tokenizers, path, observer=progress)]
+    assert [metrics(row) for row in rows] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers.values()]
+    assert rows[0].corpus == f"corpus.{form}"
+    assert progress.reports[-1] == (2 * path.stat().st_size,) * 2
+
+
+@pytest.mark.parametrize("kind", [str, str.encode])
+def test_an_iterable_of_documents_is_a_corpus(kind: Any) -> None:
+    tokenizers = [make_tokenizer(), make_tokenizer(CUSTOM)]
+    progress = EncodingRecorder()
+    report = evaluate(tokenizers, map(kind, DOCUMENTS), observer=progress)
+    assert [metrics(row) for row in report] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers]
+    assert progress.reports[-1][1] is None
+
+
+@pytest.mark.parametrize("other", [make_tokenizer(), UNCUT])
+@pytest.mark.parametrize("input_format", ["text", "jsonl"])
+def test_standard_input_is_read_for_all_tokenizers(
+    other: Tokenizer, input_format: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokenizers with different patterns read text in different chunks."""
+    content = EOT.join([*DOCUMENTS, ""]).encode()
+    if input_format == "jsonl":
+        content = "".join(json.dumps({"a": {"b": document}}) + "\n" for document in DOCUMENTS).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    tokenizers = {"first": make_tokenizer(), "other": other}
+    report = evaluate(tokenizers, "-", input_format=input_format, text_field="a.b")
+    assert [metrics(row) for row in report] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers.values()]
+
+
+def test_a_source_can_be_sampled(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.txt", DOCUMENTS)
+    numbers = {Sample(12, 7).number(0, index): document for index, document in enumerate(DOCUMENTS)}
+    taken: list[str] = []
+    for _, document in sorted(numbers.items()):
+        if sum(len(text.encode()) for text in [*taken, document]) > 12:
+            break
+        taken.append(document)
+    tokenizer = make_tokenizer()
+    [row] = evaluate(tokenizer, {"path": path, "max_bytes": 12, "seed": 7, "name": "sample"})
+    assert 0 < len(taken) < len(DOCUMENTS)
+    assert (row.corpus, metrics(row)) == ("sample", oracle(tokenizer, taken))
 
 
 def test_derived_metrics(tmp_path: Path) -> None:
     paths = write_files(tmp_path, [b"hello hello" + EOT.encode() + b"x", b""])
-    metrics, empty = evaluate_all({"mine": make_tokenizer()}, [str(path) for path in paths])
-    derived = metrics.to_dict()
-    assert (derived["bytes_per_token"], derived["tokens_per_word"]) == (12 / 4, 4 / 3)  # hello, space, hello, x
-    assert derived["single_byte_share"] == 2 / 4
-    assert derived["bytes_per_second"] == 12 / metrics.seconds
-    assert derived["seconds_for_82_gb"] == pytest.approx(82e9 * metrics.seconds / 12)
+    row, empty, _ = evaluate(make_tokenizer(), paths)
+    assert (row.bytes_per_token, row.tokens_per_word) == (12 / 4, 4 / 3)  # hello, space, hello, x
+    assert (row.single_byte_share, row.used_share) == (2 / 4, 3 / row.vocab_size)
+    assert row.bytes_per_second == 12 / row.seconds
+    assert row.seconds_for(12_000) == pytest.approx(1000 * row.seconds)
     assert empty.text == CorpusText(0, 0, 0)
-    assert {empty.to_dict()[name] for name in ("bytes_per_token", "tokens_per_word", "seconds_for_82_gb")} == {None}
+    derived = empty.to_dict(for_size=10)
+    names = ("bytes_per_token", "tokens_per_word", "single_byte_share", "bytes_per_second", "seconds_for_size", "ratio")
+    assert {derived[name] for name in names} == {None}
 
 
-def test_text_that_is_not_utf8_is_evaluated(tmp_path: Path) -> None:
-    [path] = write_files(tmp_path, [b"hello \xff"])
-    [metrics] = evaluate_all({"mine": make_tokenizer()}, [str(path)])
-    assert (metrics.text.bytes, metrics.text.words, metrics.tokens) == (7, 2, 1 + 1 + 3)
+def test_text_that_is_not_utf8_is_replaced_skipped_or_refused(tmp_path: Path) -> None:
+    [path] = write_files(tmp_path, [b"hello \xff" + EOT.encode() + b"hello"])
+    [row] = evaluate(make_tokenizer(), path)
+    assert (row.text, row.tokens) == (CorpusText(12, 3, 2), 1 + 1 + 3 + 1)
+    [row] = evaluate(make_tokenizer(), path, invalid_utf8="skip")
+    assert (row.text, row.tokens) == (CorpusText(5, 1, 1, skipped_documents=1), 1)
+    with pytest.raises(InvalidUtf8Error):
+        evaluate(make_tokenizer(), path, invalid_utf8="error")
 
 
-def test_the_longest_tokens_exclude_special_tokens(tmp_path: Path) -> None:
-    assert longest_tokens(make_tokenizer(), 3) == [(259, b"hello"), (258, b"hell"), (256, b"he")]
+def test_records_that_are_null_can_be_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    [path] = write_files(tmp_path, [b'{"text": null}\n{"text": "hello"}\n'])
+    [row] = evaluate(make_tokenizer(), path, input_format="jsonl", invalid_utf8="skip")
+    assert (row.text, row.tokens) == (CorpusText(5, 1, 1, skipped_documents=1), 1)
+    assert "skipped 1 document: not UTF-8, or null" in caplog.text
 
 
-def test_every_tokenizer_is_evaluated_on_every_corpus(tmp_path: Path) -> None:
-    corpora = [str(path) for path in write_files(tmp_path, [b"hello", b"there"])]
+# ---- names and baseline ----
+
+
+def test_corpora_and_tokenizers_are_named_by_the_last_parts_of_their_paths(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make_tokenizer().save(tmp_path / name / "mine")
+        (tmp_path / name / "x.txt").write_bytes(b"hello")
+    (tmp_path / "a" / "y.txt").write_bytes(b"there")
+    corpora = [tmp_path / "a" / "x.txt", str(tmp_path / "b" / "x.txt"), tmp_path / "a" / "y.txt"]
+    report = evaluate([tmp_path / "a" / "mine", str(tmp_path / "b" / "mine"), make_tokenizer()], corpora)
+    names = ["a/mine", "b/mine", "tokenizer 3"]
+    assert [*report.tokenizers] == names
+    assert [(row.corpus, row.tokenizer) for row in report] == [
+        (corpus, name) for corpus in ("a/x.txt", "b/x.txt", "y.txt", None) for name in names
+    ]
+
+
+def test_an_input_that_is_named_twice_is_evaluated_once(tmp_path: Path) -> None:
+    [path] = write_files(tmp_path, [b"hello"])
+    assert len([*evaluate(make_tokenizer(), [path, path])]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given_baseline", "names", "ratios"),
+    [
+        (None, ["mine", "bytes"], [1, 1 / 5]),
+        ("bytes", ["mine", "bytes"], [5, 1]),
+        ("{folder}/bytes", ["mine", "bytes"], [5, 1]),
+        ("{folder}/pairs/", ["mine", "bytes", "pairs"], [3, 3 / 5, 1]),
+    ],
+)
+def test_all_are_compared_with_the_baseline(
+    given_baseline: str | None, names: list[str], ratios: list[float], tmp_path: Path
+) -> None:
+    make_tokenizer().save(tmp_path / "mine")
+    Tokenizer(ALPHABET, []).save(tmp_path / "bytes")
+    Tokenizer({**ALPHABET, 256: b"he", 257: b"ll"}, [(b"h", b"e"), (b"l", b"l")]).save(tmp_path / "pairs")
+    [corpus] = write_files(tmp_path, [b"hello"])
+    baseline = given_baseline and given_baseline.format(folder=tmp_path)
+    report = evaluate([tmp_path / "mine", tmp_path / "bytes"], corpus, baseline=baseline)
+    assert [row.tokenizer for row in report] == names
+    assert [row.ratio for row in report] == pytest.approx(ratios)
+    assert report.baseline == (Path(baseline).name if baseline else "mine")
+
+
+def test_a_single_tokenizer_has_no_baseline_unless_one_is_given(tmp_path: Path) -> None:
+    make_tokenizer().save(tmp_path / "mine")
+    [alone] = evaluate(tmp_path / "mine", iter(["hello"]))
+    assert alone.ratio is None
+    report = evaluate({"this": make_tokenizer()}, iter(["hello"]), baseline=tmp_path / "mine")
+    assert (report.baseline, [row.tokenizer for row in report]) == ("mine", ["this", "mine"])
+
+
+def test_an_unknown_baseline_is_an_error_with_the_known_names() -> None:
+    with pytest.raises(ConfigError, match=r"baseline: gpt3 is neither a path nor one of the tokenizers \(mine\)"):
+        evaluate({"mine": make_tokenizer()}, iter(["hello"]), baseline="gpt3")
+
+
+# ---- the report ----
+
+
+def test_the_report_has_everything(tmp_path: Path) -> None:
+    paths = write_files(tmp_path, [b"hello", b"there"])
     tokenizers = {"a[b]": make_tokenizer(), "custom": make_tokenizer(r"\w", special_tokens=())}
-    progress = EncodingRecorder()
-    evaluations = evaluate_all(tokenizers, corpora, observer=progress)
-    assert [(row.corpus, row.tokenizer) for row in evaluations] == [(c, t) for c in corpora for t in tokenizers]
-    assert progress.reports == [(5, 20), (10, 20), (15, 20), (20, 20)]
-    described = describe(evaluations, tokenizers)
-    assert described["evaluations"] == [row.to_dict() for row in evaluations]
+    report = evaluate(tokenizers, paths)
+    described = report.to_dict(for_size=100)
+    assert described["evaluations"] == [row.to_dict(100) for row in report]
+    assert (described["baseline"], described["for_size"]) == ("a[b]", 100)
     assert described["tokenizers"][1]["longest_tokens"][0] == {
         "id": 259, "bytes": 5, "text": "hello", "hex": b"hello".hex(),
     }  # fmt: skip
     assert len(MERGES) + 256 == described["tokenizers"][1]["vocab_size"]
+    json.dumps(described)
 
 
-@pytest.mark.parametrize(("arguments", "error"), [(({}, ["x"]), ConfigError), (({"t": None}, ["none"]), CorpusError)])
-def test_missing_tokenizers_or_inputs_are_errors(arguments: Any, error: type[Exception]) -> None:
+def test_the_longest_tokens_exclude_special_tokens() -> None:
+    assert longest_tokens(make_tokenizer(), 3) == [(259, b"hello"), (258, b"hell"), (256, b"he")]
+
+
+@pytest.mark.parametrize(
+    ("tokenizers", "inputs", "error"),
+    [
+        ({}, ["x"], ConfigError),
+        ([], ["x"], ConfigError),
+        ({"t": make_tokenizer()}, [], ConfigError),
+        ({"t": make_tokenizer()}, ["none"], CorpusError),
+        ({"t": make_tokenizer()}, [{"name": "x"}], ConfigError),
+    ],
+)
+def test_missing_tokenizers_or_inputs_are_errors(
+    tokenizers: Any, inputs: Sequence[Any], error: type[Exception]
+) -> None:
     with pytest.raises(error):
-        evaluate_all(*arguments)
-    with pytest.raises(ConfigError):
-        evaluate_all({"mine": Tokenizer(dict(enumerate(bytes([i]) for i in range(256))), [])}, [])
+        evaluate(tokenizers, inputs)

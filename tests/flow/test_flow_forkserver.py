@@ -196,8 +196,8 @@ def interrupt():
     time.sleep(delay)
     os.killpg(os.getpgrp(), number)
 
-for moment in range(40):
-    delay, number = 0.006 * moment, (signal.SIGINT, signal.SIGTERM)[moment // 2 % 2]
+for moment in range(20):
+    delay, number = 0.012 * moment, (signal.SIGINT, signal.SIGTERM)[moment // 2 % 2]
     thread = threading.Thread(target=interrupt)
     try:
         try:
@@ -218,7 +218,7 @@ def test_signals_at_many_moments_reach_the_caller_and_leave_no_worker(tmp_path: 
     with Script(tmp_path, "-c", MANY_MOMENTS) as script:
         output, errors = script.end()
     assert errors == ""
-    assert output == "interrupted\n" * 40
+    assert output == "interrupted\n" * 20
 
 
 @pytest.mark.slow

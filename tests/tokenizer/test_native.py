@@ -113,7 +113,7 @@ def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(vocab=vocabularies(), word=st.one_of(repetitions, texts.filter(bool)), whole_tokens=st.booleans())
 def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: bool) -> None:
     spec = TokenizerSpec(vocab, r"(?s).+", whole_tokens)
@@ -121,7 +121,7 @@ def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: boo
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     vocab=vocabularies(),
     batch=st.lists(st.one_of(texts, repetitions, st.text()), max_size=5),

@@ -1,0 +1,175 @@
+"""`EvaluationReport`: the metrics of tokenizers on corpora.
+
+They are those that Stanford CS336 asks for in its tokenizer experiments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
+
+from bpeflow.dataset.identity import tokenizer_hash
+from bpeflow.tokenizer.tokenizer import BaseTokenizer
+
+#: Number of a vocabulary's longest tokens in the report.
+_LONGEST_TOKENS = 10
+
+
+@dataclass(frozen=True)
+class CorpusText:
+    """The content of a corpus without separators.
+
+    Attributes:
+        bytes: size of the documents.
+        words: number of words, which are separated by Unicode white space.
+        documents: number of documents.
+        skipped_documents: number of documents that were left out and are not among the others.
+    """
+
+    bytes: int = 0
+    words: int = 0
+    documents: int = 0
+    skipped_documents: int = 0
+
+    def __add__(self, other: CorpusText) -> CorpusText:
+        return CorpusText(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, weight: int) -> CorpusText:
+        return CorpusText(*(number * weight for number in astuple(self)))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results of a tokenizer on a corpus.
+
+    Attributes:
+        tokenizer: name of the tokenizer.
+        corpus: name of the corpus; None for all corpora together.
+        text: the text that was encoded.
+        tokens: number of ids of the text.
+        single_byte_tokens: number of ids of single bytes, to which no merge applied.
+        used_tokens: number of entries of the vocabulary that occur.
+        vocab_size: number of entries of the vocabulary.
+        seconds: time for encoding on one thread, without reading.
+        ratio: bytes per token, relative to the baseline's. 1.14 means 1.14 times the bytes per token, so 1 / 1.14 of
+            the tokens for the same text. None if there is no baseline or one of the two has no tokens.
+
+    >>> import bpeflow
+    >>> tokenizer = bpeflow.Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+    >>> [evaluation] = bpeflow.evaluate(tokenizer, iter(["low low", "low"]))
+    >>> evaluation.tokens, evaluation.bytes_per_token, evaluation.tokens_per_word
+    (4, 2.5, 1.3333333333333333)
+    """
+
+    tokenizer: str
+    corpus: str | None
+    text: CorpusText
+    tokens: int
+    single_byte_tokens: int
+    used_tokens: int
+    vocab_size: int
+    seconds: float
+    ratio: float | None = None
+
+    @property
+    def bytes_per_token(self) -> float | None:
+        """Compression: more is better. None if there are no tokens."""
+        return _quotient(self.text.bytes, self.tokens)
+
+    @property
+    def tokens_per_word(self) -> float | None:
+        """Fertility: less is better. None if there are no words."""
+        return _quotient(self.tokens, self.text.words)
+
+    @property
+    def single_byte_share(self) -> float | None:
+        """Share of the tokens that are single bytes. None if there are no tokens."""
+        return _quotient(self.single_byte_tokens, self.tokens)
+
+    @property
+    def used_share(self) -> float:
+        """Share of the vocabulary that occurs."""
+        return self.used_tokens / self.vocab_size
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Speed on one thread. None if there is no text."""
+        return _quotient(self.text.bytes, self.seconds) or None
+
+    def seconds_for(self, size: int) -> float | None:
+        """Estimate the seconds that encoding `size` bytes takes on one thread. None if there is no text."""
+        return _quotient(size, self.bytes_per_second)
+
+    def relative_to(self, baseline: Evaluation) -> Evaluation:
+        """Return a copy with the ratio to the baseline."""
+        if self.bytes_per_token is None:
+            return self
+        return replace(self, ratio=_quotient(self.bytes_per_token, baseline.bytes_per_token))
+
+    def to_dict(self, for_size: int | None = None) -> dict[str, Any]:
+        """Return all metrics for JSON, with the estimated seconds for a size if it is given."""
+        derived = ("bytes_per_token", "tokens_per_word", "single_byte_share", "used_share", "bytes_per_second")
+        estimated = {} if for_size is None else {"seconds_for_size": self.seconds_for(for_size)}
+        return {**asdict(self), **{name: getattr(self, name) for name in derived}, **estimated}
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """The results of `bpeflow.evaluate`; iterate over it for the evaluations.
+
+    Attributes:
+        tokenizers: the tokenizers by name.
+        baseline: name of the tokenizer to which all are compared; None if there is only one.
+        evaluations: the results, corpus by corpus, with the tokenizers of each in their order. If there are several
+            corpora, those for all of them together follow.
+
+    >>> import bpeflow
+    >>> plain = bpeflow.Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    >>> report = bpeflow.evaluate({"plain": plain}, iter(["low lower"]))
+    >>> [(row.tokenizer, row.tokens) for row in report], report.baseline
+    ([('plain', 9)], None)
+    """
+
+    tokenizers: Mapping[str, BaseTokenizer]
+    baseline: str | None
+    evaluations: Sequence[Evaluation]
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        return iter(self.evaluations)
+
+    def to_dict(self, for_size: int | None = None) -> dict[str, Any]:
+        """Return everything for JSON, with the estimated seconds for a size if it is given."""
+        from importlib.metadata import version  # slow to import
+
+        return {
+            "bpeflow": version("bpeflow"),
+            "baseline": self.baseline,
+            "for_size": for_size,
+            "tokenizers": [
+                {
+                    "name": name,
+                    "sha256": tokenizer_hash(tokenizer.to_spec()),
+                    "vocab_size": tokenizer.vocab_size,
+                    "pattern": tokenizer.pattern,
+                    "encoder": tokenizer.encoder,
+                    "longest_tokens": [
+                        {"id": i, "bytes": len(token), "text": token.decode(errors="replace"), "hex": token.hex()}
+                        for i, token in longest_tokens(tokenizer, _LONGEST_TOKENS)
+                    ],
+                }
+                for name, tokenizer in self.tokenizers.items()
+            ],
+            "evaluations": [evaluation.to_dict(for_size) for evaluation in self.evaluations],
+        }
+
+
+def longest_tokens(tokenizer: BaseTokenizer, count: int) -> list[tuple[int, bytes]]:
+    """Return the longest tokens of a vocabulary with their ids, without special tokens. Ties are in order of ids."""
+    specials = set(tokenizer.special_tokens.values())
+    tokens = [(i, token) for i, token in enumerate(tokenizer.vocab.tokens) if i not in specials]
+    return sorted(tokens, key=lambda entry: -len(entry[1]))[:count]
+
+
+def _quotient(numerator: float, denominator: float | None) -> float | None:
+    return numerator / denominator if denominator else None
