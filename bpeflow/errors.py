@@ -31,6 +31,7 @@ __all__ = [
     "ScratchError",
     "SpecialTokenError",
     "UnknownTokenError",
+    "UnmatchedTextError",
     "WorkerDiedError",
 ]
 
@@ -81,6 +82,10 @@ class InputTypeError(BpeflowError, TypeError):
 
 class InvalidTextError(BpeflowError, ValueError):
     """A `str` that cannot be encoded as UTF-8 (one with a lone surrogate, for example), or bytes that are not UTF-8."""
+
+
+class UnmatchedTextError(InvalidTextError):
+    """Text that the split pattern does not match, with its position. Raised under ``unmatched: error``."""
 
 
 class SpecialTokenError(BpeflowError, ValueError):

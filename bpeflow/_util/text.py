@@ -1,4 +1,4 @@
-"""Policies for invalid UTF-8, and formatting of messages, sizes and counts for people."""
+"""Policies for text that cannot be used as it is, and formatting of messages, sizes and counts for people."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Literal
 
 #: How to handle input that is not UTF-8: raise an error, replace invalid bytes by U+FFFD, or skip the document.
 InvalidUtf8Policy = Literal["error", "replace", "skip"]
+
+#: How to handle text that a custom pattern does not match: raise an error, isolate it (each stretch between two matches
+#: is a pre-token, as with HuggingFace's ``Split`` and its behavior ``Isolated``), or drop it.
+UnmatchedPolicy = Literal["error", "isolate", "drop"]
 
 
 def one_line(text: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import FormatError, PatternError
 from bpeflow.formats.untrusted import short_repr
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -38,6 +39,12 @@ _NAMES = {
     **dict.fromkeys(_GPT2_SPELLINGS, "gpt2"),
     _CL100K_ONIGURUMA: "cl100k",
 }
+
+#: Extends a pattern to text that it does not match.
+_KEEP_UNMATCHED = r"(?:{0})|(?:(?!(?:{0}))[\s\S])+"
+
+#: Text in which most patterns of empty matches, such as ``(?=[A-Z])``, have one.
+_PROBE = "The 12 ox'en,\r\n\tABéÉ 日本 \u0301 <a_b>."
 
 #: The longest pattern that is compiled, in characters: far above any real one.
 _MAX_PATTERN_LENGTH = 100_000
@@ -72,6 +79,48 @@ def check_pattern(pattern: str, path: Path) -> str:
     except PatternError as error:
         raise FormatError(f"{path}: {error}") from error
     return pattern
+
+
+def keep_unmatched(regex: str, path: Path) -> str:
+    r"""Return an expression that matches what `regex` does, and each stretch between two matches.
+
+    For tools that drop what their pattern does not match. A stretch is a run of characters at none of which `regex`
+    matches, so an engine that searches from left to right finds the same matches as before.
+
+    >>> keep_unmatched(r"\w+", Path("x"))
+    '(?:\\w+)|(?:(?!(?:\\w+))[\\s\\S])+'
+
+    Raises:
+        FormatError: `regex` has groups, which cannot occur twice, or ``\K``, or it matches an empty string.
+    """
+    if load_pretokenizer(regex).compiled.groups:
+        reason = "has groups; write (?:…) instead of (…)"
+    elif any(match.group() == r"\K" for match in _ITEM.finditer(regex)):
+        reason = r"has \K"
+    elif "" in load_pretokenizer(regex).compiled.findall(_PROBE):
+        reason = "can match the empty string"
+    else:
+        return _KEEP_UNMATCHED.format(regex)
+    raise FormatError(
+        f"{path}: pattern {short_repr(regex)} {reason}: it cannot be extended to the text that it does not match, which "
+        "tiktoken drops; extend it so that it matches all text, and use unmatched: drop"
+    )
+
+
+def split_unmatched(regex: str) -> tuple[str, UnmatchedPolicy]:
+    """Return the expression that `keep_unmatched` extended, or `regex` itself; and what happens to unmatched text."""
+    before, between, after = _KEEP_UNMATCHED.split("{0}")
+    length = (len(regex) - len(before) - len(between) - len(after)) // 2
+    inner = regex[len(before) : len(before) + length]
+    return (inner, "isolate") if inner and regex == _KEEP_UNMATCHED.format(inner) else (regex, "drop")
+
+
+def unmatched_is_error(path: Path, format_: str) -> FormatError:
+    """Return the error for a tokenizer that refuses unmatched text, in a format that cannot."""
+    return FormatError(
+        f"{path}: {format_} cannot refuse text that the pattern does not match (unmatched: error); use unmatched: "
+        "isolate, with which all other text has the same ids"
+    )
 
 
 def refuse_differences(regex: str, engine: Engine, path: Path) -> None:

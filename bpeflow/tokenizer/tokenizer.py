@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow.errors import InvalidTextError
+from bpeflow._util.text import UnmatchedPolicy
+from bpeflow.errors import InvalidTextError, UnmatchedTextError
 from bpeflow.formats import gpt2
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
@@ -61,8 +62,9 @@ class BaseTokenizer:
         vocab: Mapping[int, bytes] | Vocab,
         merges: Iterable[Merge],
         special_tokens: Iterable[str] | None = None,
-        pattern: str = "gpt2",
+        pattern: str | None = None,
         *,
+        unmatched: UnmatchedPolicy | None = None,
         whole_tokens: bool = False,
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
@@ -75,7 +77,10 @@ class BaseTokenizer:
             special_tokens: strings that are never split. Those missing from `vocab` are appended to it in their order.
                 In a text, overlaps are resolved leftmost-longest.
             pattern: how text is split into pre-tokens: a name in `bpeflow.pretokenize.patterns.NAMED_PATTERNS`, or a
-                regular expression. Text that a regular expression does not match yields no ids.
+                regular expression; by default the pattern that a `Vocab` was trained with, else ``"gpt2"``.
+            unmatched: what to do with text that a regular expression does not match: ``"isolate"`` (each stretch
+                between two matches is a pre-token), ``"drop"`` (it yields no ids), or ``"error"``; by default as the
+                `Vocab` was trained, else ``"isolate"``.
             whole_tokens: whether a pre-token that is a token is not merged, even if merging would yield other ids.
             encoder: ``"native"``, ``"python"``, or ``"auto"`` for the native one if it is available.
             cache_bytes: size of the cache of merged pre-tokens, in bytes per thread.
@@ -84,11 +89,11 @@ class BaseTokenizer:
             FormatError: an id is negative or far too large, a byte has no token, or a merge does not fit.
             InputTypeError: an argument has a wrong type.
             PatternError: the pattern is invalid.
-            ConfigError: a special token is empty, the encoder is unknown, or the cache size is negative.
+            ConfigError: a special token is empty, the encoder or `unmatched` is unknown, or the cache size is negative.
             NativeUnavailableError: ``encoder="native"`` is not available.
         """
         full_vocab = add_special_tokens(make_vocab(vocab, merges), special_tokens or ())
-        self._set_up(TokenizerSpec(full_vocab, pattern, whole_tokens), encoder, cache_bytes)
+        self._set_up(TokenizerSpec.of(full_vocab, pattern, unmatched, whole_tokens), encoder, cache_bytes)
 
     def _set_up(self, spec: TokenizerSpec, encoder: str, cache_bytes: int) -> None:
         self._spec = spec
@@ -96,7 +101,7 @@ class BaseTokenizer:
         self._control = SpecialTokenControl(spec.vocab.special_tokens)
         self._encoder = new_encoder(spec, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
-        self._pretokenizer = load_pretokenizer(spec.pattern)
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._every_special = self._control.every
         self._dtype = smallest_dtype(len(spec.vocab))
 
@@ -133,8 +138,9 @@ class BaseTokenizer:
             FormatError: a file is damaged, or the files do not fit each other.
         """
         vocab = gpt2.load_files(Path(vocab_path), Path(merges_path))
-        chosen = gpt2.pattern_beside(Path(vocab_path)) if pattern is None else pattern
-        return cls(vocab, vocab.merges, special_tokens, chosen, **options)
+        beside, unmatched = gpt2.pattern_beside(Path(vocab_path))
+        vocab = replace(vocab, pattern=beside, unmatched=unmatched)
+        return cls(vocab, vocab.merges, special_tokens, pattern, **options)
 
     @classmethod
     def load(
@@ -192,6 +198,11 @@ class BaseTokenizer:
         return self._spec.pattern
 
     @property
+    def unmatched(self) -> UnmatchedPolicy:
+        """What happens to text that the pattern does not match: ``"error"``, ``"isolate"`` or ``"drop"``."""
+        return self._spec.unmatched
+
+    @property
     def encoder(self) -> str:
         """The name of the encoder in use: ``"native"`` or ``"python"``."""
         return self._encoder.name
@@ -215,6 +226,7 @@ class BaseTokenizer:
         Raises:
             InputTypeError: an argument has a wrong type.
             InvalidTextError: the text has a lone surrogate.
+            UnmatchedTextError: the pattern does not match all of the text, and `unmatched` is ``"error"``.
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
         data = to_utf8(text)
@@ -260,6 +272,8 @@ class BaseTokenizer:
         encoded = in_threads(cut_text(data, self._pretokenizer, specials), encode, threads)
         try:
             return concatenate(encoded, len(data), ids_dtype)
+        except UnmatchedTextError:
+            raise
         except InvalidTextError:
             raise invalid_utf8_error(data) from None  # with the position in the whole text
 
@@ -285,7 +299,10 @@ class BaseTokenizer:
             return self._encoder.encode_batch(batch[begin:end], specials, self._dtype)
 
         encoded = in_threads(group_texts(batch), encode, threads)
-        return [ids for group in encoded for ids in _split(*group)]
+        try:
+            return [ids for group in encoded for ids in _split(*group)]
+        except UnmatchedTextError:
+            return for_each(lambda data: self._encoder.encode(data, specials), batch)  # raises it with the index
 
     def encode_with_offsets(
         self,
