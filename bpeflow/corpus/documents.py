@@ -24,12 +24,18 @@ class DocumentStatistics:
         bytes: all bytes, including delimiters and skipped documents. For records (JSON Lines, Parquet), only the bytes
             of the text that was kept.
         sources: the statistics of each source by its number, if there are several; otherwise empty.
+        matched_bytes: bytes of text that a custom pattern matched; 0 for a named pattern, which matches all text.
+        unmatched_bytes: bytes of text that it did not match.
+        unmatched_example: some of that text, and the text around it; empty if there is none.
     """
 
     documents: int = 0
     skipped_documents: int = 0
     bytes: int = 0
     sources: tuple[DocumentStatistics, ...] = ()
+    matched_bytes: int = 0
+    unmatched_bytes: int = 0
+    unmatched_example: str = ""
 
     def of_source(self, number: int) -> DocumentStatistics:
         """Return a copy that also has these statistics as those of one source, so that sources add up separately."""
@@ -41,6 +47,9 @@ class DocumentStatistics:
             self.skipped_documents + other.skipped_documents,
             self.bytes + other.bytes,
             tuple(starmap(add, zip_longest(self.sources, other.sources, fillvalue=DocumentStatistics()))),
+            self.matched_bytes + other.matched_bytes,
+            self.unmatched_bytes + other.unmatched_bytes,
+            self.unmatched_example or other.unmatched_example,
         )
 
 

@@ -19,11 +19,16 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     """Return a hash of everything that determines encoding and decoding, as 64 hexadecimal digits.
 
     It is the SHA-256 of the bytes of each id, the special tokens with their ids, the merges by rank, the pattern's
-    regular expression (not its name) and `whole_tokens`. Each list is preceded by its length and the lengths of its
+    regular expression (not its name) and `whole_tokens`, and for a custom pattern that does not drop text, `unmatched`.
+    Each list is preceded by its length and the lengths of its
     entries, so different tokenizers never hash the same bytes. The hash is the same on every machine and in every
     version of bpeflow.
     """
     vocab = tokenizer.vocab
+    pretokenizer = load_pretokenizer(tokenizer.pattern)
+    pattern = [pretokenizer.regex.encode(), str(bool(tokenizer.whole_tokens)).encode()]
+    if pretokenizer.custom and tokenizer.unmatched != "drop":
+        pattern.append(tokenizer.unmatched.encode())
     digest = sha256(b"bpeflow tokenizer 1\n")
     specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
     for entries in (
@@ -32,7 +37,7 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
         [str(token_id).encode() for _, token_id in specials],
         [left for left, _ in vocab.merges],
         [right for _, right in vocab.merges],
-        [load_pretokenizer(tokenizer.pattern).regex.encode(), str(bool(tokenizer.whole_tokens)).encode()],
+        pattern,
     ):
         _add_entries(digest, entries)
     return digest.hexdigest()

@@ -244,7 +244,7 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
             "may have been written by a newer version"
         )
     content.setdefault("hidden_tokens", {})
-    content.setdefault("unmatched", "isolate" if content.get("pattern") in [*NAMED_PATTERNS] else "drop")  # before 0.7
+    content.setdefault("unmatched", "isolate" if content.get("pattern") in [*NAMED_PATTERNS] else "drop")  # written earlier
     types = {
         "pattern": (str, "a string"),
         "whole_tokens": (bool, "true or false"),

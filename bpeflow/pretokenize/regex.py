@@ -161,7 +161,7 @@ class Pretokenizer:
         end = start + len(gaps[before])
         shown = gaps[before] if end - start <= _SHOWN else gaps[before][:_SHOWN] + "…"
         around = text[max(start - _SHOWN, 0) : min(end, start + _SHOWN) + _SHOWN]
-        return Unmatched(start, f"{shown!r} in {around!r}")
+        return Unmatched(start, repr(shown) if shown == around else f"{shown!r} in {around!r}")
 
     def find_cut(self, window: cuts.Utf8, start: int) -> int | None:
         """Return the first position ``>= start`` at which a document that contains `window` may be cut.

@@ -138,8 +138,9 @@ class BaseTokenizer:
             FormatError: a file is damaged, or the files do not fit each other.
         """
         vocab = gpt2.load_files(Path(vocab_path), Path(merges_path))
-        beside, unmatched = gpt2.pattern_beside(Path(vocab_path))
-        vocab = replace(vocab, pattern=beside, unmatched=unmatched)
+        if pattern is None:
+            beside, unmatched = gpt2.pattern_beside(Path(vocab_path))
+            vocab = replace(vocab, pattern=beside, unmatched=unmatched)
         return cls(vocab, vocab.merges, special_tokens, pattern, **options)
 
     @classmethod
