@@ -220,13 +220,14 @@ class CorpusCounter:
         unmatched, example = documents.unmatched_bytes, documents.unmatched_example
         if not unmatched:
             return
-        share = f"{100 * unmatched / (unmatched + documents.matched_bytes):.1f} % of the text ({format_size(unmatched)})"
+        percent = 100 * unmatched / (unmatched + documents.matched_bytes)
+        share = f"{percent:.1f} % of the text ({format_size(unmatched)})"
         if self.settings.unmatched == "drop":
             log.warning(
                 "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
             )
         elif not documents.matched_bytes:
-            log.warning("pattern: %r matches nothing in the corpus: not in %s, for example", self.settings.pattern, example)
+            log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", self.settings.pattern, example)
         else:
             log.info("pattern: %s lies between matches and makes pre-tokens of its own, e.g. %s", share, example)
 

@@ -172,8 +172,10 @@ class PretokenCounts:
         """Write as `save` does, but not atomically: the caller gives the file its name when it is complete."""
         with path.open("wb") as file:
             version = np.array([FILE_VERSION], dtype=np.int64)
-            pattern = {} if self.pattern is None else {"pattern": self.pattern, "unmatched": self.unmatched}
-            np.savez(file, version=version, data=self.data, offsets=self.offsets, counts=self.counts, **pattern)
+            arrays = {"version": version, "data": self.data, "offsets": self.offsets, "counts": self.counts}
+            if self.pattern is not None:
+                arrays |= {"pattern": np.array(self.pattern), "unmatched": np.array(self.unmatched)}
+            np.savez(file, **cast(Any, arrays))
 
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:

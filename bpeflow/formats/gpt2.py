@@ -6,7 +6,7 @@ is an object::
     {
       "format": 1,
       "pattern": name or regular expression,
-      "unmatched": "isolate", "drop" or "error",
+      "unmatched": "isolate", "drop" or "error" (only with a regular expression),
       "special_tokens": {text: id},
       "whole_tokens": false,
       "merges": number of merges,
@@ -70,7 +70,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
     content: dict[str, Any] = {
         "format": _VERSION,
         "pattern": spec.pattern,
-        "unmatched": spec.unmatched,
+        **({} if spec.pattern in NAMED_PATTERNS else {"unmatched": spec.unmatched}),
         "special_tokens": spec.vocab.special_tokens,
         "whole_tokens": spec.whole_tokens,
         "merges": len(spec.vocab.merges),
@@ -244,7 +244,8 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
             "may have been written by a newer version"
         )
     content.setdefault("hidden_tokens", {})
-    content.setdefault("unmatched", "isolate" if content.get("pattern") in [*NAMED_PATTERNS] else "drop")  # written earlier
+    if "unmatched" not in content:  # written by version 0.1.0, which dropped such text
+        content["unmatched"] = "isolate" if content.get("pattern") in [*NAMED_PATTERNS] else "drop"
     types = {
         "pattern": (str, "a string"),
         "whole_tokens": (bool, "true or false"),

@@ -85,25 +85,24 @@ def keep_unmatched(regex: str, path: Path) -> str:
     r"""Return an expression that matches what `regex` does, and each stretch between two matches.
 
     For tools that drop what their pattern does not match. A stretch is a run of characters at none of which `regex`
-    matches, so an engine that searches from left to right finds the same matches as before.
+    matches, so an engine that searches from left to right finds the same matches as before. Expressions that
+    `refuse_differences` refuses must not be passed.
 
     >>> keep_unmatched(r"\w+", Path("x"))
     '(?:\\w+)|(?:(?!(?:\\w+))[\\s\\S])+'
 
     Raises:
-        FormatError: `regex` has groups, which cannot occur twice, or ``\K``, or it matches an empty string.
+        FormatError: `regex` has groups, which cannot occur twice, or ``\K``.
     """
     if load_pretokenizer(regex).compiled.groups:
         reason = "has groups; write (?:…) instead of (…)"
     elif any(match.group() == r"\K" for match in _ITEM.finditer(regex)):
         reason = r"has \K"
-    elif "" in load_pretokenizer(regex).compiled.findall(_PROBE):
-        reason = "can match the empty string"
     else:
         return _KEEP_UNMATCHED.format(regex)
     raise FormatError(
-        f"{path}: pattern {short_repr(regex)} {reason}: it cannot be extended to the text that it does not match, which "
-        "tiktoken drops; extend it so that it matches all text, and use unmatched: drop"
+        f"{path}: pattern {short_repr(regex)} {reason}: it cannot be extended automatically to the text that it does "
+        "not match, which tiktoken drops; write it so that it matches all text, and use unmatched: drop"
     )
 
 
@@ -135,7 +134,8 @@ def refuse_differences(regex: str, engine: Engine, path: Path) -> None:
             f"{path}: pattern {short_repr(regex)}, character {position}: {engine} and the regex module read {item}; "
             "rewrite it so that it has only one meaning"
         )
-    if load_pretokenizer(regex).compiled.match(""):
+    pretokenizer = load_pretokenizer(regex)
+    if any(start == end for text in ("", _PROBE) for start, end in pretokenizer.match_spans(text)):
         raise FormatError(
             f"{path}: pattern {short_repr(regex)} can match the empty string, after which engines continue "
             "differently; make each alternative match at least one character"

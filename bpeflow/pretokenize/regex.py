@@ -106,9 +106,8 @@ class Pretokenizer:
         gaps = self._gaps(text)
         if self.unmatched == "error":
             raise UnmatchedTextError(self.describe(self._first(text, matches, gaps)))
-        pieces = matches
-        if self.unmatched == "isolate":
-            pieces = chain.from_iterable(zip_longest(gaps, matches, fillvalue=""))
+        isolate = self.unmatched == "isolate"
+        pieces = chain.from_iterable(zip_longest(gaps, matches, fillvalue="")) if isolate else iter(matches)
         return list(filter(None, pieces)), list(filter(None, gaps))
 
     def find_unmatched(self, text: str) -> Unmatched | None:
@@ -122,8 +121,9 @@ class Pretokenizer:
 
     def describe(self, unmatched: Unmatched, at: str = "") -> str:
         """Return the error message for unmatched text, which is `at` a place; by default at its character."""
+        at = at or f"character {unmatched.start}"
         return (
-            f"the pattern {self.regex!r} does not match {unmatched.example}, at {at or f'character {unmatched.start}'}; "
+            f"the pattern {self.regex!r} does not match {unmatched.example}, at {at}; "
             "extend the pattern, or use unmatched: isolate to make pre-tokens of such text"
         )
 

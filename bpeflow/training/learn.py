@@ -98,10 +98,10 @@ class LearnedMerges(Sequence[Merge]):
         unmatched: UnmatchedPolicy | None = None,
         special_tokens_first: bool = False,
     ) -> Tokenizer:
-        """Return a tokenizer with these merges.
+        r"""Return a tokenizer with these merges.
 
         >>> from bpeflow import count, learn_merges
-        >>> counts = count(iter(["low lower"]), pattern=r"\\w+")
+        >>> counts = count(iter(["low lower"]), pattern=r"\w+")
         >>> learn_merges(counts, 259, ["<s>"]).tokenizer().encode("low<s>")
         [258, 256]
 
