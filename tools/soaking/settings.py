@@ -42,6 +42,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
         "separator": choose.choice((None, None, None, "\n\n", "||", "日本")),
         "invalid_utf8": choose.choice(("error", "replace", "skip")),
         "pattern": pattern,
+        "unmatched": choose.choice(("isolate", "drop")),
         "text_field": choose.choice(("text", "text", "data.text")),
         "text_column": choose.choice(("text", "text", "data.text")),
         "tie_break": choose.choice(("greatest_bytes", "greatest_bytes", "smallest_ids", "huggingface")),
