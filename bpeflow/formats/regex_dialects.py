@@ -43,6 +43,9 @@ _NAMES = {
 #: Extends a pattern to text that it does not match.
 _KEEP_UNMATCHED = r"(?:{0})|(?:(?!(?:{0}))[\s\S])+"
 
+#: References to groups (which would have other numbers), named groups, and ``\K``.
+_UNREPEATABLE = re.compile(r"\\[1-9gkK]|\(\?[(&RP0-9]")
+
 #: Text in which most patterns of empty matches, such as ``(?=[A-Z])``, have one.
 _PROBE = "The 12 ox'en,\r\n\tABéÉ 日本 \u0301 <a_b>."
 
@@ -92,18 +95,15 @@ def keep_unmatched(regex: str, path: Path) -> str:
     '(?:\\w+)|(?:(?!(?:\\w+))[\\s\\S])+'
 
     Raises:
-        FormatError: `regex` has groups, which cannot occur twice, or ``\K``.
+        FormatError: `regex` has a part that cannot occur twice or in a lookahead.
     """
-    if load_pretokenizer(regex).compiled.groups:
-        reason = "has groups; write (?:…) instead of (…)"
-    elif any(match.group() == r"\K" for match in _ITEM.finditer(regex)):
-        reason = r"has \K"
-    else:
-        return _KEEP_UNMATCHED.format(regex)
-    raise FormatError(
-        f"{path}: pattern {short_repr(regex)} {reason}: it cannot be extended automatically to the text that it does "
-        "not match, which tiktoken drops; write it so that it matches all text, and use unmatched: drop"
-    )
+    if load_pretokenizer(regex).compiled.groupindex or _UNREPEATABLE.search(regex):
+        raise FormatError(
+            f"{path}: pattern {short_repr(regex)}: tiktoken drops text that it does not match, and a pattern with "
+            "named groups, references to groups or \\K cannot be extended to that text automatically; write it so that it "
+            "matches all text, and use unmatched: drop"
+        )
+    return _KEEP_UNMATCHED.format(regex)
 
 
 def split_unmatched(regex: str) -> tuple[str, UnmatchedPolicy]:
