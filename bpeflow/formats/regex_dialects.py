@@ -100,8 +100,8 @@ def keep_unmatched(regex: str, path: Path) -> str:
     if load_pretokenizer(regex).compiled.groupindex or _UNREPEATABLE.search(regex):
         raise FormatError(
             f"{path}: pattern {short_repr(regex)}: tiktoken drops text that it does not match, and a pattern with "
-            "named groups, references to groups or \\K cannot be extended to that text automatically; write it so that it "
-            "matches all text, and use unmatched: drop"
+            "named groups, references to groups or \\K cannot be extended to that text automatically; write it so that "
+            "it matches all text, and use unmatched: drop"
         )
     return _KEEP_UNMATCHED.format(regex)
 
