@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import bpeflow
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.dataset.identity import tokenizer_hash
 from bpeflow.dataset.token_file import (
     choose_dtype,
@@ -242,6 +243,8 @@ def test_the_hash_never_changes() -> None:
     assert tokenizer_hash(SPEC) == HASH
     source = load_pretokenizer("gpt2").regex
     assert tokenizer_hash(replace(SPEC, pattern=source)) == HASH
+    dropping = replace(SPEC, pattern=r"\w+", unmatched="drop")  # as all custom patterns did in version 0.1.0
+    assert tokenizer_hash(dropping) == "b479b26f9d357988ef740397e784d80f6bd15eeb5ba922be08230aa53d4e00a5"
 
 
 @pytest.mark.parametrize(
@@ -258,3 +261,9 @@ def test_the_hash_never_changes() -> None:
 )
 def test_everything_that_determines_the_ids_is_in_the_hash(other: TokenizerSpec) -> None:
     assert tokenizer_hash(other) != tokenizer_hash(SPEC)
+
+
+def test_what_happens_to_unmatched_text_is_in_the_hash() -> None:
+    policies: list[UnmatchedPolicy] = ["isolate", "drop", "error"]
+    assert len({tokenizer_hash(replace(SPEC, unmatched=policy)) for policy in policies}) == 1
+    assert len({tokenizer_hash(replace(SPEC, pattern=r"\w+", unmatched=policy)) for policy in policies}) == 3
