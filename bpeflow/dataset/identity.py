@@ -20,8 +20,8 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     """Return a hash of everything that determines encoding and decoding, as 64 hexadecimal digits.
 
     It is the SHA-256 of the bytes of each id, the special tokens with their ids, the merges by rank, the pattern's
-    regular expression (not its name), `whole_tokens`, and `unmatched` unless it is ``"drop"`` or the pattern matches all
-    text. Each list is preceded by its length and the lengths of its entries, so different tokenizers never hash the
+    regular expression (not its name), `whole_tokens`, and `unmatched` unless that is ``"drop"`` or the pattern matches
+    all text. Each list is preceded by its length and the lengths of its entries, so different tokenizers never hash the
     same bytes. The hash is the same on every machine and in every version of bpeflow.
     """
     vocab = tokenizer.vocab
