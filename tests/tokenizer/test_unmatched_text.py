@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import regex
 from hypothesis import given, settings
@@ -67,7 +69,10 @@ def test_offsets_tile_a_text_that_is_isolated(encoder: str, text: str, pattern: 
 
 @pytest.mark.parametrize("unmatched", ["isolate", "drop", "error"])
 def test_a_text_in_threads_has_the_same_ids(encoder: str, unmatched: UnmatchedPolicy) -> None:
-    tokenizer = small(encoder, r"[a-z]+" if unmatched != "error" else r"[a-z]+|\s+|<.*?>", unmatched)
+    tokenizer: Tokenizer = pickle.loads(
+        pickle.dumps(small(encoder, r"[a-z]+" if unmatched != "error" else r"[a-z]+|\s+|<.*?>", unmatched))
+    )
+    assert tokenizer.unmatched == unmatched
     text = "word words aab abab<a>" * 30_000  # more than a part for a thread
     ids = tokenizer.encode("word words aab abab<a>")
     assert tokenizer.encode_to_array(text, threads=2).tolist() == ids * 30_000
