@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, one_line
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, UnmatchedPolicy, one_line
 from bpeflow._util.validation import explain, nearest
 from bpeflow.errors import ConfigError, SettingsError
 from bpeflow.vocab import check_special_tokens
@@ -244,6 +244,13 @@ class CountSettings(TokenSettings):
 
     pattern: NonEmpty = _pretokens(
         "gpt2", "split pattern: gpt2, cl100k, o200k, llama3, qwen2, or a regular expression", example="cl100k"
+    )
+    unmatched: UnmatchedPolicy = _pretokens(
+        "isolate",
+        "text that a regular expression does not match: isolate, drop or error",
+        "isolate makes a pre-token of each stretch between two matches, as HuggingFace's Split does, drop leaves such "
+        "text out, as tiktoken does, and error stops at the first. The named patterns match all text.",
+        example="error",
     )
     scanner: Literal["auto", "native", "regex"] = _pretokens(
         "auto", "how pre-tokens are found: native code (named patterns only) or the regex module", example="regex"

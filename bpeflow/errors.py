@@ -35,6 +35,7 @@ __all__ = [
     "SettingsError",
     "SpecialTokenError",
     "UnknownTokenError",
+    "UnmatchedTextError",
     "WorkerDiedError",
 ]
 
@@ -97,6 +98,10 @@ class InputTypeError(BpeflowError, TypeError):
 
 class InvalidTextError(BpeflowError, ValueError):
     """A `str` that cannot be encoded as UTF-8 (one with a lone surrogate, for example), or bytes that are not UTF-8."""
+
+
+class UnmatchedTextError(InvalidTextError):
+    """Text that the split pattern does not match, with its position. Raised under ``unmatched: error``."""
 
 
 class SpecialTokenError(BpeflowError, ValueError):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import FormatError
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class Vocab(Mapping[int, bytes]):
         tokens: the bytes of each token, indexed by id. ``b""`` marks an unused id.
         special_tokens: the id of each special token.
         merges: the merges in the order in which they were learned. A merge's index is its rank.
+        pattern: the split pattern that it was trained with or is used with, which `bpeflow.Tokenizer` takes; None if it
+            is unknown. Vocabularies are compared without it.
+        unmatched: what to do with text that the pattern does not match; None if the pattern is unknown.
 
     >>> from bpeflow import Vocab
     >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], special_tokens=["<s>"])
@@ -53,6 +57,8 @@ class Vocab(Mapping[int, bytes]):
     tokens: tuple[bytes, ...]
     special_tokens: dict[str, int]
     merges: tuple[Merge, ...]
+    pattern: str | None = field(default=None, compare=False)
+    unmatched: UnmatchedPolicy | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, UnmatchedPolicy
 
 if TYPE_CHECKING:
     from bpeflow.progress import Observer
@@ -68,6 +68,8 @@ class CountKeywords(TypedDict, total=False):
     exclude: Paths
     separator: str | None
     invalid_utf8: InvalidUtf8Policy
+    bad_records: BadRecordsPolicy
+    unmatched: UnmatchedPolicy
     scanner: Literal["auto", "native", "regex"]
     num_counter: int | None
     num_merger: int
@@ -102,6 +104,7 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     skip_merge: bool
     resume: bool
     restart: bool
+    overwrite: bool
     output: OutputKeywords
     monitor: MonitorKeywords
 

@@ -1,4 +1,4 @@
-"""Policies for bad input, and formatting of messages, sizes and counts for people."""
+"""Policies for text that cannot be used as it is, and formatting of messages, sizes and counts for people."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ InvalidUtf8Policy = Literal["error", "replace", "skip"]
 
 #: How to handle a record without text: raise an error, or leave it out.
 BadRecordsPolicy = Literal["error", "skip"]
+
+#: How to handle text that a custom pattern does not match: raise an error, isolate it (each stretch between two matches
+#: is a pre-token, as with HuggingFace's ``Split`` and its behavior ``Isolated``), or drop it.
+UnmatchedPolicy = Literal["error", "isolate", "drop"]
 
 #: Shortens values in error messages, which can be as large as a file, or contain themselves.
 _SHORT = reprlib.Repr()

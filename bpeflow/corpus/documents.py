@@ -27,6 +27,9 @@ class DocumentStatistics:
         sources: the statistics of each source by its number, if there are several; otherwise empty.
         bad_records: records without text that were left out. They are not among `documents`.
         first_bad_record: the error of one of them.
+        matched_bytes: bytes of text that a custom pattern matched; 0 for a named pattern, which matches all text.
+        unmatched_bytes: bytes of text that it did not match.
+        unmatched_example: some of that text, and the text around it; empty if there is none.
     """
 
     documents: int = 0
@@ -35,6 +38,9 @@ class DocumentStatistics:
     sources: tuple[DocumentStatistics, ...] = ()
     bad_records: int = 0
     first_bad_record: str = ""
+    matched_bytes: int = 0
+    unmatched_bytes: int = 0
+    unmatched_example: str = ""
 
     def of_source(self, number: int) -> DocumentStatistics:
         """Return a copy that also has these statistics as those of one source, so that sources add up separately."""
@@ -48,6 +54,9 @@ class DocumentStatistics:
             tuple(starmap(add, zip_longest(self.sources, other.sources, fillvalue=DocumentStatistics()))),
             self.bad_records + other.bad_records,
             self.first_bad_record or other.first_bad_record,
+            self.matched_bytes + other.matched_bytes,
+            self.unmatched_bytes + other.unmatched_bytes,
+            self.unmatched_example or other.unmatched_example,
         )
 
     def log_left_out(self, log: logging.Logger) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.cpu import available_cores
 from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.text import format_size
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
@@ -125,7 +126,7 @@ class CorpusCounter:
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
-        self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern)
+        self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched)
         self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
         if self.scanner == "regex" and settings.scanner == "auto":
             log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(self.pretokenizer))
@@ -162,8 +163,8 @@ class CorpusCounter:
         Raises:
             ResumeError: the segments are of another corpus or of other settings.
             InvalidUtf8Error: a file is not UTF-8, with `invalid_utf8: error`.
-            CorpusError: a file is unreadable, in another format than it is read as, or changed while it was counted; or
-                the corpus has no pre-tokens.
+            CorpusError: a file is unreadable, in another format than it is read as, or changed while it was counted;
+                the corpus has no pre-tokens; or the pattern does not match all of its text, with `unmatched: error`.
             CountOverflowError: a count does not fit 64 bits.
             ScratchError: there was neither memory nor disk space for the counts.
             WorkerDiedError: a worker process was killed.
@@ -211,9 +212,10 @@ class CorpusCounter:
         if not len(counts):
             self.forget_segments()
             raise CorpusError(f"nothing to count: {self._why_nothing(documents)}")
+        self._report_unmatched(documents)
         statistics = segments.statistics() if segments else None
         return CorpusCounts(
-            counts=counts,
+            counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched),
             documents=documents,
             files=files,
             seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
@@ -245,6 +247,22 @@ class CorpusCounter:
                 "separators and special tokens"
             )
         return "the corpus has nothing but separators and special tokens"
+
+    def _report_unmatched(self, documents: DocumentStatistics) -> None:
+        """Log how much of the text the pattern did not match: a warning if text is lost, or if it matched nothing."""
+        unmatched, example = documents.unmatched_bytes, documents.unmatched_example
+        if not unmatched:
+            return
+        percent = 100 * unmatched / (unmatched + documents.matched_bytes)
+        share = f"{percent:.1f} % of the text ({format_size(unmatched)})"
+        if self.settings.unmatched == "drop":
+            log.warning(
+                "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
+            )
+        elif not documents.matched_bytes:
+            log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", self.settings.pattern, example)
+        else:
+            log.info("pattern: %s lies between matches and makes pre-tokens of its own, e.g. %s", share, example)
 
     def _segments(self, memory: MemoryBudget) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
@@ -310,7 +328,7 @@ def count(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `scanner`, `num_counter`,
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `scanner`, `num_counter`,
             `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`, `start_method`.
 
     Returns:
@@ -319,8 +337,8 @@ def count(
     Raises:
         ConfigError: a setting is unknown or out of range.
         PatternError: the pattern is neither a known name nor a valid regular expression.
-        CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`), or in a format that is recognised as
-            another; or there is nothing to count in it.
+        CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`), in a format that is recognised as
+            another, or not matched by the pattern (with `unmatched: error`); or there is nothing to count in it.
         CountOverflowError: a count does not fit 64 bits.
         ScratchError: there was neither memory nor disk space for the counts.
         WorkerDiedError: a worker process was killed.

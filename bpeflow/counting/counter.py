@@ -14,9 +14,11 @@ from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chu
 from bpeflow.corpus.formats.jsonl import read_records
 from bpeflow.corpus.formats.records import record_delimiters
 from bpeflow.corpus.sources import Source
+from bpeflow.corpus.unmatched import unmatched_error
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.shards import Scratch, Shard
 from bpeflow.counting.table import CountTable, new_table
+from bpeflow.errors import UnmatchedTextError
 from bpeflow.pretokenize.regex import Pretokenizer
 
 
@@ -108,10 +110,17 @@ class ChunkCounter:
         statistics = DocumentStatistics(complete, bytes=done.bytes)
         if done.bytes < chunk.length:
             rest = replace(chunk, offset=chunk.offset + done.bytes, length=chunk.length - done.bytes)
-            decoded = decode_chunk(bytes(data[done.bytes :]), rest, delimiters, self.invalid_utf8)
+            undecoded = bytes(data[done.bytes :])
+            decoded = decode_chunk(undecoded, rest, delimiters, self.invalid_utf8)
             statistics += decoded.statistics
-            for text in decoded.texts:
-                table.count(text)
+            try:
+                for text in decoded.texts:
+                    table.count(text)
+            except UnmatchedTextError:
+                field = self.sources[chunk.source].text_field
+                raise unmatched_error(
+                    undecoded, rest, delimiters, self.pretokenizer, self.invalid_utf8, field
+                ) from None
         return statistics
 
     def _shards(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
@@ -120,6 +129,7 @@ class ChunkCounter:
             for weight, table in tables.items()
             for partition in range(self.partitions)
         ]
+        statistics = sum((table.statistics() for table in tables.values()), start=statistics)
         return [replace(shards[0], statistics=statistics), *shards[1:]]
 
     def _shard(self, table: CountTable, weight: int, partition: int, spill: bool) -> Shard:

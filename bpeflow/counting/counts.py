@@ -9,12 +9,13 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from itertools import pairwise
 from operator import index, itemgetter
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.errors import CountOverflowError, FormatError
 
@@ -47,12 +48,20 @@ class PretokenCounts(Mapping[bytes, int]):
         data: `uint8[offsets[n]]`, the bytes of the pre-tokens, one after another.
         offsets: `int64[n + 1]`; pre-token `i` is `data[offsets[i]:offsets[i + 1]]`, at least one byte long.
         counts: `int64[n]`, each at least 1.
+        pattern: the split pattern that they were counted with; None if it is unknown. Counts are compared without it,
+            and only ``.npz`` files store it.
+        unmatched: what was done with text that the pattern did not match; None if the pattern is unknown.
     """
 
-    __slots__ = ("_index", "counts", "data", "offsets")
+    __slots__ = ("_index", "counts", "data", "offsets", "pattern", "unmatched")
 
     def __init__(
-        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+        self,
+        data: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        counts: npt.NDArray[np.int64],
+        pattern: str | None = None,
+        unmatched: UnmatchedPolicy | None = None,
     ) -> None:
         """Wrap three arrays, which must be in canonical order and without duplicates. They become read-only.
 
@@ -67,6 +76,8 @@ class PretokenCounts(Mapping[bytes, int]):
         self.offsets = offsets
         self.counts = counts
         self._index: dict[bytes, int] | None = None
+        self.pattern = pattern
+        self.unmatched = unmatched
         for array in (data, offsets, counts):
             array.setflags(write=False)
 
@@ -118,6 +129,10 @@ class PretokenCounts(Mapping[bytes, int]):
             raise FormatError("a pre-token occurs twice, once as str and once as bytes")
         return cls.from_items(encoded.items())
 
+    def with_pattern(self, pattern: str, unmatched: UnmatchedPolicy = "isolate") -> PretokenCounts:
+        """Return the same counts with the pattern that they were counted with."""
+        return PretokenCounts(self.data, self.offsets, self.counts, pattern, unmatched)
+
     def __len__(self) -> int:
         return len(self.counts)
 
@@ -153,17 +168,20 @@ class PretokenCounts(Mapping[bytes, int]):
         total = dict(self.items())
         for token, count in other.items():
             total[token] = total.get(token, 0) + count
-        return PretokenCounts.from_items(total.items())
+        added = PretokenCounts.from_items(total.items())
+        if self.pattern is None or (self.pattern, self.unmatched) != (other.pattern, other.unmatched):
+            return added
+        return added.with_pattern(self.pattern, self.unmatched or "isolate")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PretokenCounts):
             return super().__eq__(other)
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ("counts", "data", "offsets"))
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in ("data", "offsets", "counts"))
 
     __hash__ = None  # type: ignore[assignment]  # equality compares the content, which is too large to hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PretokenCounts, (self.data, self.offsets, self.counts)
+        return PretokenCounts, (self.data, self.offsets, self.counts, self.pattern, self.unmatched)
 
     def __repr__(self) -> str:
         return f"PretokenCounts({len(self):,} distinct pre-tokens, {self.total:,} in all)"
@@ -190,7 +208,10 @@ class PretokenCounts(Mapping[bytes, int]):
         """Write as `save` does, but not atomically: the caller gives the file its name when it is complete."""
         with path.open("wb") as file:
             version = np.array([FILE_VERSION], dtype=np.int64)
-            np.savez(file, version=version, data=self.data, offsets=self.offsets, counts=self.counts)
+            arrays = {"version": version, "data": self.data, "offsets": self.offsets, "counts": self.counts}
+            if self.pattern is not None:
+                arrays |= {"pattern": np.array(self.pattern), "unmatched": np.array(self.unmatched)}
+            np.savez(file, **cast(Any, arrays))
 
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
@@ -202,6 +223,8 @@ class PretokenCounts(Mapping[bytes, int]):
                         f"counts of version {arrays['version']}; this bpeflow reads version {FILE_VERSION}"
                     )
                 counts = cls(arrays["data"], arrays["offsets"], arrays["counts"])
+                if "pattern" in arrays:
+                    counts = counts.with_pattern(str(arrays["pattern"]), _policy(str(arrays["unmatched"])))
             _check_canonical(counts)
             return counts
         except FormatError as error:
@@ -259,6 +282,13 @@ class _Items(ItemsView[bytes, int]):
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
         return self._counts._pairs(len(self._counts))
+
+
+def _policy(unmatched: str) -> UnmatchedPolicy:
+    for policy in get_args(UnmatchedPolicy):
+        if policy == unmatched:
+            return cast(UnmatchedPolicy, policy)
+    raise FormatError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
 
 
 def _ending(path: str | Path) -> str:

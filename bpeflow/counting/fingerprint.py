@@ -16,6 +16,7 @@ from typing import Any
 
 from bpeflow.config import CountSettings
 from bpeflow.corpus.sources import CorpusEntry, input_files
+from bpeflow.pretokenize.patterns import NAMED_REGEXES
 
 #: Settings that the counts do not depend on, and settings that the fingerprint states in another form. Every other
 #: setting, including any added in future, is part of the fingerprint.
@@ -70,6 +71,8 @@ class Fingerprint:
         fields = frozenset(CountSettings.model_fields) - _EXCLUDED
         values = settings.model_dump(mode="json", include=set(fields))
         values |= {"separator": settings.document_separator, "pattern": regex, "unicode": unicode}
+        if regex in NAMED_REGEXES:
+            del values["unmatched"]
         return cls(values, [_input(*file) for entry in entries for file in input_files(entry)])
 
     def to_json(self) -> str:

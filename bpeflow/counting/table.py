@@ -20,6 +20,7 @@ from zlib import crc32
 
 from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.kway import address
 from bpeflow.counting.shards import RECORD, Shard, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
@@ -51,7 +52,14 @@ class CountTable(Protocol):
         ...
 
     def count(self, text: bytes) -> None:
-        """Count the pre-tokens of a text in valid UTF-8."""
+        """Count the pre-tokens of a text in valid UTF-8.
+
+        Raises `UnmatchedTextError` if the pattern does not match all of the text, and is not to be used for such text.
+        """
+        ...
+
+    def statistics(self) -> DocumentStatistics:
+        """Return how much of the text a custom pattern has matched so far. All other figures are 0."""
         ...
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
@@ -92,12 +100,30 @@ class RegexTable:
     def __init__(self, pretokenizer: Pretokenizer) -> None:
         self._pretokenizer = pretokenizer
         self._counts: Counter[str] = Counter()
+        self._bytes = self._unmatched_bytes = 0
+        self._example = ""
 
     def __len__(self) -> int:
         return len(self._counts)
 
     def count(self, text: bytes) -> None:
-        self._counts.update(self._pretokenizer.pretokens(text.decode()))
+        decoded = text.decode()
+        pretokens, unmatched = self._pretokenizer.split(decoded)
+        self._counts.update(pretokens)
+        self._bytes += len(text)
+        if unmatched:
+            self._unmatched_bytes += len("".join(unmatched).encode())
+            if not self._example and (first := self._pretokenizer.find_unmatched(decoded)):
+                self._example = first.example
+
+    def statistics(self) -> DocumentStatistics:
+        if not self._pretokenizer.custom:
+            return DocumentStatistics()
+        return DocumentStatistics(
+            matched_bytes=self._bytes - self._unmatched_bytes,
+            unmatched_bytes=self._unmatched_bytes,
+            unmatched_example=self._example,
+        )
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
         return CountedDocuments()
@@ -187,6 +213,9 @@ class NativeTable:
             self._handle, self._pattern, byref(_native_delimiters(delimiters)), text, len(data), byref(counted)
         )
         return CountedDocuments(counted.bytes, counted.documents, bool(counted.open))
+
+    def statistics(self) -> DocumentStatistics:
+        return DocumentStatistics()
 
     def add(self, shard: Shard) -> None:
         items = list(shard.items())

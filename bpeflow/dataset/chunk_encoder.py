@@ -16,8 +16,9 @@ from bpeflow.corpus.delimiters import Delimiters, Document
 from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_document
 from bpeflow.corpus.formats.jsonl import read_records
 from bpeflow.corpus.sources import Source
+from bpeflow.corpus.unmatched import unmatched_error
 from bpeflow.dataset.token_file import Ids
-from bpeflow.errors import InvalidTextError
+from bpeflow.errors import InvalidTextError, UnmatchedTextError
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
@@ -166,7 +167,11 @@ class ChunkEncoder:
             if texts is None:
                 skipped += 1
                 continue
-            encoded = [*self._encode_document(data, document, texts, marking)]
+            try:
+                encoded = [*self._encode_document(data, document, texts, marking)]
+            except UnmatchedTextError:
+                pretokenizer, field = self.tokenizer._pretokenizer, self.sources[chunk.source].text_field
+                raise unmatched_error(data, chunk, delimiters, pretokenizer, self.invalid_utf8, field) from None
             if document.closed and self.end_id is not None:
                 encoded.append(np.array([self.end_id], self._dtype))
             parts += encoded

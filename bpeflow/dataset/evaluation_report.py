@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
-from bpeflow.dataset.identity import tokenizer_hash
+from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Number of a vocabulary's longest tokens in the report.

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bpeflow.errors import ConfigError
-from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 if TYPE_CHECKING:
@@ -70,9 +68,7 @@ class Tokenizer(BaseTokenizer):
         from bpeflow.training.train import train  # imports pydantic, which encoding does not need
 
         trained = train({**settings, "input": corpus, "vocab_size": vocab_size}, observer, progress=progress)
-        if trained.vocab is None:
-            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer: remove it, or call bpeflow.train")
-        return cls.from_spec(TokenizerSpec(trained.vocab, trained.report.settings["pattern"]))
+        return cls.from_spec(trained.tokenizer.to_spec())
 
     def encode_file(
         self,

@@ -6,6 +6,7 @@ is an object::
     {
       "format": 1,
       "pattern": name or regular expression,
+      "unmatched": "isolate", "drop" or "error" (only with a regular expression),
       "special_tokens": {text: id},
       "whole_tokens": false,
       "merges": number of merges,
@@ -24,13 +25,15 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bpeflow._util.atomic import atomic_path, make_folder
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import FormatError
 from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.untrusted import MOST_GAPS, check_special_tokens, is_text, read_json, read_text
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import BYTE_CHARACTERS, Merge, Vocab, describe_byte_conflict, from_printable, to_printable
 
 VOCAB_FILE = "vocab.json"
@@ -67,6 +70,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
     content: dict[str, Any] = {
         "format": _VERSION,
         "pattern": spec.pattern,
+        **({} if spec.pattern in NAMED_PATTERNS else {"unmatched": spec.unmatched}),
         "special_tokens": spec.vocab.special_tokens,
         "whole_tokens": spec.whole_tokens,
         "merges": len(spec.vocab.merges),
@@ -107,17 +111,22 @@ def load(folder: Path) -> TokenizerSpec:
             "damaged or belongs to another tokenizer"
         )
     vocab = _restore_hidden_tokens(replace(vocab, special_tokens=specials), content["hidden_tokens"], path)
-    return TokenizerSpec(vocab, content["pattern"], content["whole_tokens"])
+    return TokenizerSpec(vocab, content["pattern"], content["whole_tokens"], content["unmatched"])
 
 
-def pattern_beside(vocab_path: Path) -> str:
-    """Return the pattern of a ``vocab.json``: from the ``bpeflow.json`` beside it, or GPT-2's if there is none.
+def pattern_beside(vocab_path: Path) -> tuple[str, UnmatchedPolicy]:
+    """Return the pattern of a ``vocab.json``, and what to do with text that it does not match.
+
+    They are those of the ``bpeflow.json`` beside it. If there is none, the pattern is GPT-2's.
 
     Raises `FormatError` if ``bpeflow.json`` is damaged.
     """
     path = vocab_path.with_name(TOKENIZER_FILE)
     exists = vocab_path.name == VOCAB_FILE and path.is_file()
-    return str(_read_tokenizer_file(path)["pattern"]) if exists else "gpt2"
+    if not exists:
+        return "gpt2", "isolate"
+    content = _read_tokenizer_file(path)
+    return content["pattern"], content["unmatched"]
 
 
 # ---- GPT-2's two files ----
@@ -235,6 +244,8 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
             "may have been written by a newer version"
         )
     content.setdefault("hidden_tokens", {})
+    if "unmatched" not in content:  # written by version 0.1.0, which dropped such text
+        content["unmatched"] = "isolate" if content.get("pattern") in [*NAMED_PATTERNS] else "drop"
     types = {
         "pattern": (str, "a string"),
         "whole_tokens": (bool, "true or false"),
@@ -248,6 +259,8 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
     if not is_text(content["pattern"]):
         raise FormatError(f"{path}: pattern has characters that cannot be encoded as UTF-8")
     check_pattern(content["pattern"], path)
+    if content["unmatched"] not in get_args(UnmatchedPolicy):
+        raise FormatError(f"{path}: unmatched must be one of {', '.join(get_args(UnmatchedPolicy))}")
     if not all(key.isdecimal() and len(key) <= 10 and is_text(form) for key, form in content["hidden_tokens"].items()):
         raise FormatError(f"{path}: hidden_tokens must be an object of id: printable form")
     return content

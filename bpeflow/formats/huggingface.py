@@ -14,9 +14,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import UnmatchedPolicy, short_repr
 from bpeflow.errors import FormatError
-from bpeflow.formats.regex_dialects import check_pattern, pattern_to_regex, refuse_differences, regex_to_pattern
+from bpeflow.formats.regex_dialects import (
+    check_pattern,
+    pattern_to_regex,
+    refuse_differences,
+    regex_to_pattern,
+    unmatched_is_error,
+)
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -33,9 +39,8 @@ _NEUTRAL = {
     "byte_fallback": (None, False),
 }
 
-#: Extends a custom pattern to text that it does not match. A `Split` with the behavior ``Isolated`` makes pre-tokens of
-#: that text, whereas our patterns leave it out.
-_KEEP_UNMATCHED = "{0}|(?:(?!{0})[\\s\\S])+"
+#: For each way to treat unmatched text, the `behavior` and `invert` of a `Split` that does the same.
+_BEHAVIORS: dict[UnmatchedPolicy, tuple[str, bool]] = {"isolate": ("Isolated", False), "drop": ("Removed", True)}
 
 #: The longest added token, in characters, in a file with both normalized and verbatim added tokens. Their comparison
 #: takes time and memory quadratic in the length. Real tokens are far shorter.
@@ -53,7 +58,7 @@ def load(path: Path) -> TokenizerSpec:
     """
     content = read_json(path)
     model = _model(content, path)
-    pattern = _read_pre_tokenizer(content.get("pre_tokenizer"), path)
+    pattern, unmatched = _read_pre_tokenizer(content.get("pre_tokenizer"), path)
     if content.get("normalizer") is not None:
         _refuse(path, "normalizer", content["normalizer"], "bpeflow never changes text before splitting it")
     decoder = content.get("decoder")
@@ -65,7 +70,7 @@ def load(path: Path) -> TokenizerSpec:
     if whole_tokens:
         _check_whole_tokens(vocab, specials.keys() & model["vocab"].keys(), path)
     _warn_of_ignored_parts(content, path)
-    return TokenizerSpec(vocab, pattern, whole_tokens)
+    return TokenizerSpec(vocab, pattern, whole_tokens, unmatched)
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
@@ -75,12 +80,12 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
 
     Raises:
         FormatError: two ids would have the same entry in the file, HuggingFace would encode other text as a special
-            token, or its engine reads the pattern differently. Nothing has been written.
+            token or text that is an error here, or its engine reads the pattern differently. Nothing has been written.
     """
     ids = _printable_ids(spec.vocab, path)
     if spec.whole_tokens:
         _check_whole_tokens(spec.vocab, spec.vocab.special_tokens, path)
-    pre_tokenizer = _pre_tokenizer(spec.pattern, path)
+    pre_tokenizer = _pre_tokenizer(spec, path)
     content = {
         "version": "1.0",
         "truncation": None,
@@ -164,17 +169,15 @@ def _printable_ids(vocab: Vocab, path: Path) -> dict[str, int]:
     return ids
 
 
-def _pre_tokenizer(pattern: str, path: Path) -> dict[str, Any]:
-    if pattern == "gpt2":
+def _pre_tokenizer(spec: TokenizerSpec, path: Path) -> dict[str, Any]:
+    if spec.pattern == "gpt2":
         return _byte_level(use_regex=True)
-    # Named patterns match all text. Custom patterns may not, and then the rest is left out.
-    behavior = ("Isolated", False) if pattern in NAMED_PATTERNS else ("Removed", True)
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": pattern_to_regex(pattern, "Oniguruma", path)},
-        "behavior": behavior[0],
-        "invert": behavior[1],
-    }
+    regex = pattern_to_regex(spec.pattern, "Oniguruma", path)
+    unmatched = "isolate" if spec.pattern in NAMED_PATTERNS else spec.unmatched
+    if unmatched == "error":
+        raise unmatched_is_error(path, FILE)
+    behavior, invert = _BEHAVIORS[unmatched]
+    split = {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": invert}
     return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
 
 
@@ -204,8 +207,11 @@ def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return model
 
 
-def _read_pre_tokenizer(value: object, path: Path) -> str:
-    """Return the pattern of a `ByteLevel` alone, or of a `Split` and a `ByteLevel` that does not split further."""
+def _read_pre_tokenizer(value: object, path: Path) -> tuple[str, UnmatchedPolicy]:
+    """Return the pattern, and what to do with text that it does not match.
+
+    The pre-tokenizer must be a `ByteLevel` alone, or a `Split` and a `ByteLevel` that does not split further.
+    """
     steps = [value]
     if isinstance(value, dict) and value.get("type") == "Sequence":
         steps = value.get("pretokenizers", [])
@@ -216,13 +222,13 @@ def _read_pre_tokenizer(value: object, path: Path) -> str:
         _refuse(path, "pre_tokenizer.add_prefix_space", True, "bpeflow does not prepend a space to text")
     byte_level_splits = _flag(last, "use_regex", "pre_tokenizer.use_regex", path, default=True)
     if not splits:
-        return "gpt2" if byte_level_splits else r"[\s\S]+"
+        return "gpt2" if byte_level_splits else r"[\s\S]+", "isolate"
     if len(splits) > 1 or byte_level_splits:
         _refuse(path, "pre_tokenizer", value, "bpeflow splits once, with one pattern")
     return _read_split(splits[0], path)
 
 
-def _read_split(split: object, path: Path) -> str:
+def _read_split(split: object, path: Path) -> tuple[str, UnmatchedPolicy]:
     where = "pre_tokenizer.Split"
     if not isinstance(split, dict) or split.get("type") != "Split":
         _refuse(path, "pre_tokenizer", split, "bpeflow splits with a regular expression")
@@ -232,15 +238,14 @@ def _read_split(split: object, path: Path) -> str:
         _refuse(path, f"{where}.pattern", pattern, "bpeflow splits with a regular expression")
     behavior = split.get("behavior")
     inverted = _flag(split, "invert", f"{where}.invert", path)
-    isolated = behavior == "Isolated"
-    if not isolated and not (behavior == "Removed" and inverted):
+    unmatched: UnmatchedPolicy = "isolate" if behavior == "Isolated" else "drop"
+    if unmatched == "drop" and not (behavior == "Removed" and inverted):
         _refuse(path, f"{where}.behavior", behavior, "in bpeflow the matches are the pre-tokens")
     name = regex_to_pattern(regex)
     if name in NAMED_PATTERNS and (name != "cl100k" or regex == pattern_to_regex(name, "Oniguruma", path)):
-        return name
-    check_pattern(regex, path)
-    refuse_differences(regex, "Oniguruma", path)
-    return check_pattern(_KEEP_UNMATCHED.format(f"(?:{regex})"), path) if isolated else regex
+        return name, "isolate"
+    refuse_differences(check_pattern(regex, path), "Oniguruma", path)
+    return regex, unmatched
 
 
 def _read_added_tokens(value: object, path: Path) -> dict[str, int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import UnmatchedPolicy, short_repr
 from bpeflow.errors import FormatError, PatternError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -38,6 +38,15 @@ _NAMES = {
     **dict.fromkeys(_GPT2_SPELLINGS, "gpt2"),
     _CL100K_ONIGURUMA: "cl100k",
 }
+
+#: Extends a pattern to text that it does not match.
+_KEEP_UNMATCHED = r"(?:{0})|(?:(?!(?:{0}))[\s\S])+"
+
+#: References to groups (which would have other numbers), named groups, and ``\K``.
+_UNREPEATABLE = re.compile(r"\\[1-9gkK]|\(\?[(&RP0-9]")
+
+#: Text in which most patterns of empty matches, such as ``(?=[A-Z])``, have one.
+_PROBE = "The 12 ox'en,\r\n\tABéÉ 日本 \u0301 <a_b>."
 
 #: The longest pattern that is compiled, in characters: far above any real one.
 _MAX_PATTERN_LENGTH = 100_000
@@ -74,6 +83,44 @@ def check_pattern(pattern: str, path: Path) -> str:
     return pattern
 
 
+def keep_unmatched(regex: str, path: Path) -> str:
+    r"""Return an expression that matches what `regex` does, and each stretch between two matches.
+
+    For tools that drop what their pattern does not match. A stretch is a run of characters at none of which `regex`
+    matches, so an engine that searches from left to right finds the same matches as before. Expressions that
+    `refuse_differences` refuses must not be passed.
+
+    >>> keep_unmatched(r"\w+", Path("x"))
+    '(?:\\w+)|(?:(?!(?:\\w+))[\\s\\S])+'
+
+    Raises:
+        FormatError: `regex` has a part that cannot occur twice or in a lookahead.
+    """
+    if load_pretokenizer(regex).compiled.groupindex or _UNREPEATABLE.search(regex):
+        raise FormatError(
+            f"{path}: pattern {short_repr(regex)}: tiktoken drops text that it does not match, and a pattern with "
+            "named groups, references to groups or \\K cannot be extended to that text automatically; write it so that "
+            "it matches all text, and use unmatched: drop"
+        )
+    return _KEEP_UNMATCHED.format(regex)
+
+
+def split_unmatched(regex: str) -> tuple[str, UnmatchedPolicy]:
+    """Return the expression that `keep_unmatched` extended, or `regex` itself; and what happens to unmatched text."""
+    before, between, after = _KEEP_UNMATCHED.split("{0}")
+    length = (len(regex) - len(before) - len(between) - len(after)) // 2
+    inner = regex[len(before) : len(before) + length]
+    return (inner, "isolate") if inner and regex == _KEEP_UNMATCHED.format(inner) else (regex, "drop")
+
+
+def unmatched_is_error(path: Path, format_: str) -> FormatError:
+    """Return the error for a tokenizer that refuses unmatched text, in a format that cannot."""
+    return FormatError(
+        f"{path}: {format_} cannot refuse text that the pattern does not match (unmatched: error); use unmatched: "
+        "isolate, with which all other text has the same ids"
+    )
+
+
 def refuse_differences(regex: str, engine: Engine, path: Path) -> None:
     r"""Raise `FormatError` for the first part of `regex` that `engine` and the `regex` module read differently.
 
@@ -86,7 +133,8 @@ def refuse_differences(regex: str, engine: Engine, path: Path) -> None:
             f"{path}: pattern {short_repr(regex)}, character {position}: {engine} and the regex module read {item}; "
             "rewrite it so that it has only one meaning"
         )
-    if load_pretokenizer(regex).compiled.match(""):
+    pretokenizer = load_pretokenizer(regex)
+    if any(start == end for text in ("", _PROBE) for start, end in pretokenizer.match_spans(text)):
         raise FormatError(
             f"{path}: pattern {short_repr(regex)} can match the empty string, after which engines continue "
             "differently; make each alternative match at least one character"

@@ -23,10 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import UnmatchedPolicy, short_repr
 from bpeflow.errors import FormatError
 from bpeflow.formats.ranks import first_difference, recover_merges
-from bpeflow.formats.regex_dialects import check_pattern, pattern_to_regex, refuse_differences, regex_to_pattern
+from bpeflow.formats.regex_dialects import (
+    check_pattern,
+    keep_unmatched,
+    pattern_to_regex,
+    refuse_differences,
+    regex_to_pattern,
+    split_unmatched,
+    unmatched_is_error,
+)
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.untrusted import (
     check_bytes,
@@ -36,6 +44,7 @@ from bpeflow.formats.untrusted import (
     read_bytes,
     read_json,
 )
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.tiktoken"
@@ -52,6 +61,7 @@ class _Arguments:
 
     pattern: str
     special_tokens: dict[str, int]
+    unmatched: UnmatchedPolicy = "isolate"
 
 
 _FIM = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260}
@@ -90,7 +100,7 @@ def load(path: Path) -> TokenizerSpec:
     unranked = [(token_id, token) for token_id, token in specials if by_rank.get(token_id) != token]
     tokens = place_tokens(path, [*by_rank.items(), *unranked])
     vocab = Vocab(tokens, arguments.special_tokens, tuple(recover_merges(ranks)))
-    return TokenizerSpec(vocab, arguments.pattern, whole_tokens=True)
+    return TokenizerSpec(vocab, arguments.pattern, whole_tokens=True, unmatched=arguments.unmatched)
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
@@ -98,7 +108,8 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
 
     Raises:
         FormatError: merging by ranks would differ from merging by the list of merges, two ids have the same bytes, an
-            id has two strings, or tiktoken's engine reads the pattern differently. Nothing has been written.
+            id has two strings, or tiktoken's engine reads the pattern differently or cannot keep the text that it does
+            not match. Nothing has been written.
     """
     vocab = spec.vocab
     ordinary = vocab.ordinary_tokens
@@ -112,7 +123,7 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     _warn_of_prefixes(vocab, path)
     arguments: dict[str, Any] = {
         "name": path.name.removesuffix(SUFFIX),
-        "pat_str": pattern_to_regex(spec.pattern, "fancy-regex", path),
+        "pat_str": _pat_str(spec, path),
         "special_tokens": vocab.special_tokens,
     }
     with atomic_path(path) as temporary, temporary.open("wb") as file:
@@ -120,6 +131,15 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     with atomic_path(sidecar_path(path)) as temporary:
         temporary.write_text(json.dumps(arguments, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return [path, sidecar_path(path)]
+
+
+def _pat_str(spec: TokenizerSpec, path: Path) -> str:
+    regex = pattern_to_regex(spec.pattern, "fancy-regex", path)
+    if spec.pattern in NAMED_PATTERNS or spec.unmatched == "drop":
+        return regex  # tiktoken drops text that its pattern does not match
+    if spec.unmatched == "error":
+        raise unmatched_is_error(path, "tiktoken")
+    return keep_unmatched(regex, path)
 
 
 def looks_like_ranks(path: Path) -> bool:
@@ -209,7 +229,9 @@ def _read_sidecar(path: Path, content: bytes) -> _Arguments:
     regex = arguments.get("pat_str")
     if not regex or not isinstance(regex, str) or not is_text(regex):
         raise FormatError(f"{sidecar}: pat_str must be a regular expression, found {short_repr(regex)}")
-    pattern = check_pattern(regex_to_pattern(regex), sidecar)
-    if pattern == regex:
-        refuse_differences(pattern, "fancy-regex", sidecar)
-    return _Arguments(pattern, check_special_tokens(sidecar, arguments.get("special_tokens", {})))
+    specials = check_special_tokens(sidecar, arguments.get("special_tokens", {}))
+    if (name := regex_to_pattern(regex)) in NAMED_PATTERNS:
+        return _Arguments(name, specials)
+    pattern, unmatched = split_unmatched(regex)
+    refuse_differences(check_pattern(pattern, sidecar), "fancy-regex", sidecar)
+    return _Arguments(pattern, specials, unmatched)

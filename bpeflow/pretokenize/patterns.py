@@ -65,3 +65,6 @@ _PATTERNS = (
 
 #: The named patterns by name.
 NAMED_PATTERNS = {pattern.name: pattern for pattern in _PATTERNS}
+
+#: The regular expressions of the named patterns. They match all text.
+NAMED_REGEXES = frozenset(pattern.regex for pattern in _PATTERNS)

@@ -6,9 +6,11 @@ import difflib
 import re
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from itertools import chain, pairwise, zip_longest
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from bpeflow.errors import PatternError
+from bpeflow._util.text import UnmatchedPolicy
+from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
 from bpeflow.pretokenize import cuts
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
@@ -16,6 +18,21 @@ if TYPE_CHECKING:
     import regex
 
 _CUSTOM = "custom"
+
+#: The most characters of unmatched text, and of the text on either side of it, that a message shows.
+_SHOWN = 20
+
+
+class Unmatched(NamedTuple):
+    """A stretch of text that the pattern does not match.
+
+    Attributes:
+        start: its position in the text, in characters.
+        example: the stretch and the text around it, for a message.
+    """
+
+    start: int
+    example: str
 
 
 class Pretokenizer:
@@ -27,18 +44,23 @@ class Pretokenizer:
     Attributes:
         name: the name of the pattern, or ``"custom"``.
         regex: the source of the regular expression.
+        unmatched: what to do with text that the regular expression does not match. The named patterns match all text.
     """
 
-    def __init__(self, name: str, source: str, cut: bytes | None = None) -> None:
+    def __init__(
+        self, name: str, source: str, cut: bytes | None = None, unmatched: UnmatchedPolicy = "isolate"
+    ) -> None:
         """Initialize a pre-tokenizer.
 
         Args:
             name: the name of the pattern, or ``"custom"``.
             source: the regular expression.
             cut: a regular expression over bytes whose matches start at safe cuts (see `cuts`); None for no cuts.
+            unmatched: what to do with text that the regular expression does not match.
         """
         self.name = name
         self.regex = source
+        self.unmatched = unmatched
         self._cut = None if cut is None else re.compile(cut)
 
     @cached_property
@@ -57,17 +79,89 @@ class Pretokenizer:
         return self.name == _CUSTOM
 
     def pretokens(self, text: str) -> list[str]:
-        """Return the matches of the pattern in `text` from left to right, except empty ones.
+        """Return the pre-tokens of `text` from left to right, none of them empty.
 
-        The named patterns match all text. Text that a custom pattern does not match is not in the result.
+        These are the matches of the pattern. If a custom pattern does not match all text, each stretch between two
+        matches, before the first and after the last is a pre-token, too, unless `unmatched` says otherwise.
 
         >>> load_pretokenizer("gpt2").pretokens("Hello, world's")
         ['Hello', ',', ' world', "'s"]
+        >>> load_pretokenizer("[a-z]+").pretokens("Hello, world's")
+        ['H', 'ello', ', ', 'world', "'", 's']
+        >>> load_pretokenizer("[a-z]+", "drop").pretokens("Hello, world's")
+        ['ello', 'world', 's']
+
+        Raises:
+            UnmatchedTextError: the pattern does not match all of `text`, and `unmatched` is ``"error"``.
         """
+        return self.split(text)[0]
+
+    def split(self, text: str) -> tuple[list[str], list[str]]:
+        """Return the pre-tokens of `text` as `pretokens` does, and the stretches that the pattern does not match."""
+        matches = self._matches(text)
+        if not self.custom:
+            return matches, []
+        if sum(map(len, matches)) == len(text):
+            return list(filter(None, matches)), []
+        gaps = self._gaps(text)
+        if self.unmatched == "error":
+            raise UnmatchedTextError(self.describe(self._first(text, matches, gaps)))
+        isolate = self.unmatched == "isolate"
+        pieces = chain.from_iterable(zip_longest(gaps, matches, fillvalue="")) if isolate else iter(matches)
+        return list(filter(None, pieces)), list(filter(None, gaps))
+
+    def find_unmatched(self, text: str) -> Unmatched | None:
+        """Return the first stretch of `text` that the pattern does not match; None if it matches all text.
+
+        >>> load_pretokenizer("[a-z]+").find_unmatched("hello, world")
+        Unmatched(start=5, example="', ' in 'hello, world'")
+        """
+        matches = self._matches(text)
+        return self._first(text, matches, self._gaps(text)) if sum(map(len, matches)) < len(text) else None
+
+    def describe(self, unmatched: Unmatched, at: str = "") -> str:
+        """Return the error message for unmatched text, which is `at` a place; by default at its character."""
+        at = at or f"character {unmatched.start}"
+        return (
+            f"the pattern {self.regex!r} does not match {unmatched.example}, at {at}; "
+            "extend the pattern, or use unmatched: isolate to make pre-tokens of such text"
+        )
+
+    def _matches(self, text: str) -> list[str]:
+        """Return the matches from left to right, including empty ones."""
         if self.compiled.groups:  # findall would return the groups instead of the matches
-            return [match.group() for match in self.compiled.finditer(text) if match.group()]
-        tokens: list[str] = self.compiled.findall(text)
-        return [token for token in tokens if token] if self.custom else tokens
+            return [text[start:end] for start, end in self.match_spans(text)]
+        matches: list[str] = self.compiled.findall(text)
+        return matches[::-1] if self._backwards else matches
+
+    def _gaps(self, text: str) -> list[str]:
+        """Return the text before the first match, between each two matches, and after the last match."""
+        if self.compiled.groups:  # split would return the groups, too
+            spans = [(0, 0), *self.match_spans(text), (len(text), len(text))]
+            return [text[end:start] for (_, end), (start, _) in pairwise(spans)]
+        gaps: list[str] = self.compiled.split(text)
+        return gaps[::-1] if self._backwards else gaps
+
+    def match_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the start and end of each match in `text` from left to right, including empty ones."""
+        spans = [match.span() for match in self.compiled.finditer(text)]
+        return spans[::-1] if self._backwards else spans
+
+    @cached_property
+    def _backwards(self) -> bool:
+        """Whether the pattern is searched for from the end of the text, with the flag ``(?r)``."""
+        import regex
+
+        return bool(self.compiled.flags & regex.REVERSE)
+
+    @staticmethod
+    def _first(text: str, matches: list[str], gaps: list[str]) -> Unmatched:
+        before = next(index for index, gap in enumerate(gaps) if gap)
+        start = sum(map(len, matches[:before]))
+        end = start + len(gaps[before])
+        shown = gaps[before] if end - start <= _SHOWN else gaps[before][:_SHOWN] + "…"
+        around = text[max(start - _SHOWN, 0) : min(end, start + _SHOWN) + _SHOWN]
+        return Unmatched(start, repr(shown) if shown == around else f"{shown!r} in {around!r}")
 
     def find_cut(self, window: cuts.Utf8, start: int) -> int | None:
         """Return the first position ``>= start`` at which a document that contains `window` may be cut.
@@ -92,36 +186,44 @@ class Pretokenizer:
         """
         return None if self._cut is None else cuts.find_last_cut(self._cut, window)
 
-    def __reduce__(self) -> tuple[Callable[[str], Pretokenizer], tuple[str]]:
-        return load_pretokenizer, (self.regex if self.custom else self.name,)
+    def __reduce__(self) -> tuple[Callable[[str, UnmatchedPolicy], Pretokenizer], tuple[str, UnmatchedPolicy]]:
+        return load_pretokenizer, (self.regex if self.custom else self.name, self.unmatched)
 
     def __repr__(self) -> str:
-        return f"load_pretokenizer({self.regex if self.custom else self.name!r})"
+        return f"load_pretokenizer({self.regex if self.custom else self.name!r}, {self.unmatched!r})"
 
 
-def load_pretokenizer(pattern: str) -> Pretokenizer:
+def load_pretokenizer(pattern: str, unmatched: UnmatchedPolicy = "isolate") -> Pretokenizer:
     r"""Return the pre-tokenizer of a named pattern (see `patterns.NAMED_PATTERNS`) or of a regular expression.
 
     >>> load_pretokenizer(r"\w+|\W").pretokens("one, two")
     ['one', ',', ' ', 'two']
 
+    Args:
+        pattern: the name or the regular expression.
+        unmatched: what to do with text that a regular expression does not match: ``"error"``, ``"isolate"`` or
+            ``"drop"``.
+
     Raises:
+        ConfigError: `unmatched` is none of the three.
         PatternError: the regular expression is invalid. Also, `pattern` is a single word that is not a name (`gtp2`,
             `r50k`): as a regular expression it would match only itself, which cannot be intended.
     """
     if not isinstance(pattern, str):
         kind = type(pattern).__name__
         raise PatternError(f"a pattern must be a str (a name or a regular expression), not {kind}")
+    if unmatched not in get_args(UnmatchedPolicy):
+        raise ConfigError(f"unmatched is {unmatched!r}; it must be one of {', '.join(get_args(UnmatchedPolicy))}")
     if pattern in NAMED_PATTERNS:
         named = NAMED_PATTERNS[pattern]
-        return Pretokenizer(named.name, named.regex, named.cut)
+        return Pretokenizer(named.name, named.regex, named.cut, unmatched)
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         nearest = difflib.get_close_matches(pattern.lower(), NAMED_PATTERNS, n=1)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(NAMED_PATTERNS)}")
-    pretokenizer = Pretokenizer(_CUSTOM, pattern)
+    pretokenizer = Pretokenizer(_CUSTOM, pattern, unmatched=unmatched)
     _ = pretokenizer.compiled  # raises now if it is invalid
     return pretokenizer
 

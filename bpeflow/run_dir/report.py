@@ -65,6 +65,7 @@ class CorpusReport(_Frozen):
         scanner: ``"native"`` or ``"regex"``.
         instructions: the vector instructions of the native scanner.
         unicode: the Unicode version that the pattern was matched with.
+        unmatched_bytes: bytes of text that the pattern did not match.
     """
 
     files: int
@@ -77,6 +78,7 @@ class CorpusReport(_Frozen):
     scanner: str
     instructions: str | None
     unicode: str
+    unmatched_bytes: int = 0
     pretokens: int
     pretoken_bytes: int
     distinct_pretokens: int

@@ -30,7 +30,8 @@ class Encoder(Protocol):
     * Text that is not UTF-8 raises `InvalidTextError`.
     * Special tokens are found as `SpecialTokens.matches` finds them. The text between two of them is split into
       pre-tokens separately.
-    * Text that a custom pattern does not match yields no ids.
+    * Text that a custom pattern does not match becomes a pre-token of each stretch between two matches. It yields no
+      ids if `unmatched` of the spec is ``"drop"``, and raises `UnmatchedTextError` if it is ``"error"``.
     * In a pre-token, the applicable merge of the lowest rank is applied first, at its leftmost place, until no merge
       applies. With `whole_tokens`, a pre-token that is an ordinary token becomes that token without merging.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.patterns import NAMED_REGEXES
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 if TYPE_CHECKING:
@@ -19,11 +20,15 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     """Return a hash of everything that determines encoding and decoding, as 64 hexadecimal digits.
 
     It is the SHA-256 of the bytes of each id, the special tokens with their ids, the merges by rank, the pattern's
-    regular expression (not its name) and `whole_tokens`. Each list is preceded by its length and the lengths of its
-    entries, so different tokenizers never hash the same bytes. The hash is the same on every machine and in every
-    version of bpeflow.
+    regular expression (not its name), `whole_tokens`, and `unmatched` unless that is ``"drop"`` or the pattern matches
+    all text. Each list is preceded by its length and the lengths of its entries, so different tokenizers never hash the
+    same bytes. The hash is the same on every machine and in every version of bpeflow.
     """
     vocab = tokenizer.vocab
+    regex = load_pretokenizer(tokenizer.pattern).regex
+    pattern = [regex.encode(), str(bool(tokenizer.whole_tokens)).encode()]
+    if regex not in NAMED_REGEXES and tokenizer.unmatched != "drop":
+        pattern.append(tokenizer.unmatched.encode())
     digest = sha256(b"bpeflow tokenizer 1\n")
     specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
     for entries in (
@@ -32,7 +37,7 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
         [str(token_id).encode() for _, token_id in specials],
         [left for left, _ in vocab.merges],
         [right for _, right in vocab.merges],
-        [load_pretokenizer(tokenizer.pattern).regex.encode(), str(bool(tokenizer.whole_tokens)).encode()],
+        pattern,
     ):
         _add_entries(digest, entries)
     return digest.hexdigest()

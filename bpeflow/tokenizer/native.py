@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
-from bpeflow.tokenizer.validate import invalid_utf8_error
+from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
 #: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
 _NO_PATTERN = 0xFFFF
@@ -120,7 +121,7 @@ class NativeEncoder:
             FormatError: a byte, or a part or the result of a merge, has no id.
         """
         self._library = _library()
-        self._pretokenizer = load_pretokenizer(spec.pattern)
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, _NO_PATTERN)
         self._instructions = (instructions or chosen_instructions()).encode()
         self._model = _Model(spec)
@@ -226,6 +227,8 @@ class NativeEncoder:
             pieces += map(str.encode, self._pretokenizer.pretokens(text[end:].decode()))
         except UnicodeDecodeError:
             raise invalid_utf8_error(text) from None
+        except UnmatchedTextError:
+            raise unmatched_text_error(text, specials, self._pretokenizer) from None
         return pieces
 
     def _take_session(self) -> _Session:

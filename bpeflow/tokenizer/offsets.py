@@ -34,11 +34,11 @@ def token_offsets(
     """Return the offsets of the tokens of `text`, given the length of each in bytes.
 
     In characters, a token covers every character that its bytes belong to, as in HuggingFace tokenizers. Text that a
-    custom pattern does not match is outside all offsets.
+    custom pattern does not match, and that is dropped, is outside all offsets.
     """
     ends = np.cumsum(lengths, dtype=np.int64)
     starts = ends - np.asarray(lengths, np.int64)
-    if pretokenizer.custom:
+    if pretokenizer.custom and pretokenizer.unmatched == "drop":
         matched = _matched_positions(text, specials, pretokenizer)
         starts, ends = matched[starts], matched[ends - 1] + 1
     if not in_bytes:
@@ -64,8 +64,8 @@ def _mark_pretokens(matched: NDArray[np.bool_], text: bytes, start: int, end: in
     """Mark the bytes that are in a pre-token of the ordinary text from `start` to `end`."""
     ordinary = text[start:end].decode()
     position = 0
-    for match in pretokenizer.compiled.finditer(ordinary):
-        start += len(ordinary[position : match.start()].encode())
-        length = len(match.group().encode())
+    for first, last in pretokenizer.match_spans(ordinary):
+        start += len(ordinary[position:first].encode())
+        length = len(ordinary[first:last].encode())
         matched[start : start + length] = True
-        start, position = start + length, match.end()
+        start, position = start + length, last

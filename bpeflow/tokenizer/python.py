@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
-from bpeflow.tokenizer.validate import invalid_utf8_error
+from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
 #: Longest pre-token that is cached, in characters. Longer ones hardly ever occur twice.
 _MAX_CACHED_LENGTH = 32
@@ -32,7 +33,7 @@ class PythonEncoder:
         """Prepare a vocabulary. Raises `FormatError` if a byte, or a part or the result of a merge, has no id."""
         vocab = spec.vocab
         self._spec = spec
-        self._pretokenizer = load_pretokenizer(spec.pattern)
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._byte_ids = vocab.byte_ids
         self._merges: dict[tuple[int, int], tuple[int, int]] = {}
         for rank, (left, right, result) in enumerate(vocab.merge_ids.tolist()):
@@ -58,6 +59,8 @@ class PythonEncoder:
             self._encode_ordinary(text[end:], ids)
         except UnicodeDecodeError:
             raise invalid_utf8_error(text) from None
+        except UnmatchedTextError:
+            raise unmatched_text_error(text, specials, self._pretokenizer) from None
         return ids
 
     def encode_to_array(

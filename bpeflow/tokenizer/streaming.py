@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bpeflow.errors import InputTypeError
+from bpeflow.errors import InputTypeError, UnmatchedTextError
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens, check_disallowed
 from bpeflow.tokenizer.validate import to_utf8
@@ -33,7 +33,7 @@ def encode_stream(
     """
     pieces = _cut(_encode_utf8(_blocks(texts), disallowed), cutter)
     # `chain` yields each id without resuming a Python frame, in a third of the time that nested generators take.
-    return chain.from_iterable(ids for piece in pieces for ids in _lists(encode(piece)))
+    return chain.from_iterable(ids for encoded in _encode_pieces(pieces, encode) for ids in _lists(encoded))
 
 
 class TextCutter:
@@ -187,6 +187,16 @@ def _cut(blocks: Iterable[bytes], cutter: TextCutter) -> Iterator[bytes]:
     for block in blocks:
         yield cutter.feed(block)
     yield cutter.flush()
+
+
+def _encode_pieces(pieces: Iterable[bytes], encode: Callable[[bytes], NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    position = 0
+    for piece in pieces:
+        try:
+            yield encode(piece)
+        except UnmatchedTextError as error:
+            raise UnmatchedTextError(f"after {position:,} characters of the stream: {error}") from None
+        position += len(piece.decode())
 
 
 def _lists(ids: NDArray[Any]) -> Iterator[list[int]]:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from bpeflow.errors import InvalidTextError, UnknownTokenError
+from bpeflow._util.text import UnmatchedPolicy
+from bpeflow.errors import InvalidTextError, UnknownTokenError, UnmatchedTextError
 from bpeflow.formats import cs336, gpt2
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
@@ -63,8 +64,9 @@ class BaseTokenizer(TokenLookup):
         vocab: Mapping[int, bytes] | Vocab,
         merges: Iterable[Merge],
         special_tokens: Iterable[str] | None = None,
-        pattern: str = "gpt2",
+        pattern: str | None = None,
         *,
+        unmatched: UnmatchedPolicy | None = None,
         whole_tokens: bool = False,
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
@@ -77,7 +79,10 @@ class BaseTokenizer(TokenLookup):
             special_tokens: strings that are never split. Those missing from `vocab` are appended to it in their order.
                 In a text, overlaps are resolved leftmost-longest.
             pattern: how text is split into pre-tokens: a name in `bpeflow.pretokenize.patterns.NAMED_PATTERNS`, or a
-                regular expression. Text that a regular expression does not match yields no ids.
+                regular expression; by default the pattern that a `Vocab` was trained with, else ``"gpt2"``.
+            unmatched: what to do with text that a regular expression does not match: ``"isolate"`` (each stretch
+                between two matches is a pre-token), ``"drop"`` (it yields no ids), or ``"error"``; by default as the
+                `Vocab` was trained, else ``"isolate"``.
             whole_tokens: whether a pre-token that is a token is not merged, even if merging would yield other ids.
             encoder: ``"native"``, ``"python"``, or ``"auto"`` for the native one if it is available.
             cache_bytes: size of the cache of merged pre-tokens, in bytes per thread.
@@ -86,11 +91,11 @@ class BaseTokenizer(TokenLookup):
             FormatError: an id is negative or far too large, a byte has no token, or a merge does not fit.
             InputTypeError: an argument has a wrong type.
             PatternError: the pattern is invalid.
-            ConfigError: a special token is empty, the encoder is unknown, or the cache size is negative.
+            ConfigError: a special token is empty, the encoder or `unmatched` is unknown, or the cache size is negative.
             NativeUnavailableError: ``encoder="native"`` is not available.
         """
         full_vocab = add_special_tokens(make_vocab(vocab, merges), special_tokens or ())
-        self._set_up(TokenizerSpec(full_vocab, pattern, whole_tokens), encoder, cache_bytes)
+        self._set_up(TokenizerSpec.of(full_vocab, pattern, unmatched, whole_tokens), encoder, cache_bytes)
 
     def _set_up(self, spec: TokenizerSpec, encoder: str, cache_bytes: int) -> None:
         self._spec = spec
@@ -98,7 +103,7 @@ class BaseTokenizer(TokenLookup):
         self._control = SpecialTokenControl(spec.vocab.special_tokens)
         self._encoder = new_encoder(spec, encoder, cache_bytes)
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
-        self._pretokenizer = load_pretokenizer(spec.pattern)
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._every_special = self._control.every
         self._dtype = smallest_dtype(len(spec.vocab))
 
@@ -142,14 +147,16 @@ class BaseTokenizer(TokenLookup):
         """
         vocab_path, merges_path = Path(vocab_filepath), Path(merges_filepath)
         if cs336.is_pickle(vocab_path):
-            vocab, found = cs336.load_files(vocab_path, merges_path), "gpt2"
+            vocab = cs336.load_files(vocab_path, merges_path)
         else:
-            vocab, found = gpt2.load_files(vocab_path, merges_path), gpt2.pattern_beside(vocab_path)
+            vocab = gpt2.load_files(vocab_path, merges_path)
+            beside, unmatched = gpt2.pattern_beside(vocab_path)
+            vocab = replace(vocab, pattern=beside, unmatched=unmatched)
         return cls(
             vocab,
             vocab.merges,
             special_tokens,
-            found if pattern is None else pattern,
+            pattern,
             whole_tokens=whole_tokens,
             encoder=encoder,
             cache_bytes=cache_bytes,
@@ -209,6 +216,11 @@ class BaseTokenizer(TokenLookup):
         return type(self).from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     @property
+    def unmatched(self) -> UnmatchedPolicy:
+        """What happens to text that the pattern does not match: ``"error"``, ``"isolate"`` or ``"drop"``."""
+        return self._spec.unmatched
+
+    @property
     def encoder(self) -> str:
         """The name of the encoder in use: ``"native"`` or ``"python"``."""
         return self._encoder.name
@@ -232,6 +244,7 @@ class BaseTokenizer(TokenLookup):
         Raises:
             InputTypeError: an argument has a wrong type.
             InvalidTextError: the text has a lone surrogate.
+            UnmatchedTextError: the pattern does not match all of the text, and `unmatched` is ``"error"``.
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
         data = to_utf8(text)
@@ -277,6 +290,8 @@ class BaseTokenizer(TokenLookup):
         encoded = in_threads(cut_text(data, self._pretokenizer, specials), encode, num_threads)
         try:
             return concatenate(encoded, len(data), ids_dtype)
+        except UnmatchedTextError:
+            raise
         except InvalidTextError:
             raise invalid_utf8_error(data) from None  # with the position in the whole text
 
@@ -302,7 +317,10 @@ class BaseTokenizer(TokenLookup):
             return self._encoder.encode_batch(batch[begin:end], specials, self._dtype)
 
         encoded = in_threads(group_texts(batch), encode, num_threads)
-        return [ids for group in encoded for ids in _split(*group)]
+        try:
+            return [ids for group in encoded for ids in _split(*group)]
+        except UnmatchedTextError:
+            return for_each(lambda data: self._encoder.encode(data, specials), batch)  # raises it with the index
 
     def encode_ordinary_batch(self, texts: Iterable[str], *, num_threads: int | None = None) -> list[list[int]]:
         """Return the ids of each text, with special tokens as ordinary text. Raises as `encode_batch` does."""

@@ -22,11 +22,13 @@ from bpeflow.errors import (
     InvalidTextError,
     SpecialTokenError,
     UnknownTokenError,
+    UnmatchedTextError,
 )
 from bpeflow.formats.untrusted import MOST_GAPS
 from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.encoder import unknown_token_error
-from bpeflow.tokenizer.special_tokens import special_bytes
+from bpeflow.tokenizer.special_tokens import SpecialTokens, special_bytes
 from bpeflow.vocab import Merge, Vocab
 
 #: Ids to decode.
@@ -80,6 +82,17 @@ def invalid_utf8_error(text: Utf8) -> InvalidTextError:
     except UnicodeDecodeError as error:
         return InvalidTextError(f"the text is not UTF-8: {error.reason} at byte {error.start}")
     return InvalidTextError("the text is not UTF-8")
+
+
+def unmatched_text_error(text: bytes, specials: SpecialTokens, pretokenizer: Pretokenizer) -> UnmatchedTextError:
+    """Return the error for UTF-8 text that the pattern does not match, with the position in the whole text."""
+    end = 0
+    for start, following in [*(match.span() for match in specials.matches(text)), (len(text), len(text))]:
+        if unmatched := pretokenizer.find_unmatched(text[end:start].decode()):
+            position = len(text[:end].decode()) + unmatched.start
+            return UnmatchedTextError(pretokenizer.describe(unmatched._replace(start=position)))
+        end = following
+    return UnmatchedTextError("the pattern does not match all of the text")
 
 
 # ---- ids ----
@@ -203,7 +216,7 @@ def add_special_tokens(vocab: Vocab, special_tokens: Iterable[str]) -> Vocab:
         else:
             ids[special] = len(tokens)
             tokens.append(token)
-    return vocab if ids == vocab.special_tokens else Vocab(tuple(tokens), ids, vocab.merges)
+    return vocab if ids == vocab.special_tokens else replace(vocab, tokens=tuple(tokens), special_tokens=ids)
 
 
 def _validate_merge(rank: int, merge: Any) -> Merge:

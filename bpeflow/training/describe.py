@@ -64,6 +64,7 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> CorpusRepor
         scanner=corpus.scanner,
         instructions=chosen_instructions() if corpus.scanner == "native" else None,
         unicode=corpus.unicode,
+        unmatched_bytes=counted.documents.unmatched_bytes,
         pretokens=counts.total,
         pretoken_bytes=counts.total_bytes,
         distinct_pretokens=len(counts),

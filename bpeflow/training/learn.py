@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
 from bpeflow.backends.registry import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
+from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.progress import Observer, shown
 from bpeflow.vocab import Merge, Vocab, mergeable_bytes
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import LearnKeywords
+    from bpeflow.dataset.facade import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
 #: scan` in Python) they take seconds.
@@ -68,6 +71,9 @@ class LearnedMerges(Sequence[Merge]):
         reuse_tokens: whether a merge whose bytes were a token already made no new token (`Vocab.build`).
         replayed: the number of initial merges, which come first and whose counts can be anything.
         resumed: the number of the others that an interrupted run had learned.
+        special_tokens: the special tokens that the vocabulary has room for.
+        pattern: the split pattern of the counts; None if it is unknown.
+        unmatched: what was done with text that the pattern did not match; None if the pattern is unknown.
 
     >>> from bpeflow import learn_merges
     >>> merges = learn_merges({"low": 5, "lower": 2}, vocab_size=258)
@@ -83,6 +89,44 @@ class LearnedMerges(Sequence[Merge]):
     reuse_tokens: bool
     replayed: int = 0
     resumed: int = 0
+    special_tokens: tuple[str, ...] = ()
+    pattern: str | None = None
+    unmatched: UnmatchedPolicy | None = None
+
+    def tokenizer(
+        self,
+        special_tokens: Sequence[str] | None = None,
+        *,
+        pattern: str | None = None,
+        unmatched: UnmatchedPolicy | None = None,
+        special_tokens_first: bool = False,
+    ) -> Tokenizer:
+        r"""Return a tokenizer with these merges.
+
+        >>> from bpeflow import count, learn_merges
+        >>> counts = count(iter(["low lower"]), pattern=r"\w+")
+        >>> learn_merges(counts, 259, ["<s>"]).tokenizer().encode("low<s>")
+        [258, 256]
+
+        Args:
+            special_tokens: by default those that were given to `bpeflow.learn_merges`.
+            pattern: by default the pattern that the counts were made with, or ``"gpt2"`` if it is unknown.
+            unmatched: what to do with text that the pattern does not match; by default what was done in counting.
+            special_tokens_first: whether special tokens are numbered before the bytes, as HuggingFace does.
+
+        Raises:
+            PatternError: the pattern is invalid.
+        """
+        from bpeflow import Tokenizer  # the public class, which trains with this module
+
+        vocab = Vocab.build(
+            self.pairs,
+            self.special_tokens if special_tokens is None else special_tokens,
+            special_tokens_first=special_tokens_first,
+            reuse_tokens=self.reuse_tokens,
+        )
+        vocab = replace(vocab, pattern=self.pattern, unmatched=self.unmatched)
+        return Tokenizer.from_spec(TokenizerSpec.of(vocab, pattern, unmatched))
 
     def __repr__(self) -> str:
         return f"LearnedMerges({len(self):,} of {self.wanted:,} merges, by {self.backend})"
@@ -172,6 +216,9 @@ def learn_with_settings(
         reuse_tokens=task.reuse_tokens,
         replayed=len(initial_merges),
         resumed=max(len(earlier) - len(initial_merges), 0),
+        special_tokens=settings.special_tokens,
+        pattern=counts.pattern,
+        unmatched=counts.unmatched,
     )
 
 

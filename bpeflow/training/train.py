@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import TrainKeywords
+    from bpeflow.dataset.facade import Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class TrainResult:
     >>> result = train({"input": iter(["low low low", "lower"]), "vocab_size": 258})
     >>> result.merges, len(result.vocab), result.report.learning.learned
     (((b'o', b'w'),), 258, 1)
+    >>> result.tokenizer.encode("low")
+    [108, 257]
     """
 
     vocab: Vocab | None
@@ -60,6 +63,19 @@ class TrainResult:
     report: RunReport = field(repr=False)
     counts: PretokenCounts = field(repr=False)
     learned: LearnedMerges | None = field(default=None, repr=False)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """A tokenizer with the vocabulary and the pattern that it was trained with.
+
+        Raises:
+            ConfigError: there is no vocabulary, because of `skip_merge`.
+        """
+        from bpeflow import Tokenizer  # the public class, which trains with this module
+
+        if self.vocab is None:
+            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer; train without it")
+        return Tokenizer.from_spec(TokenizerSpec.of(self.vocab))
 
 
 def train(
@@ -149,6 +165,8 @@ def train_from_counts(
     if not len(counts):
         raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")
     started = perf_counter()
+    if counts.pattern is not None:  # which the counts know better than settings that were not used for counting
+        settings = settings.model_copy(update={"pattern": counts.pattern, "unmatched": counts.unmatched})
     choose_backend(settings.backend)
     _check_formats(settings)
     corpus = earlier.corpus if earlier else None
@@ -242,7 +260,7 @@ def _check_formats(settings: Settings) -> None:
     for name in settings.output.formats:
         with TemporaryDirectory() as folder:
             try:
-                formats.save(TokenizerSpec(vocab, settings.pattern), Path(folder), name)
+                formats.save(_spec_of(vocab, settings), Path(folder), name)
             except FormatError as error:
                 reason = str(error).partition(": ")[2]  # without the name of the temporary file
                 raise ConfigError(f"output.formats: {name}: {reason}") from None
@@ -266,6 +284,8 @@ def _count(
 def _result_of(found: FinishedCounts, settings: Settings) -> TrainResult:
     """Read the result of a finished run."""
     vocab = found.vocab(settings.special_tokens)
+    if vocab is not None:
+        vocab = _spec_of(vocab, settings).vocab
     return TrainResult(vocab, vocab.merges if vocab else (), found.report, found.counts)
 
 
@@ -305,8 +325,12 @@ def _write_vocabs(learned: LearnedMerges, settings: Settings, folder: RunDir) ->
             reuse_tokens=learned.reuse_tokens,
             max_tokens=size,
         )
-        spec = TokenizerSpec(vocab, settings.pattern)
+        spec = _spec_of(vocab, settings)
         folder.write_tokenizer(
             spec, "" if size == settings.sizes[-1] else vocab_subfolder(size), settings.output.formats
         )
-    return vocab
+    return spec.vocab
+
+
+def _spec_of(vocab: Vocab, settings: Settings) -> TokenizerSpec:
+    return TokenizerSpec(vocab, settings.pattern, unmatched=settings.unmatched)

@@ -167,7 +167,7 @@ def test_a_document_cut_into_chunks_is_one(tmp_path: Path) -> None:
 
 
 def test_a_text_without_matches_of_the_pattern_is_still_a_document(tmp_path: Path) -> None:
-    tokenizer = make_tokenizer(CUSTOM)
+    tokenizer = make_tokenizer(CUSTOM, unmatched="drop")
     encode_file(tokenizer, write_files(tmp_path, [b"123", b"123"]), tmp_path / "train.bin", index=True)
     assert read_documents(tmp_path / "train.bin") == [[tokenizer.special_tokens[EOT]], []]
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import bpeflow
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.dataset.token_file import (
     choose_dtype,
     index_path,
@@ -244,6 +245,8 @@ def test_the_hash_never_changes() -> None:
     assert tokenizer_hash(SPEC) == HASH
     source = load_pretokenizer("gpt2").regex
     assert tokenizer_hash(replace(SPEC, pattern=source)) == HASH
+    dropping = replace(SPEC, pattern=r"\w+", unmatched="drop")  # as all custom patterns did in version 0.1.0
+    assert tokenizer_hash(dropping) == "ee1913b1399cd4ed8dccbf5aa330c30c7c9b095d670581b6987a3380cfd630ef"
 
 
 @pytest.mark.parametrize(
@@ -260,3 +263,9 @@ def test_the_hash_never_changes() -> None:
 )
 def test_everything_that_determines_the_ids_is_in_the_hash(other: TokenizerSpec) -> None:
     assert tokenizer_hash(other) != tokenizer_hash(SPEC)
+
+
+def test_what_happens_to_unmatched_text_is_in_the_hash() -> None:
+    policies: list[UnmatchedPolicy] = ["isolate", "drop", "error"]
+    assert len({tokenizer_hash(replace(SPEC, unmatched=policy)) for policy in policies}) == 1
+    assert len({tokenizer_hash(replace(SPEC, pattern=r"\w+", unmatched=policy)) for policy in policies}) == 3

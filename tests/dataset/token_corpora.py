@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.progress import Observer
 
@@ -23,10 +24,13 @@ contents_utf8 = st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)
 
 
 def make_tokenizer(
-    pattern: str = "gpt2", encoder: str = "auto", special_tokens: tuple[str, ...] = (EOT, PAD)
+    pattern: str = "gpt2",
+    encoder: str = "auto",
+    special_tokens: tuple[str, ...] = (EOT, PAD),
+    unmatched: UnmatchedPolicy = "isolate",
 ) -> Tokenizer:
     tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in MERGES)]
-    return Tokenizer(dict(enumerate(tokens)), MERGES, special_tokens, pattern, encoder=encoder)
+    return Tokenizer(dict(enumerate(tokens)), MERGES, special_tokens, pattern, unmatched=unmatched, encoder=encoder)
 
 
 def write_files(folder: Path, contents: list[bytes]) -> list[Path]:

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import InvalidTextError, UnknownTokenError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
@@ -25,6 +26,7 @@ from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, must_equal, outcome
 
 _PATTERNS = (*NAMED_PATTERNS, r"[a-z]+| ", r"(a)|\w+?|\s", r"(?s).+")
+_UNMATCHED: tuple[UnmatchedPolicy, ...] = ("isolate", "drop", "error")
 _LETTERS = (b"a", b"b", b"c", b" ", b"'", b"s", b"\n", b"1", b"\xc3", b"\xa9", b"<", b">")
 _SPECIALS = ("<a>", "<a><a>", "<a", "é", "aa", "b", "a b", "><")
 #: Parts of texts that such vocabularies and special tokens apply to. The last ones are not UTF-8.
@@ -40,7 +42,7 @@ _CACHES = (0, 128, 4096, 1 << 15, 1 << 20)
 
 def check(data: bytes) -> None:
     choices = Choices(data)
-    spec = TokenizerSpec(_make_vocab(choices), choices.one_of(_PATTERNS), choices.flag())
+    spec = TokenizerSpec(_make_vocab(choices), choices.one_of(_PATTERNS), choices.flag(), choices.one_of(_UNMATCHED))
     specials = SpecialTokens.of(spec.vocab.special_tokens) if choices.flag() else NO_SPECIAL_TOKENS
     dtype: np.dtype[Any] = choices.one_of((np.dtype(np.uint32), np.dtype(np.uint16)))
     native = NativeEncoder(spec, choices.one_of(_CACHES), choices.one_of(native_instructions()))
@@ -72,7 +74,7 @@ def _check_valid(
     part_bytes: int,
 ) -> None:
     """Check that all other ways of encoding a text give the same ids."""
-    pretokenizer = _pretokenizer(spec.pattern)
+    pretokenizer = _pretokenizer(spec.pattern, spec.unmatched)
     exact = memoryview(np.frombuffer(text, np.uint8).copy())  # AddressSanitizer detects reads past the end
     must_equal(f"array, {case}", native.encode_to_array(exact, specials, dtype).tolist(), ids)
     must_equal(f"count, {case}", native.count_tokens(exact, specials), len(ids))
@@ -84,7 +86,7 @@ def _check_valid(
     offsets = token_offsets(text, lengths, specials, pretokenizer, in_bytes=True)
     encoded = b"".join(text[start:end] for start, end in offsets)
     must_equal(f"decoded, {case}", native.decode(np.array(ids, dtype)), encoded)
-    if not pretokenizer.custom:
+    if not pretokenizer.custom or pretokenizer.unmatched != "drop":
         must_equal(f"tiled, {case}", encoded, text)
 
 
@@ -136,5 +138,5 @@ def _make_texts(choices: Choices) -> list[bytes]:
 
 
 @cache
-def _pretokenizer(pattern: str) -> Pretokenizer:
-    return load_pretokenizer(pattern)
+def _pretokenizer(pattern: str, unmatched: UnmatchedPolicy) -> Pretokenizer:
+    return load_pretokenizer(pattern, unmatched)

@@ -133,9 +133,12 @@ def _count(corpus: Corpus, settings: dict[str, Any]) -> dict[bytes, int]:
         for part in parts:
             for pieces in documents_of(part, settings):
                 for piece in pieces:
-                    for match in find(piece):
-                        if match.group():
-                            counts[match.group().encode()] += source.get("weight", 1)
+                    end = 0
+                    for start, following in [*(match.span() for match in find(piece)), (len(piece), len(piece))]:
+                        gap = piece[end:start] if settings["unmatched"] == "isolate" else ""
+                        for pretoken in filter(None, (gap, piece[start:following])):
+                            counts[pretoken.encode()] += source.get("weight", 1)
+                        end = following
     return dict(counts)
 
 

@@ -44,6 +44,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
         "invalid_utf8": choose.choice(("error", "replace", "skip")),
         "bad_records": choose.choice(("error", "skip")),
         "pattern": pattern,
+        "unmatched": choose.choice(("isolate", "drop")),
         "text_field": choose.choice(("text", "text", "data.text")),
         "text_column": choose.choice(("text", "text", "data.text")),
         "tie_break": choose.choice(("greatest_bytes", "greatest_bytes", "smallest_ids", "huggingface")),
