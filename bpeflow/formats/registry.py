@@ -141,19 +141,27 @@ def _holds_another(path: Path, spec: TokenizerSpec, format_: Format, file: Path)
     """Return whether saving to `path` would replace other content, or leave a second tokenizer in a folder."""
     if file.exists() and not _is_saved(spec, format_, file):
         return True
+    if file == path:
+        return False
     try:
-        return file != path and find_format(path) != (format_, file) and load(path).vocab != spec.vocab
+        found, main = find_format(path)
     except FormatError:
         return False
+    if main.exists() and (main == file or _is_saved(spec, found, main)):
+        return False
+    try:
+        return load(path).vocab != spec.vocab  # of another program, which may write the same in other bytes
+    except FormatError:
+        return True
 
 
 def _is_saved(spec: TokenizerSpec, format_: Format, file: Path) -> bool:
-    """Return whether the files that would be written exist already, or can be added to others of the same content."""
+    """Return whether those files of a tokenizer that exist already have the content that would be written."""
     with TemporaryDirectory() as folder:
         try:
             written = format_.save(spec, Path(folder) / file.name)
-        except FormatError:  # raised again, with the right path, when the file is to be written
-            return True
+        except FormatError:  # the format cannot hold it
+            return False
         pairs = [(new, file.with_name(new.name)) for new in written]
         return all(new.read_bytes() == old.read_bytes() for new, old in pairs if old.exists())
 

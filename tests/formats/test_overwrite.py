@@ -64,6 +64,19 @@ def test_a_folder_has_one_tokenizer_whatever_its_formats(tmp_path: Path, name: s
     assert {path.name for path in tmp_path.iterdir()} == {*known.files, "config.json"}
 
 
+def test_names_of_other_programs_are_known(tmp_path: Path) -> None:
+    OTHER.save(tmp_path / "cl100k_base.tiktoken", "tiktoken")
+    for name in NAMES:
+        with pytest.raises(AlreadyExistsError, match="holds another tokenizer"):
+            ONE.save(tmp_path, name)
+    (tmp_path / "gpt2").mkdir()
+    for path, name in zip(ONE.save(tmp_path / "one")[:2], ("encoder.json", "vocab.bpe"), strict=True):
+        path.rename(tmp_path / "gpt2" / name)
+    with pytest.raises(AlreadyExistsError, match="holds another tokenizer"):
+        OTHER.save(tmp_path / "gpt2")
+    ONE.save(tmp_path / "gpt2", "huggingface")
+
+
 def test_files_that_are_no_tokenizer_stay_too(tmp_path: Path) -> None:
     (tmp_path / "notes.json").write_text("{}")
     with pytest.raises(AlreadyExistsError, match=r"notes\.json is another file"):

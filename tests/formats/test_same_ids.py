@@ -166,7 +166,7 @@ def compare_all_encoders(spec: TokenizerSpec, texts: list[str]) -> None:
     with TemporaryDirectory() as folder:
         for name, encoder in (("tiktoken", tiktoken_encoder), ("huggingface", huggingface_encoder)):
             with suppress(FormatError):
-                encode = encoder(formats.save(spec, Path(folder), name)[0])
+                encode = encoder(formats.write(spec, Path(folder), name)[0])
                 for text in texts:
                     assert (name, encode(text)) == (name, tokenizer.encode(text))
 
