@@ -129,4 +129,7 @@ class EncodeKeywords(TypedDict, total=False):
     input_format: CorpusFormat
     text_field: str
     text_column: str
+    bad_records: BadRecordsPolicy
+    exclude: str | Sequence[str]
+    progress: bool
     observer: Observer | None

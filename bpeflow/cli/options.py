@@ -126,7 +126,7 @@ def add_output_flag(parser: Parser, what: str) -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=what)
 
 
-def add_format_flags(parser: FlagGroup) -> None:
+def add_format_flags(parser: Parser) -> None:
     """Add ``--input_format``, ``--text_field`` and ``--text_column``."""
     parser.add_argument(
         "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
@@ -140,7 +140,7 @@ def add_format_flags(parser: FlagGroup) -> None:
     )
 
 
-def add_bad_records_flag(parser: FlagGroup) -> None:
+def add_bad_records_flag(parser: Parser) -> None:
     """Add ``--bad_records``."""
     parser.add_argument(
         "--bad_records", metavar="POLICY", default="error",
