@@ -8,12 +8,11 @@
 #include "cache.hpp"
 #include "failure.hpp"
 #include "ids.hpp"
-#include "masks.hpp"
+#include "kernels.hpp"
 #include "merging.hpp"
 #include "model.hpp"
 #include "scan.hpp"
 #include "specials.hpp"
-#include "utf8.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +23,8 @@ class Encoder {
   public:
     using Bytes = const std::uint8_t *;
 
-    Encoder(const Model &model, Classify classify, std::uint64_t cache_bytes)
-        : model_(model), classify_(classify), merging_(model.pairs), cache_(cache_bytes) {}
+    Encoder(const Model &model, const Kernels &kernels, std::uint64_t cache_bytes)
+        : model_(model), kernels_(kernels), merging_(model.pairs), cache_(cache_bytes) {}
 
     // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
     void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
@@ -66,7 +65,7 @@ class Encoder {
     }
 
     void encode_piece(Bytes start, Bytes end) {
-        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
+        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !kernels_.is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
         if (!specials_) {
             encode_ordinary(start, end);
             return;
@@ -89,8 +88,10 @@ class Encoder {
             add(start, length);
             return;
         }
-        const bool known = scan(encoding_->pattern, classify_, start, length,
-                                [this](Bytes token, std::size_t size) { add(token, size); });
+        const bool known = scan(encoding_->pattern, kernels_, start, length, [this](const PretokenBatch &tokens) {
+            for (std::size_t i = 0; i < tokens.count; i++)
+                add(tokens.text + tokens.starts[i], tokens.starts[i + 1] - tokens.starts[i]);
+        });
         if (!known) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
 
@@ -148,7 +149,7 @@ class Encoder {
     }
 
     const Model &model_;
-    const Classify classify_;
+    const Kernels &kernels_;
     Merging merging_;
     Cache cache_;
     // Of the current call:
