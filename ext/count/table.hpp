@@ -104,7 +104,7 @@ class Table {
         const std::uint64_t units = end_ / std::max<std::uint64_t>(used_, 1) + 1;
         const std::uint64_t records = std::max<std::uint64_t>(units * used * Pretoken::unit, first_records);
         const std::uint64_t copied = Pages::COPIES && records > records_.size() ? records_.size() : 0;
-        return index_.memory(used) + records + std::max(copied, used * each) + sizeof(*this) + Front::MEMORY;
+        return index_.memory(used) + records + std::max(copied, used * each) + sizeof(*this) + front_.memory();
     }
 
   private:
