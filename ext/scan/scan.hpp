@@ -72,7 +72,7 @@ template <const Rules &RULES, typename Emit> class Scan {
         const std::uint8_t *const next = block + BLOCK;
         if (start_ >= next || start_ == end_) return 0; // the last token of an odd block covers this one
         const std::uint64_t first = start_ >= block ? std::uint64_t{1} << (start_ - block) : 0; // a known start
-        std::uint64_t starts = starts_.of(masks, block, text);
+        std::uint64_t starts = starts_.of(masks, block, text) & text; // after the last contraction, no token starts
         if (starts_.odd()) {
             starts = 0;
             while (start_ < next && start_ < end_) {
