@@ -4,7 +4,7 @@
 #include "bpeflow.h"
 #include "counter.hpp"
 #include "delimiters.hpp"
-#include "instructions.hpp"
+#include "kernels.hpp"
 #include "partition.hpp"
 #include "shard.hpp"
 #include "status.hpp"
@@ -17,6 +17,8 @@
 #include <vector>
 
 struct bpeflow_table {
+    explicit bpeflow_table(const bpeflow::Kernels &kernels) : counter(kernels) {}
+
     bpeflow::Counter counter;
 };
 
@@ -35,9 +37,9 @@ const char *bpeflow_instructions() {
 int bpeflow_table_new(const char *instructions, bpeflow_table **table) {
     if (!table) return BPEFLOW_BAD_ARGUMENT;
     *table = nullptr;
-    const bpeflow::Classify classify = bpeflow::find_classify(instructions);
-    if (!classify) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *table = new bpeflow_table{bpeflow::Counter(classify)}; });
+    const bpeflow::Kernels *const kernels = bpeflow::find_kernels(instructions);
+    if (!kernels) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *table = new bpeflow_table(*kernels); });
 }
 
 int bpeflow_table_count(bpeflow_table *table, std::uint32_t pattern, const std::uint8_t *text, std::uint64_t length) {
@@ -79,16 +81,17 @@ int bpeflow_table_memory(const bpeflow_table *table, std::uint64_t more, std::ui
     return BPEFLOW_OK;
 }
 
-int bpeflow_table_write(const bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions,
+int bpeflow_table_write(bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions,
                         std::uint8_t *data, const char *path) {
     if (!table || partition >= partitions || (!data && !path)) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
-        const std::vector<bpeflow::Entry> entries = bpeflow::sorted(table->counter.table(), {partition, partitions});
+        const bpeflow::Table &counts = table->counter.settled_table();
+        const std::vector<bpeflow::Entry> entries = bpeflow::sorted(counts, {partition, partitions});
         if (data) {
-            bpeflow::write_records(entries, [&](std::size_t size) { return std::exchange(data, data + size); });
+            bpeflow::write_records(counts, entries, [&](std::size_t size) { return std::exchange(data, data + size); });
         } else {
             bpeflow::ShardWriter writer(path, bpeflow::ShardWriter::usual_buffer);
-            bpeflow::write_records(entries, [&](std::size_t size) { return writer.reserve(size); });
+            bpeflow::write_records(counts, entries, [&](std::size_t size) { return writer.reserve(size); });
             writer.close();
         }
     });

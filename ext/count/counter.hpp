@@ -4,10 +4,9 @@
 #include "bpeflow.h"
 #include "delimiters.hpp"
 #include "failure.hpp"
-#include "masks.hpp"
+#include "kernels.hpp"
 #include "scan.hpp"
 #include "table.hpp"
-#include "utf8.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -43,7 +42,7 @@ struct Document {
 
 class Counter {
   public:
-    explicit Counter(Classify classify) : classify_(classify) {}
+    explicit Counter(const Kernels &kernels) : kernels_(kernels), table_(kernels) {}
 
     // Count the pre-tokens of a text, which must be valid UTF-8.
     void count(std::uint32_t pattern, const std::uint8_t *text, std::size_t length) {
@@ -59,7 +58,7 @@ class Counter {
         Document document;
         while (start < end) {
             document.find(delimiters, start, end);
-            if (!is_utf8(start, document.end)) break;
+            if (!kernels_.is_utf8(start, document.end)) break;
             for (const auto &[first, last] : document.pieces) count_piece(pattern, first, last, end);
             start = document.next;
             counted.bytes = static_cast<std::uint64_t>(start - text);
@@ -84,20 +83,24 @@ class Counter {
         table_.flush();
     }
 
-    const Table &table() const { return table_; }
+    const Table &table() const { return table_; } // for its sizes
+
+    // Return the table with all counts.
+    const Table &settled_table() {
+        table_.settle();
+        return table_;
+    }
 
   private:
     // Count the pre-tokens between `start` and `end`. Bytes up to `readable_end` may be read.
     void count_piece(std::uint32_t pattern, const std::uint8_t *start, const std::uint8_t *end,
                      const std::uint8_t *readable_end) {
-        const bool known = scan(pattern, classify_, start, static_cast<std::size_t>(end - start),
-                                [&](const std::uint8_t *token, std::size_t size) {
-                                    table_.add(token, size, static_cast<std::size_t>(readable_end - token), 1);
-                                });
+        const bool known = scan(pattern, kernels_, start, static_cast<std::size_t>(end - start),
+                                [&](const PretokenBatch &tokens) { table_.count(tokens, readable_end); });
         if (!known) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
 
-    Classify classify_;
+    const Kernels &kernels_;
     Table table_;
 };
 

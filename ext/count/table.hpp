@@ -1,160 +1,190 @@
 // The table of pre-tokens and their counts.
 //
-// The table of a large corpus is far larger than the caches, so each look-up waits for memory. Pre-tokens are therefore
-// collected in a batch. The slots of the whole batch are prefetched first and inspected later, so that the waits
-// overlap. The batch stores keys of up to 16 bytes itself (key.hpp). The text of longer keys must stay in place until
-// the batch is flushed.
+// Three levels. The front table (front.hpp) counts the most frequent pre-tokens. The others are looked up in an index
+// (index.hpp) of records, which lie one after another in the order in which the pre-tokens came first. So the records
+// never move, and growing means to make the index again. The index and the records of a large corpus are far larger
+// than the caches, and each look-up waits for memory. Pre-tokens are therefore collected in a batch: first the buckets
+// of all are prefetched, then their records, so that the waits overlap.
 //
-// Tried: a small direct-mapped front table for the most frequent pre-tokens, which stays in the L2 cache and passes
-// only evicted entries on to the batch. With 2^11 to 2^14 entries, 150 MB of English (0.6 M distinct) took 0.26-0.35 s,
-// and 0.23-0.25 s without it, scanner included. The caches keep the frequent slots anyway, and hits in the front table
-// are hard to predict.
+// Neither of the two gains alone. The index needs two dependent memory accesses, which hurts for frequent pre-tokens,
+// and a front before a table of keys and counts only takes away what is in the cache anyway.
 #pragma once
 
 #include "bpeflow.h"
 #include "failure.hpp"
+#include "front.hpp"
+#include "index.hpp"
+#include "kernels.hpp"
 #include "key.hpp"
-#include "slot_array.hpp"
+#include "pages.hpp"
+#include "scan.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <memory>
 #include <utility>
-#include <vector>
 
 namespace bpeflow {
 
-// The bytes of long pre-tokens. They never move.
-class ByteArena {
-  public:
-    const std::uint8_t *copy(const std::uint8_t *bytes, std::size_t length) {
-        if (length > left_) {
-            const std::size_t size = std::max(length, chunk_size);
-            chunks_.push_back(std::unique_ptr<std::uint8_t[]>(new std::uint8_t[size]));
-            next_ = chunks_.back().get();
-            left_ = size;
-            memory_ += size;
-        }
-        std::memcpy(next_, bytes, length);
-        left_ -= length;
-        return std::exchange(next_, next_ + length);
-    }
-
-    std::uint64_t memory() const { return memory_; }
-
-  private:
-    // Smaller chunks mean many allocations. Larger chunks waste memory in tables with few long pre-tokens.
-    static constexpr std::size_t chunk_size = std::size_t{1} << 16;
-
-    std::vector<std::unique_ptr<std::uint8_t[]>> chunks_;
-    std::uint8_t *next_ = nullptr;
-    std::size_t left_ = 0;
-    std::uint64_t memory_ = 0; // of all chunks
-};
-
 class Table {
   public:
-    Table() : slots_(std::size_t{1} << 12), mask_(slots_.size() - 1) {}
+    explicit Table(const Kernels &kernels) : kernels_(kernels), records_(first_records) {}
+
+    // Count pre-tokens. Bytes up to `readable_end` may be read. The text must stay in place until flush().
+    void count(const PretokenBatch &tokens, const std::uint8_t *readable_end) {
+        std::size_t looked_up = 0;
+        if (front_.seeded()) {
+            looked_up = tokens.count; // but for those at the end, where 8 bytes are not readable
+            while (looked_up > 0 && readable_end - (tokens.text + tokens.starts[looked_up - 1]) < 8) looked_up--;
+            const std::size_t missed =
+                kernels_.find(front_.keys(), tokens.text, tokens.starts, looked_up, slots_, misses_);
+            front_.count(slots_, looked_up);
+            for (std::size_t i = 0; i < missed; i++) add(tokens, misses_[i], readable_end);
+        }
+        for (std::size_t i = looked_up; i < tokens.count; i++) add(tokens, i, readable_end);
+        counted_ += tokens.count;
+        if (front_.due(counted_)) seed();
+    }
 
     // Add to the count of a pre-token, which is at least one byte long. `readable` bytes may be read from `token` on.
-    // The bytes must stay in place until the next flush().
+    // The bytes must stay in place until flush().
     void add(const std::uint8_t *token, std::size_t length, std::size_t readable, std::int64_t count) {
-        // Build the key in its final place, member by member. A key assembled elsewhere in 8-byte words and then copied
-        // in 16-byte words stalls on store forwarding, which took half of the time.
-        Slot &key = batch_[waiting_];
-        std::uint64_t hash;
-        if (length <= Slot::inline_size) {
-            std::uint64_t words[2];
-            load_short(token, length, readable, words);
-            hash = hash_short(words, length);
-            key.words[0] = words[0];
-            key.words[1] = words[1];
-        } else {
-            if (length >= std::numeric_limits<std::uint32_t>::max()) throw Failure{BPEFLOW_TOO_LARGE};
-            hash = hash_long(token, length);
-            key.set_address(token);
-            key.words[1] = hash;
-        }
-        key.count = count;
-        key.length = static_cast<std::uint32_t>(length);
-        key.high = static_cast<std::uint32_t>(hash >> 32);
-        const std::size_t home = hash & mask_;
-        homes_[waiting_] = home;
-        __builtin_prefetch(&slots_[home], 1);
+        Key &key = batch_[waiting_];
+        key.set(token, length, readable, count);
+        index_.prefetch(key.hash);
         if (++waiting_ == batch_size) flush();
     }
 
-    // Move the batch into the table. Reads of the table are complete only after this.
+    // Move the batch into the table.
     void flush() {
-        // Make room for the whole batch first. Then no slot moves while the batch is inserted, and one check is enough.
-        while ((used_ + waiting_) * 5 > slots_.size() * 3) grow();
+        if (used_ + waiting_ > index_.room()) grow();
+        std::uint32_t places[batch_size];
         for (std::size_t i = 0; i < waiting_; i++) {
-            const Slot &key = batch_[i];
-            Slot &slot = find(key, homes_[i]);
-            if (slot.empty())
-                insert(slot, key);
-            else if (slot.count > std::numeric_limits<std::int64_t>::max() - key.count)
-                throw Failure{BPEFLOW_OVERFLOW};
+            places[i] = index_.guess(batch_[i].hash);
+            __builtin_prefetch(&record(places[i]), 1);
+        }
+        for (std::size_t i = 0; i < waiting_; i++) {
+            const Key &key = batch_[i];
+            Pretoken &guessed = record(places[i]);
+            if (key.is(guessed))
+                guessed.add(key.count);
             else
-                slot.count += key.count;
+                find_or_insert(key);
         }
         waiting_ = 0;
     }
 
-    const SlotArray<Slot> &slots() const { return slots_; } // including empty ones
+    // Bring all counts into the records. The table can be read after this, until more is counted.
+    void settle() {
+        flush();
+        front_.give_back([this](std::uint32_t place, std::int64_t count) { record(place).add(count); });
+    }
+
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
 
+    // Call work(place, record) for all records, in the order in which they came.
+    template <typename Work> void each(const Work &work) const {
+        for (std::uint32_t place = first_place; place < end_;) {
+            const Pretoken &here = record(place);
+            work(place, here);
+            place += static_cast<std::uint32_t>(Pretoken::units(here.length));
+        }
+    }
+
+    const Pretoken &record(std::uint32_t place) const {
+        return *reinterpret_cast<const Pretoken *>(records_.data() + place * Pretoken::unit);
+    }
+
     // Upper bound in bytes on the memory while `more` pre-tokens are added and the table is then read, which takes
-    // `each` bytes per pre-token. While the table grows, it holds the old and the new slots at once. The new pre-tokens
-    // are assumed to be as long as the present ones on average.
+    // `each` bytes per pre-token. The new pre-tokens are assumed to be as long as the present ones on average.
     std::uint64_t memory(std::uint64_t more, std::size_t each) const {
         const std::uint64_t used = used_ + more;
-        std::uint64_t slots = slots_.size();
-        while (used * 5 > slots * 3) slots *= 2;
-        const std::uint64_t moving = slots > slots_.size() ? slots / 2 * sizeof(Slot) : 0;
-        const std::uint64_t arena = arena_.memory() / std::max<std::uint64_t>(used_, 1) * used;
-        return slots * sizeof(Slot) + std::max<std::uint64_t>(moving, used * each) + std::max(arena, arena_.memory());
+        const std::uint64_t units = end_ / std::max<std::uint64_t>(used_, 1) + 1;
+        const std::uint64_t records = std::max<std::uint64_t>(units * used * Pretoken::unit, first_records);
+        const std::uint64_t copied = Pages::COPIES && records > records_.size() ? records_.size() : 0;
+        return index_.memory(used) + records + std::max(copied, used * each) + sizeof(*this) + front_.memory();
     }
 
   private:
-    // In a smaller batch the waits hardly overlap. In a larger one, entries (32 bytes here, a 64-byte line in the
-    // table) evict each other from the L1 cache before they are used. 32, 64 and 128 differ by less than the noise.
+    // In a smaller batch the waits hardly overlap. In a larger one, keys and what was prefetched evict each other from
+    // the L1 cache before they are used.
     static constexpr std::size_t batch_size = 64;
+    static constexpr std::size_t first_records = std::size_t{1} << 16;  // bytes
+    static constexpr std::uint32_t first_place = 4;                     // what is before is a record of no pre-token
+    static constexpr std::size_t slack = 2 * Pretoken::unit;              // read after the last record
 
-    // Return the pre-token's slot, or the empty slot where it belongs.
-    Slot &find(const Slot &key, std::size_t home) {
-        while (!slots_[home].empty() && !same_key(slots_[home], key)) home = (home + 1) & mask_;
-        return slots_[home];
+    Pretoken &record(std::uint32_t place) { return const_cast<Pretoken &>(std::as_const(*this).record(place)); }
+
+    void add(const PretokenBatch &tokens, std::size_t i, const std::uint8_t *readable_end) {
+        const std::uint8_t *const token = tokens.text + tokens.starts[i];
+        add(token, tokens.starts[i + 1] - tokens.starts[i], static_cast<std::size_t>(readable_end - token), 1);
     }
 
-    void insert(Slot &slot, const Slot &key) {
-        slot = key;
-        if (key.length > Slot::inline_size) slot.set_address(arena_.copy(key.bytes(), key.length));
+    void find_or_insert(const Key &key) {
+        const std::uint32_t place = index_.find(
+            key.hash, [&](std::uint32_t known) { return key.is(record(known)); }, [&] { return insert(key); });
+        if (place) record(place).add(key.count);
+    }
+
+    std::uint32_t insert(const Key &key) {
+        const std::size_t units = Pretoken::units(key.length), end = end_ + units;
+        if (end > std::numeric_limits<std::uint32_t>::max()) throw Failure{BPEFLOW_TOO_LARGE};
+        if (end * Pretoken::unit + slack > records_.size())
+            records_.grow(std::max(end * Pretoken::unit + slack, records_.size() / 2 * 3));
+        const std::uint32_t place = end_;
+        key.write(record(place));
+        end_ = static_cast<std::uint32_t>(end);
         used_++;
         bytes_ += key.length;
+        return place;
     }
 
+    // Make the index again, with room for the batch. The records are read in order, and their buckets prefetched.
     void grow() {
-        SlotArray<Slot> old(slots_.size() * 2);
-        old.swap(slots_);
-        mask_ = slots_.size() - 1;
-        for (const Slot &slot : old)
-            if (!slot.empty()) find(slot, hash_of(slot) & mask_) = slot;
-        for (std::size_t i = 0; i < waiting_; i++) homes_[i] = hash_of(batch_[i]) & mask_;
+        static constexpr std::size_t ahead = 32;
+        std::uint64_t hashes[ahead];
+        std::uint32_t places[ahead];
+        std::size_t read = 0;
+        const auto insert_all = [&] {
+            for (std::size_t i = 0; i < read; i++)
+                index_.find(hashes[i], [](std::uint32_t) { return false; }, [&] { return places[i]; });
+            read = 0;
+        };
+        index_.grow(used_ + waiting_);
+        each([&](std::uint32_t place, const Pretoken &record) {
+            hashes[read] = record.hash();
+            places[read] = place;
+            index_.prefetch(hashes[read]);
+            if (++read == ahead) insert_all();
+        });
+        insert_all();
+        for (std::size_t i = 0; i < waiting_; i++) index_.prefetch(batch_[i].hash);
     }
 
-    SlotArray<Slot> slots_; // a power of two, linear probing, at most 60 % used
-    std::size_t mask_;
+    // Choose anew which pre-tokens the front table counts.
+    void seed() {
+        settle();
+        front_.clear(counted_);
+        const auto rare = static_cast<std::int64_t>(counted_ >> 18); // not worth a slot
+        each([&](std::uint32_t place, const Pretoken &record) {
+            if (record.length > 8 || record.count <= rare || record.bytes()[record.length - 1] == 0) return;
+            front_.offer(load_word(record.bytes()), place, record.count);
+        });
+    }
+
+    const Kernels &kernels_;
+    Front front_;
+    Index index_;
+    Pages records_;
+    std::uint32_t end_ = first_place; // of the records, in units
     std::size_t used_ = 0;
-    std::uint64_t bytes_ = 0; // of the keys
-    ByteArena arena_;
-    Slot batch_[batch_size];
-    std::size_t homes_[batch_size]; // home slot of each key in the batch
+    std::uint64_t bytes_ = 0;   // of the pre-tokens
+    std::uint64_t counted_ = 0; // pre-tokens passed to count()
+    Key batch_[batch_size];
     std::size_t waiting_ = 0;
+    std::uint32_t slots_[PretokenBatch::MOST + 8], misses_[PretokenBatch::MOST + 8];
 };
 
 } // namespace bpeflow

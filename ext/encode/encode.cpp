@@ -2,7 +2,7 @@
 
 #include "bpeflow.h"
 #include "encoder.hpp"
-#include "instructions.hpp"
+#include "kernels.hpp"
 #include "model.hpp"
 #include "specials.hpp"
 #include "status.hpp"
@@ -69,9 +69,9 @@ int bpeflow_encoder_new(const bpeflow_model *model, const char *instructions, st
                         bpeflow_encoder **encoder) {
     if (!encoder) return BPEFLOW_BAD_ARGUMENT;
     *encoder = nullptr;
-    const bpeflow::Classify classify = bpeflow::find_classify(instructions);
-    if (!model || !classify) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *encoder = new bpeflow_encoder{{model->model, classify, cache_bytes}}; });
+    const bpeflow::Kernels *const kernels = bpeflow::find_kernels(instructions);
+    if (!model || !kernels) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { *encoder = new bpeflow_encoder{{model->model, *kernels, cache_bytes}}; });
 }
 
 int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *text,

@@ -1,20 +1,21 @@
 // Encoding: text → special tokens and the text between them → pre-tokens → ids.
 //
-// Pre-tokens are collected in a batch, as in counting (count/table.hpp gives the reason): the cache's slots of the
-// whole batch are prefetched first and inspected later, in the order of the text.
+// Most pre-tokens are short tokens, which are looked up in the model. The others are collected in a batch, as in
+// counting (count/table.hpp gives the reason): the cache's slots of the whole batch are prefetched first and inspected
+// later, in the order of the text.
 #pragma once
 
 #include "bpeflow.h"
 #include "cache.hpp"
 #include "failure.hpp"
 #include "ids.hpp"
-#include "masks.hpp"
+#include "kernels.hpp"
 #include "merging.hpp"
 #include "model.hpp"
 #include "scan.hpp"
 #include "specials.hpp"
-#include "utf8.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,8 +25,8 @@ class Encoder {
   public:
     using Bytes = const std::uint8_t *;
 
-    Encoder(const Model &model, Classify classify, std::uint64_t cache_bytes)
-        : model_(model), classify_(classify), merging_(model.pairs), cache_(cache_bytes) {}
+    Encoder(const Model &model, const Kernels &kernels, std::uint64_t cache_bytes)
+        : model_(model), kernels_(kernels), merging_(model.pairs), cache_(cache_bytes) {}
 
     // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
     void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
@@ -66,7 +67,7 @@ class Encoder {
     }
 
     void encode_piece(Bytes start, Bytes end) {
-        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
+        if (encoding_->pattern != BPEFLOW_NO_PATTERN && !kernels_.is_utf8(start, end)) throw Failure{BPEFLOW_NOT_UTF8};
         if (!specials_) {
             encode_ordinary(start, end);
             return;
@@ -89,19 +90,49 @@ class Encoder {
             add(start, length);
             return;
         }
-        const bool known = scan(encoding_->pattern, classify_, start, length,
-                                [this](Bytes token, std::size_t size) { add(token, size); });
+        const bool known =
+            scan(encoding_->pattern, kernels_, start, length, [this](const PretokenBatch &tokens) { add(tokens); });
         if (!known) throw Failure{BPEFLOW_BAD_ARGUMENT};
     }
 
+    void add(const PretokenBatch &tokens) {
+        flush();
+        std::size_t looked_up = tokens.count; // but for those at the end, where 8 bytes are not readable
+        while (looked_up > 0 && text_end_ - (tokens.text + tokens.starts[looked_up - 1]) < 8) looked_up--;
+        const ShortTokens &known = model_.short_tokens;
+        std::size_t missed = kernels_.find(known.keys(), tokens.text, tokens.starts, looked_up, slots_, misses_);
+        for (std::size_t i = looked_up; i < tokens.count; i++) misses_[missed++] = static_cast<std::uint32_t>(i);
+        std::size_t done = 0; // pre-tokens
+        for (std::size_t first = 0; first < missed; first += batch_size) {
+            const std::size_t some = std::min(batch_size, missed - first);
+            for (std::size_t i = 0; i < some; i++) {
+                const std::size_t token = misses_[first + i];
+                set(batch_[i], tokens.text + tokens.starts[token], tokens.starts[token + 1] - tokens.starts[token]);
+            }
+            to_ids([&](auto &ids) {
+                for (std::size_t i = 0; i < some; i++) {
+                    const std::size_t token = misses_[first + i];
+                    ids.put_from(known.ids(), slots_ + done, token - done);
+                    put_ids_of(batch_[i], ids);
+                    done = token + 1;
+                }
+            });
+        }
+        to_ids([&](auto &ids) { ids.put_from(known.ids(), slots_ + done, tokens.count - done); });
+    }
+
     void add(Bytes token, std::size_t length) {
-        CacheKey &key = batch_[waiting_];
-        key.set(token, length, static_cast<std::size_t>(text_end_ - token));
-        cache_.prefetch(key);
+        set(batch_[waiting_], token, length);
         if (++waiting_ == batch_size) flush();
     }
 
+    void set(CacheKey &key, Bytes token, std::size_t length) const {
+        key.set(token, length, static_cast<std::size_t>(text_end_ - token));
+        cache_.prefetch(key);
+    }
+
     void flush() {
+        if (waiting_ == 0) return;
         to_ids([this](auto &ids) {
             for (std::size_t i = 0; i < waiting_; i++) put_ids_of(batch_[i], ids);
         });
@@ -148,7 +179,7 @@ class Encoder {
     }
 
     const Model &model_;
-    const Classify classify_;
+    const Kernels &kernels_;
     Merging merging_;
     Cache cache_;
     // Of the current call:
@@ -157,6 +188,7 @@ class Encoder {
     Bytes text_end_ = nullptr; // bytes before this may be read
     CacheKey batch_[batch_size];
     std::size_t waiting_ = 0;
+    std::uint32_t slots_[PretokenBatch::MOST + 8], misses_[PretokenBatch::MOST + 8];
 };
 
 } // namespace bpeflow

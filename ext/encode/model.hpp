@@ -3,6 +3,7 @@
 
 #include "bpeflow.h"
 #include "pairs.hpp"
+#include "short_tokens.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
 
@@ -17,7 +18,7 @@ struct Model {
         : tokens(given.token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
           pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary),
-          whole_tokens(ordinary, given.whole_tokens != 0, pairs) {}
+          whole_tokens(ordinary, given.whole_tokens != 0, pairs), short_tokens(ordinary, whole_tokens) {}
 
     Model(const Model &) = delete; // its members refer to each other
     Model &operator=(const Model &) = delete;
@@ -39,6 +40,7 @@ struct Model {
     const Tokens ordinary; // the pre-token that each id may be as a whole
     const Pairs pairs;
     const WholeTokens whole_tokens;
+    const ShortTokens short_tokens;
 };
 
 } // namespace bpeflow

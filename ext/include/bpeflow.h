@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 5
+#define BPEFLOW_ABI 6
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -29,7 +29,7 @@ enum bpeflow_status {
     BPEFLOW_OK = 0,
     BPEFLOW_NO_MEMORY = 1,
     BPEFLOW_OVERFLOW = 2,     /* a count does not fit 64 bits */
-    BPEFLOW_TOO_LARGE = 3,    /* 2^32 - 1 or more positions, tokens or pairs, or bytes in a pre-token */
+    BPEFLOW_TOO_LARGE = 3,    /* 2^32 - 1 or more positions, tokens or pairs; 2^31 bytes in a pre-token */
     BPEFLOW_BAD_ARGUMENT = 4, /* arguments that break a rule of this header */
     BPEFLOW_IO = 5,           /* a file cannot be opened, read or written; errno says why */
     BPEFLOW_DAMAGED = 6,      /* a shard that is truncated, out of order or of the wrong size */
@@ -55,7 +55,7 @@ BPEFLOW_API const char *bpeflow_unicode_version(void);
 typedef struct bpeflow_table bpeflow_table;
 
 /* The instruction sets that the scanner can use on this processor, best first, separated by spaces, as a static
- * string: a subset of avx512, avx2, sse2 and neon, then scalar, which is always available. */
+ * string: a subset of avx512, avx2, ssse3 and neon, then scalar, which is always available. */
 BPEFLOW_API const char *bpeflow_instructions(void);
 
 /* Create a table. `instructions` is one of these sets, or NULL for the best. On success *table is a handle,
@@ -101,7 +101,7 @@ BPEFLOW_API int bpeflow_table_memory(const bpeflow_table *table, uint64_t more, 
 
 /* Write a partition as a shard in ascending order of bytes: to `data`, or to a new file if `data` is NULL. `data`
  * must hold the pre-tokens' bytes and BPEFLOW_RECORD_SIZE more per pre-token; bpeflow_table_size gives both numbers. */
-BPEFLOW_API int bpeflow_table_write(const bpeflow_table *table, uint32_t partition, uint32_t partitions, uint8_t *data,
+BPEFLOW_API int bpeflow_table_write(bpeflow_table *table, uint32_t partition, uint32_t partitions, uint8_t *data,
                                     const char *path);
 
 BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);

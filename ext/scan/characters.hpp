@@ -3,6 +3,7 @@
 
 #include "unicode_tables.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,6 +34,28 @@ inline Character character_at(const std::uint8_t *position, const std::uint8_t *
     std::uint32_t code_point = lead & (0xFFu >> (size + 1));
     for (unsigned i = 1; i < size; i++) code_point = code_point << 6 | (position[i] & 0x3Fu);
     return {unicode::CLASSES[unicode::BLOCKS[code_point >> 8]][code_point & 255], size};
+}
+
+// The rows of 64 classes in unicode::CLASSES, by the first two bytes of a character of two or three bytes (the lower six
+// bits of each).
+constexpr std::array<std::uint16_t, 64 * 64> make_rows() {
+    std::array<std::uint16_t, 64 * 64> rows{};
+    for (std::uint32_t lead = 0xC0; lead < 0xF0; lead++)
+        for (std::uint32_t second = 0; second < 64; second++) {
+            const std::uint32_t code_point = lead < 0xE0 ? (lead & 0x1F) << 6 : (lead & 0x0F) << 12 | second << 6;
+            rows[(lead & 63) << 6 | second] =
+                static_cast<std::uint16_t>(unicode::BLOCKS[code_point >> 8] << 2 | (code_point >> 6 & 3));
+        }
+    return rows;
+}
+
+inline constexpr std::array<std::uint16_t, 64 * 64> ROWS = make_rows();
+
+// Return the class of a character of two or three bytes, without branches. Three bytes must be readable.
+inline unsigned class_of_two_or_three(const std::uint8_t *position) {
+    const unsigned row = ROWS[(position[0] & 63u) << 6 | (position[1] & 63u)];
+    const unsigned last = position[0] < 0xE0 ? position[1] : position[2];
+    return unicode::CLASSES[row >> 2][(row & 3) << 6 | (last & 63)];
 }
 
 } // namespace bpeflow

@@ -6,6 +6,8 @@
 #pragma once
 
 #include "bpeflow.h"
+#include "failure.hpp"
+#include "kernels.hpp"
 #include "masks.hpp"
 #include "rules.hpp"
 #include "scanner.hpp"
@@ -15,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace bpeflow {
 
@@ -22,77 +25,132 @@ namespace bpeflow {
 // between.
 constexpr std::size_t BLOCKS_AT_ONCE = 32;
 
+// Consecutive pre-tokens of a text: number i is the bytes from text + starts[i] to text + starts[i + 1].
+struct PretokenBatch {
+    const std::uint8_t *text;
+    const std::uint32_t *starts; // [count + 1]
+    std::size_t count;
+
+    static constexpr std::size_t MOST = 4096 + BLOCKS_AT_ONCE * BLOCK;
+};
+
 template <const Rules &RULES, typename Emit> class Scan {
   public:
-    Scan(const std::uint8_t *text, std::size_t length, const Emit &emit)
-        : text_(text), end_(text + length), start_(text), starts_(end_), scanner_(end_), emit_(emit) {
+    Scan(const Kernels &kernels, const std::uint8_t *text, std::size_t length, const Emit &emit)
+        : kernels_(kernels), text_(text), end_(text + length), start_(text), base_(text), starts_(end_),
+          scanner_(end_), emit_(emit) {
         starts_.begin_at(text);
     }
 
-    void run(Classify classify) {
+    void run() {
         Masks masks[BLOCKS_AT_ONCE];
         const std::size_t blocks = static_cast<std::size_t>(end_ - text_) / BLOCK;
         for (std::size_t first = 0; first < blocks; first += BLOCKS_AT_ONCE) {
             const std::size_t some = std::min(BLOCKS_AT_ONCE, blocks - first);
-            classify(text_ + first * BLOCK, some, masks);
-            for (std::size_t i = 0; i < some; i++) block(masks[i], text_ + (first + i) * BLOCK, ~std::uint64_t{0});
+            const std::uint8_t *const position = text_ + first * BLOCK;
+            kernels_.classify(position, some, masks);
+            for (std::size_t i = 0; i < some; i++) found_[i] = block(masks[i], position + i * BLOCK, ~std::uint64_t{0});
+            add(position, some);
         }
         const std::uint8_t *const rest = text_ + blocks * BLOCK;
         if (rest < end_) {
             const auto size = static_cast<std::size_t>(end_ - rest);
             std::uint8_t padded[BLOCK] = {};
             std::memcpy(padded, rest, size);
-            classify(padded, 1, masks);
-            block(masks[0], rest, (std::uint64_t{1} << size) - 1);
+            kernels_.classify(padded, 1, masks);
+            found_[0] = block(masks[0], rest, (std::uint64_t{1} << size) - 1);
+            add(rest, 1);
         }
-        if (start_ < end_) emit_until(end_);
+        make_room_for(end_);
+        batch_[waiting_] = offset(end_);
+        emit_(PretokenBatch{base_, batch_, waiting_});
     }
 
   private:
-    // Emit the tokens that end in a block. `text` is the mask of the bytes that belong to the text.
-    void block(const Masks &masks, const std::uint8_t *block, std::uint64_t text) {
-        if (start_ >= block + BLOCK) return; // the last token of an odd block covers this one
-        std::uint64_t starts = starts_.of(masks, block, text);
+    // Return the token starts in a block. `text` is the mask of the bytes that belong to the text.
+    std::uint64_t block(const Masks &masks, const std::uint8_t *block, std::uint64_t text) {
+        const std::uint8_t *const next = block + BLOCK;
+        if (start_ >= next || start_ == end_) return 0; // the last token of an odd block covers this one
+        const std::uint64_t first = start_ >= block ? std::uint64_t{1} << (start_ - block) : 0; // a known start
+        std::uint64_t starts = starts_.of(masks, block, text) & text; // after the last contraction, no token starts
         if (starts_.odd()) {
-            while (start_ < block + BLOCK && start_ < end_) emit_until(scanner_.token_end(start_));
+            starts = 0;
+            while (start_ < next && start_ < end_) {
+                if (start_ >= block) starts |= std::uint64_t{1} << (start_ - block);
+                start_ = scanner_.token_end(start_);
+            }
             starts_.begin_at(start_);
-            return;
+            return starts;
         }
-        if (start_ >= block) starts &= ~std::uint64_t{1} << (start_ - block); // this token has started already
-        for (; starts; starts &= starts - 1) emit_until(block + lowest(starts));
+        if (first) starts = (starts & (0 - first)) | first;
+        if (starts) start_ = block + highest(starts);
+        return starts;
     }
 
-    void emit_until(const std::uint8_t *next) {
-        emit_(start_, static_cast<std::size_t>(next - start_));
-        start_ = next;
+    // Add the starts found in some blocks, the first of which is at `position`.
+    void add(const std::uint8_t *position, std::size_t blocks) {
+        make_room_for(position + blocks * BLOCK);
+        waiting_ += kernels_.positions(found_, blocks, offset(position), batch_ + waiting_);
+        if (waiting_ > batch_size) emit_batch();
     }
 
-    const std::uint8_t *text_, *end_, *start_; // start_: start of the current token
+    void emit_batch() {
+        if (waiting_ < 2) return;
+        emit_(PretokenBatch{base_, batch_, waiting_ - 1});
+        batch_[0] = batch_[waiting_ - 1]; // whose end is not known yet
+        waiting_ = 1;
+    }
+
+    // Make sure that positions up to `position` have offsets below 2^31.
+    void make_room_for(const std::uint8_t *position) {
+        static constexpr std::ptrdiff_t most = std::numeric_limits<std::int32_t>::max();
+        if (position - base_ <= most) return;
+        emit_batch();
+        base_ += batch_[0];
+        batch_[0] = 0;
+        if (position - base_ > most) throw Failure{BPEFLOW_TOO_LARGE};
+    }
+
+    std::uint32_t offset(const std::uint8_t *position) const { return static_cast<std::uint32_t>(position - base_); }
+
+    // Pre-tokens passed on at a time, or a few more. With fewer, loops over them are short. With more, the text leaves
+    // the L2 cache.
+    static constexpr std::size_t batch_size = PretokenBatch::MOST - BLOCKS_AT_ONCE * BLOCK;
+    static constexpr std::size_t beyond = 16; // starts that the kernels may overwrite
+
+    const Kernels &kernels_;
+    const std::uint8_t *const text_, *const end_;
+    const std::uint8_t *start_; // of the current token
+    const std::uint8_t *base_;  // the position whose offset is 0
     TokenStarts<RULES> starts_;
     Scanner<RULES> scanner_;
     const Emit &emit_;
+    std::uint64_t found_[BLOCKS_AT_ONCE];
+    std::uint32_t batch_[PretokenBatch::MOST + 1 + beyond]; // offsets of starts
+    std::size_t waiting_ = 0;                              // their number
 };
 
 template <const Rules &RULES, typename Emit>
-void scan_with(Classify classify, const std::uint8_t *text, std::size_t length, const Emit &emit) {
-    Scan<RULES, Emit>(text, length, emit).run(classify);
+void scan_with(const Kernels &kernels, const std::uint8_t *text, std::size_t length, const Emit &emit) {
+    Scan<RULES, Emit>(kernels, text, length, emit).run();
 }
 
-// Call emit(token, length) for each pre-token of a text, from left to right. The text must be valid UTF-8, and its
-// pre-tokens cover it without gaps. Return false for an unknown pattern.
+// Call emit(batch) for the pre-tokens of a text, in batches from left to right. The text must be valid UTF-8 and not
+// empty, and its pre-tokens cover it without gaps. Return false for an unknown pattern. Throws `Failure` if a pre-token
+// has 2^31 bytes or more.
 template <typename Emit>
-bool scan(std::uint32_t pattern, Classify classify, const std::uint8_t *text, std::size_t length, const Emit &emit) {
+bool scan(std::uint32_t pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length, const Emit &emit) {
     switch (pattern) {
     case BPEFLOW_GPT2:
-        return scan_with<GPT2>(classify, text, length, emit), true;
+        return scan_with<GPT2>(kernels, text, length, emit), true;
     case BPEFLOW_CL100K:
-        return scan_with<CL100K>(classify, text, length, emit), true;
+        return scan_with<CL100K>(kernels, text, length, emit), true;
     case BPEFLOW_O200K:
-        return scan_with<O200K>(classify, text, length, emit), true;
+        return scan_with<O200K>(kernels, text, length, emit), true;
     case BPEFLOW_LLAMA3:
-        return scan_with<LLAMA3>(classify, text, length, emit), true;
+        return scan_with<LLAMA3>(kernels, text, length, emit), true;
     case BPEFLOW_QWEN2:
-        return scan_with<QWEN2>(classify, text, length, emit), true;
+        return scan_with<QWEN2>(kernels, text, length, emit), true;
     default:
         return false;
     }

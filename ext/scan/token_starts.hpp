@@ -24,6 +24,10 @@ inline unsigned lowest(std::uint64_t mask) {
     return static_cast<unsigned>(__builtin_ctzll(mask));
 }
 
+inline unsigned highest(std::uint64_t mask) {
+    return 63 - static_cast<unsigned>(__builtin_clzll(mask));
+}
+
 template <const Rules &RULES> class TokenStarts {
     using Mask = std::uint64_t;
 
@@ -44,7 +48,7 @@ template <const Rules &RULES> class TokenStarts {
     Mask of(const Masks &block_masks, const std::uint8_t *block, Mask text) {
         Kinds now(block_masks);
         if (text != ~Mask{0}) now.keep(text);
-        odd_ = block_masks.high ? add_wide_characters(now, block_masks.high, block) : 0;
+        odd_ = block_masks.high ? add_wide_characters(now, block_masks, block) : 0;
         if (start_) {
             now.keep(~Mask{0} << (start_ - block));
             odd_ &= now.text;
@@ -103,31 +107,43 @@ template <const Rules &RULES> class TokenStarts {
     }
 
     // Add the non-ASCII characters to their masks. Return their bytes that make the block odd.
-    Mask add_wide_characters(Kinds &now, Mask high, const std::uint8_t *block) const {
-        Mask odd = 0;
-        const std::uint8_t *position = block + lowest(high);
-        while (is_continuation(*position)) position--; // a character that began in the previous block
-        for (;;) {
-            const Character character = character_at(position, end_);
-            const std::ptrdiff_t at = position - block;
-            const Mask bytes = (Mask{1} << character.size) - 1;
-            const Mask here = at >= 0 ? bytes << at : bytes >> -at;
-            const auto where = [&](unsigned bits) { return character.bits & bits ? here : 0; };
-            now.letter |= where(LETTER);
-            now.digit |= where(NUMBER);
-            now.inner |= at >= 0 ? here & ~(Mask{1} << at) : here;
-            odd |= where(RULES.max_digits == 0 ? SPACE : SPACE | NUMBER);
-            if (RULES.cased_words && character.bits & (UPPER | LOWER)) {
-                const unsigned both = character.bits & (UPPER | LOWER);
-                if (!(character.bits & LETTER)) odd |= here; // a mark
-                if (both == UPPER) now.upper |= here;
-                if (both == (UPPER | LOWER)) now.caseless |= here;
+    Mask add_wide_characters(Kinds &now, const Masks &masks, const std::uint8_t *block) const {
+        Mask letter = 0, digit = 0, odd = 0, upper = 0, caseless = 0; // of first bytes
+        const auto add = [&](unsigned at, unsigned bits) {
+            const auto where = [&](bool is) { return Mask{is} << at; };
+            letter |= where(bits & LETTER);
+            digit |= where(bits & NUMBER);
+            odd |= where(bits & (RULES.max_digits == 0 ? SPACE : SPACE | NUMBER));
+            if constexpr (RULES.cased_words) {
+                const unsigned both = bits & (UPPER | LOWER);
+                odd |= where(both && !(bits & LETTER)); // a mark
+                upper |= where(both == UPPER);
+                caseless |= where(both == (UPPER | LOWER));
             }
-            high &= ~here;
-            if (!high) break;
-            position = block + lowest(high);
+        };
+        const bool readable = end_ - block >= static_cast<std::ptrdiff_t>(BLOCK + 2);
+        for (Mask leads = masks.lead; leads; leads &= leads - 1) {
+            const unsigned at = lowest(leads);
+            const std::uint8_t *const position = block + at;
+            if (readable && *position < 0xF0)
+                add(at, class_of_two_or_three(position));
+            else
+                add(at, character_at(position, end_).bits);
         }
-        return odd;
+        now.inner = masks.high & ~masks.lead;
+        // A character that began in the previous block goes on in this one.
+        const auto whole = [&](Mask firsts, Mask last) {
+            firsts |= last >> 63 & now.inner;
+            for (int i = 0; i < 3; i++) firsts |= firsts << 1 & now.inner;
+            return firsts;
+        };
+        now.letter |= whole(letter, last_.letter);
+        now.digit |= whole(digit, last_.digit);
+        if constexpr (RULES.cased_words) {
+            now.upper |= whole(upper, last_.upper);
+            now.caseless |= whole(caseless, last_.caseless);
+        }
+        return odd ? whole(odd, 0) : 0;
     }
 
     // Return the token starts, ignoring contractions.

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import random
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.shards import Shard, Spilled
-from bpeflow.counting.table import CountTable, new_table
+from bpeflow.counting.table import CountTable, NativeTable, RegexTable, new_table
 from bpeflow.errors import CountOverflowError, ScratchError
-from bpeflow.pretokenize.native import Scanner
+from bpeflow.pretokenize.native import Scanner, native_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 tables = st.dictionaries(st.text(min_size=1, max_size=40), st.integers(1, 2**40), max_size=30)
@@ -118,3 +123,109 @@ def test_long_prefixes_and_zeros_are_in_order(scanner: Scanner) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.add(Shard.pack(0, counts.items()))
     assert list(table.shard().items()) == sorted(counts.items())
+
+
+# ---- the native table's levels ----
+
+
+def words_around_the_limits(choose: random.Random) -> list[bytes]:
+    """Words of lengths at which keys change their form, some of which differ only in zeros at the end."""
+    words = [bytes(choose.choices(b"ab", k=length)) for length in (1, 2, 6, 7, 8, 9, 14, 15, 16, 17, 24, 40) * 8]
+    return [f" {word.decode()}".encode() for word in words] + [
+        "é".encode(),
+        "日本語の".encode(),
+        b"\0",
+        b"\0\0",
+        b"\1\0",
+    ]
+
+
+@pytest.mark.parametrize("scanner", ["native"], indirect=True)
+def test_counts_survive_seeding_and_growth(scanner: Scanner) -> None:
+    """The front table is seeded after 2^13, 2^14 … pre-tokens. The index grows at 3,072 records."""
+    seed = random.randrange(2**32)
+    print("seed", seed)  # noqa: T201
+    choose = random.Random(seed)
+    frequent = words_around_the_limits(choose)
+    texts = [
+        b"".join(
+            choose.choice(frequent) if choose.random() < 0.9 else b" %x" % choose.getrandbits(28) for _ in range(size)
+        )
+        for size in (5, 8_000, 9_000, 30_000)
+    ]
+    reference = RegexTable(load_pretokenizer("gpt2"))
+    for text in texts:
+        reference.count(text)
+    expected = reference.shard()
+    for instructions in native_instructions():
+        table = NativeTable("gpt2", instructions)
+        for text in texts:
+            table.count(text)
+            table.memory(0)
+        assert table.shard() == expected, instructions
+        assert len(table) == len(expected)
+
+
+@pytest.mark.parametrize("scanner", ["native"], indirect=True)
+def test_a_text_is_not_read_beyond_its_end(scanner: Scanner) -> None:
+    """The page after the text must not be read. The process would crash."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 17 * page)
+    guard = ctypes.addressof(ctypes.c_char.from_buffer(memory, 16 * page))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(page), 0) == 0
+    for end in (
+        b"a",
+        b" abcdefg",
+        b" abcdefghijklmnop",
+        "日本".encode(),
+        "é".encode(),
+        b"\n  ",
+        "\u3000".encode(),
+        b"it's",
+    ):
+        text = (b"the cat and the hat " * 4000)[-16 * page + len(end) :] + end
+        memory[16 * page - len(text) : 16 * page] = text
+        reference = RegexTable(load_pretokenizer("gpt2"))
+        reference.count(text)
+        for instructions in native_instructions():
+            table = NativeTable("gpt2", instructions)
+            view = memoryview(memory)[16 * page - len(text) : 16 * page]
+            table.count_documents(view, Delimiters(None))
+            table.count_documents(view[-40:], Delimiters(None))
+            reference_of_end = RegexTable(load_pretokenizer("gpt2"))
+            reference_of_end.count(text[-40:])
+            assert dict(table.shard().items()) == dict(
+                Counter(dict(reference.shard().items())) + Counter(dict(reference_of_end.shard().items()))
+            )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scanner", ["native"], indirect=True)
+def test_words_with_the_same_place_and_tag_are_distinct(scanner: Scanner) -> None:
+    """Find words whose hashes agree in all bits that the index has, by the definition in ext/common/hash.hpp."""
+    number = np.arange(1 << 22, dtype=np.uint64)
+    words = np.zeros(len(number), np.uint64)  # " " and seven characters
+    for place in range(7):
+        words |= (np.uint64(ord("a")) + (number >> np.uint64(4 * place) & np.uint64(15))) << np.uint64(8 * place + 8)
+    words |= np.uint64(ord(" "))
+    hashes = _hash_of_8_bytes(words)
+    seen = hashes >> np.uint64(33) << np.uint64(9) | hashes & np.uint64(511)
+    order = np.argsort(seen)
+    same = np.flatnonzero(seen[order][1:] == seen[order][:-1])
+    pairs = {words[order[at + offset]].tobytes() for at in same for offset in (0, 1)}
+    assert len(pairs) >= 2
+    counts = {word: number + 1 for number, word in enumerate(pairs)}
+    table = new_table(load_pretokenizer("gpt2"), scanner)
+    for _ in range(2):
+        table.add(Shard.pack(0, counts.items()))
+    assert dict(table.shard().items()) == {word: 2 * count for word, count in counts.items()}
+
+
+def _hash_of_8_bytes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    hashed = np.full(len(words), 8, np.uint64)
+    for word in (words, np.zeros_like(words)):
+        hashed = (hashed ^ word) * np.uint64(0x9E3779B97F4A7C15)
+        hashed ^= hashed >> np.uint64(32)
+    hashed *= np.uint64(0xD6E8FEB86659FD93)
+    return hashed ^ hashed >> np.uint64(32)

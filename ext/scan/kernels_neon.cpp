@@ -1,9 +1,9 @@
-// Classifying with NEON, which every arm64 processor has: four registers of 16 bytes.
+// The kernels for NEON, which every arm64 processor has: registers of 16 bytes.
 
-#include "masks.hpp"
+#include "kernels.hpp"
 
 #if defined(__aarch64__) && defined(__ARM_NEON)
-#include "classify.hpp"
+#include "kernel_templates.hpp"
 
 #include <arm_neon.h>
 
@@ -50,11 +50,29 @@ struct BlockNeon {
     }
 };
 
+struct VectorNeon {
+    static constexpr std::size_t SIZE = 16;
+    uint8x16_t bytes;
+
+    static VectorNeon load(const std::uint8_t *text) { return {vld1q_u8(text)}; }
+    static VectorNeon all(std::uint8_t byte) { return {vdupq_n_u8(byte)}; }
+
+    VectorNeon upper_halves() const { return {vshrq_n_u8(bytes, 4)}; }
+    VectorNeon lower_halves() const { return *this & all(0x0F); }
+    VectorNeon lookup(const std::uint8_t (&table)[16]) const { return {vqtbl1q_u8(vld1q_u8(table), bytes)}; }
+    VectorNeon minus(std::uint8_t byte) const { return {vqsubq_u8(bytes, all(byte).bytes)}; } // at least 0
+    bool any() const { return vmaxvq_u8(bytes) != 0; }
+    bool any_high() const { return vmaxvq_u8(bytes) >= 0x80; }
+
+    friend VectorNeon operator&(VectorNeon a, VectorNeon b) { return {vandq_u8(a.bytes, b.bytes)}; }
+    friend VectorNeon operator|(VectorNeon a, VectorNeon b) { return {vorrq_u8(a.bytes, b.bytes)}; }
+    friend VectorNeon operator^(VectorNeon a, VectorNeon b) { return {veorq_u8(a.bytes, b.bytes)}; }
+};
+
 } // namespace
 
-void classify_neon(const std::uint8_t *text, std::size_t blocks, Masks *masks) {
-    classify_with<BlockNeon>(text, blocks, masks);
-}
+const Kernels KERNELS_NEON = {"neon", classify_with<BlockNeon>, Utf8Check<VectorNeon>::is_utf8, positions_scalar,
+                              find_scalar};
 
 } // namespace bpeflow
 #endif

@@ -1,0 +1,76 @@
+// Memory that grows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+
+namespace bpeflow {
+
+// Zeroed memory in pages straight from the kernel: it clears them when they are first touched, and gets them back at
+// once. Growing keeps the content, but may move it to another address; Linux moves it without copying.
+//
+// Huge pages are requested before any page is touched, as random accesses would miss the TLB nearly every time.
+class Pages {
+  public:
+    explicit Pages(std::size_t size) : data_(map(rounded(size))), size_(rounded(size)) {}
+
+    ~Pages() { munmap(data_, size_); }
+    Pages(const Pages &) = delete;
+    Pages &operator=(const Pages &) = delete;
+
+    void grow(std::size_t size) {
+        size = rounded(size);
+        std::uint8_t *const larger = map(size);
+#if defined(__linux__)
+        if (mremap(data_, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, larger) == MAP_FAILED) {
+            munmap(larger, size);
+            throw std::bad_alloc();
+        }
+#else
+        std::memcpy(larger, data_, size_);
+        munmap(data_, size_);
+#endif
+        data_ = larger;
+        size_ = size;
+    }
+
+#if defined(__linux__)
+    static constexpr bool COPIES = false;
+#else
+    static constexpr bool COPIES = true; // while it grows, the memory is there twice
+#endif
+
+    std::uint8_t *data() const { return data_; }
+    std::size_t size() const { return size_; } // in bytes
+
+  private:
+    static constexpr std::size_t small_page = std::size_t{1} << 16; // the largest of the supported systems
+    static constexpr std::size_t large_page = std::size_t{1} << 21;
+
+    static std::size_t rounded(std::size_t size) { return (size + small_page - 1) / small_page * small_page; }
+
+    // Map at an address that is a multiple of a huge page, if the memory fills one.
+    static std::uint8_t *map(std::size_t size) {
+        const std::size_t spare = size < large_page ? 0 : large_page;
+        void *const pages = mmap(nullptr, size + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (pages == MAP_FAILED) throw std::bad_alloc();
+        auto *data = static_cast<std::uint8_t *>(pages);
+        if (!spare) return data;
+        const std::size_t before = (large_page - reinterpret_cast<std::uintptr_t>(data) % large_page) % large_page;
+        if (before > 0) munmap(data, before);
+        data += before;
+        munmap(data + size, spare - before);
+#if defined(MADV_HUGEPAGE)
+        madvise(data, size, MADV_HUGEPAGE);
+#endif
+        return data;
+    }
+
+    std::uint8_t *data_;
+    std::size_t size_;
+};
+
+} // namespace bpeflow

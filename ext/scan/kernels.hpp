@@ -1,0 +1,63 @@
+// Kernels: the innermost loops over text, one version of each per instruction set. The set is selected at run time.
+#pragma once
+
+#include "masks.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace bpeflow {
+
+// A direct-mapped table of short keys. A key is the bytes of a pre-token of at most 8 bytes, the first byte lowest,
+// padded with zeros. A pre-token that ends in a zero byte has no key: so the key alone gives the length.
+struct KeyTable {
+    const std::uint64_t *keys; // [2^bits], 0 in an empty slot
+    unsigned bits;
+
+    static constexpr std::uint64_t MULTIPLIER = 0x9E3779B97F4A7C15u;
+
+    std::size_t slot_of(std::uint64_t key) const { return static_cast<std::size_t>(key * MULTIPLIER >> (64 - bits)); }
+};
+
+struct Kernels {
+    const char *name;
+
+    // Compute the masks of `blocks` blocks.
+    void (*classify)(const std::uint8_t *text, std::size_t blocks, Masks *masks);
+
+    // Return whether a text is valid UTF-8.
+    bool (*is_utf8)(const std::uint8_t *start, const std::uint8_t *end);
+
+    // Write the position of each bit of `blocks` masks, the first bit having the position `first`. Return their number.
+    // Up to 16 more positions may be overwritten.
+    std::size_t (*positions)(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
+                             std::uint32_t *positions);
+
+    // Look up `count` pre-tokens: i is the text from starts[i] to starts[i + 1]. Write the slot of each, 2^bits for one
+    // that is not in the table, and the indices of the latter. Return their number. Eight bytes of text must be
+    // readable from each start on. All starts are below 2^31. Up to 8 more slots and misses may be overwritten.
+    std::size_t (*find)(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
+                        std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
+};
+
+std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
+                             std::uint32_t *positions);
+std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
+                        std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
+
+// Return the names of the instruction sets that this processor supports, best first, separated by spaces. "scalar" is
+// the last.
+const char *instructions();
+
+// Return the kernels of the named instruction set, or of the best one if `name` is null. Null if the name is unknown or
+// the processor does not support it.
+const Kernels *find_kernels(const char *name);
+
+#if defined(__x86_64__)
+extern const Kernels KERNELS_AVX512, KERNELS_AVX2, KERNELS_SSSE3;
+#elif defined(__aarch64__) && defined(__ARM_NEON)
+extern const Kernels KERNELS_NEON;
+#endif
+extern const Kernels KERNELS_SCALAR;
+
+} // namespace bpeflow

@@ -1,0 +1,100 @@
+// The kernels for AVX-512 (F, BW, DQ, VL): one register of 64 bytes, and comparisons that return masks.
+
+#include "kernels.hpp"
+
+#if defined(__AVX512BW__)
+#include "kernel_templates.hpp"
+
+#include <immintrin.h>
+
+namespace bpeflow {
+namespace {
+
+struct Block512 {
+    __m512i bytes;
+
+    static Block512 load(const std::uint8_t *text) { return {_mm512_loadu_si512(text)}; }
+
+    Block512 lower() const { return {_mm512_or_si512(bytes, all(0x20))}; }
+    std::uint64_t equal(char byte) const { return _mm512_cmpeq_epi8_mask(bytes, all(byte)); }
+    std::uint64_t within(char first, char count) const {
+        return _mm512_cmplt_epu8_mask(_mm512_sub_epi8(bytes, all(first)), all(count));
+    }
+    std::uint64_t high() const { return _mm512_movepi8_mask(bytes); }
+
+    static __m512i all(char byte) { return _mm512_set1_epi8(byte); }
+};
+
+struct Vector512 {
+    static constexpr std::size_t SIZE = 64;
+    __m512i bytes;
+
+    static Vector512 load(const std::uint8_t *text) { return {_mm512_loadu_si512(text)}; }
+    static Vector512 all(std::uint8_t byte) { return {_mm512_set1_epi8(static_cast<char>(byte))}; }
+
+    Vector512 upper_halves() const { return Vector512{_mm512_srli_epi16(bytes, 4)}.lower_halves(); }
+    Vector512 lower_halves() const { return *this & all(0x0F); }
+    Vector512 lookup(const std::uint8_t (&table)[16]) const {
+        const __m128i entries = _mm_loadu_si128(reinterpret_cast<const __m128i *>(table));
+        return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(entries), bytes)};
+    }
+    Vector512 minus(std::uint8_t byte) const { return {_mm512_subs_epu8(bytes, all(byte).bytes)}; } // at least 0
+    bool any() const { return _mm512_test_epi8_mask(bytes, bytes) != 0; }
+    bool any_high() const { return _mm512_movepi8_mask(bytes) != 0; }
+
+    friend Vector512 operator&(Vector512 a, Vector512 b) { return {_mm512_and_si512(a.bytes, b.bytes)}; }
+    friend Vector512 operator|(Vector512 a, Vector512 b) { return {_mm512_or_si512(a.bytes, b.bytes)}; }
+    friend Vector512 operator^(Vector512 a, Vector512 b) { return {_mm512_xor_si512(a.bytes, b.bytes)}; }
+};
+
+std::size_t positions(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first, std::uint32_t *positions) {
+    const __m512i each = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    std::uint32_t *next = positions;
+    for (std::size_t i = 0; i < blocks; i++)
+        for (unsigned quarter = 0; quarter < BLOCK; quarter += 16) {
+            const auto mask = static_cast<__mmask16>(masks[i] >> quarter);
+            const __m512i here = _mm512_set1_epi32(static_cast<int>(first + i * BLOCK + quarter));
+            _mm512_storeu_si512(next, _mm512_maskz_compress_epi32(mask, _mm512_add_epi32(here, each)));
+            next += __builtin_popcount(mask);
+        }
+    return static_cast<std::size_t>(next - positions);
+}
+
+// Eight pre-tokens at once, by gathers.
+std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts, std::size_t count,
+                 std::uint32_t *slots, std::uint32_t *misses) {
+    const __m512i ones = _mm512_set1_epi64(-1), none = _mm512_set1_epi64(std::int64_t{1} << table.bits);
+    const __m512i multiplier = _mm512_set1_epi64(static_cast<std::int64_t>(KeyTable::MULTIPLIER));
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(64 - table.bits));
+    const __m256i each = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    std::uint32_t *next = misses;
+    for (std::size_t i = 0; i < count; i += 8) {
+        const auto live = static_cast<__mmask8>(count - i >= 8 ? 0xFF : (1u << (count - i)) - 1);
+        const __m256i start = _mm256_maskz_loadu_epi32(live, starts + i);
+        const __m256i length = _mm256_sub_epi32(_mm256_maskz_loadu_epi32(live, starts + i + 1), start);
+        const __m512i words = _mm512_mask_i32gather_epi64(_mm512_setzero_si512(), live, start, text, 1);
+        const __m512i unused = _mm512_sub_epi64(
+            _mm512_set1_epi64(64), _mm512_slli_epi64(_mm512_cvtepu32_epi64(length), 3)); // bits; wraps if too long
+        const __m512i kept = _mm512_srlv_epi64(ones, unused);                            // 0 if the token is too long
+        const __m512i keys = _mm512_and_si512(words, kept);
+        // The last byte of a key is not zero. This is false for a token that is too long, too.
+        const __mmask8 valid = _mm512_mask_cmpgt_epu64_mask(live, keys, _mm512_srli_epi64(kept, 8));
+        const __m512i slot = _mm512_srl_epi64(_mm512_mullo_epi64(keys, multiplier), shift);
+        const __m512i present = _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), valid, slot, table.keys, 8);
+        const __mmask8 hit = _mm512_mask_cmpeq_epi64_mask(valid, present, keys);
+        const __m512i result = _mm512_mask_blend_epi64(hit, none, slot);
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(slots + i), _mm512_cvtepi64_epi32(result));
+        const auto miss = static_cast<__mmask8>(live & ~hit);
+        const __m256i index = _mm256_add_epi32(_mm256_set1_epi32(static_cast<int>(i)), each);
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(next), _mm256_maskz_compress_epi32(miss, index));
+        next += __builtin_popcount(miss);
+    }
+    return static_cast<std::size_t>(next - misses);
+}
+
+} // namespace
+
+const Kernels KERNELS_AVX512 = {"avx512", classify_with<Block512>, Utf8Check<Vector512>::is_utf8, positions, find};
+
+} // namespace bpeflow
+#endif
