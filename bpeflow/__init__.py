@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from bpeflow.dataset.facade import Tokenizer
     from bpeflow.dataset.token_file import load_document_offsets, load_tokens
     from bpeflow.errors import (
+        AlreadyExistsError,
         BackendsDifferError,
         BackendUnavailableError,
+        BadRecordError,
         BpeflowError,
         ConfigError,
         CorpusError,
@@ -36,11 +38,14 @@ if TYPE_CHECKING:
         NativeMemoryError,
         NativeUnavailableError,
         OutOfMemoryError,
+        OutputError,
         PatternError,
         ResumeError,
         ScratchError,
+        SettingsError,
         SpecialTokenError,
         UnknownTokenError,
+        UnmatchedTextError,
         WorkerDiedError,
     )
     from bpeflow.progress import Observer
@@ -50,8 +55,10 @@ if TYPE_CHECKING:
     from bpeflow.vocab import Vocab
 
 __all__ = [
+    "AlreadyExistsError",
     "BackendUnavailableError",
     "BackendsDifferError",
+    "BadRecordError",
     "BpeflowError",
     "ConfigError",
     "CorpusError",
@@ -70,15 +77,18 @@ __all__ = [
     "NativeUnavailableError",
     "Observer",
     "OutOfMemoryError",
+    "OutputError",
     "PatternError",
     "PretokenCounts",
     "ResumeError",
     "ScratchError",
+    "SettingsError",
     "SpecialTokenError",
     "StreamDecoder",
     "Tokenizer",
     "TrainResult",
     "UnknownTokenError",
+    "UnmatchedTextError",
     "Vocab",
     "WorkerDiedError",
     "__version__",

@@ -55,7 +55,7 @@ class MonitorKeywords(TypedDict, total=False):
     """The content of `monitor`."""
 
     enabled: bool
-    interval: float
+    interval: float | None
 
 
 class CountKeywords(TypedDict, total=False):

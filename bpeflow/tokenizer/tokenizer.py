@@ -150,8 +150,9 @@ class BaseTokenizer(TokenLookup):
             vocab = cs336.load_files(vocab_path, merges_path)
         else:
             vocab = gpt2.load_files(vocab_path, merges_path)
-            beside, unmatched = gpt2.pattern_beside(vocab_path)
-            vocab = replace(vocab, pattern=beside, unmatched=unmatched)
+            if pattern is None:
+                beside, unmatched = gpt2.pattern_beside(vocab_path)
+                vocab = replace(vocab, pattern=beside, unmatched=unmatched)
         return cls(
             vocab,
             vocab.merges,

@@ -76,7 +76,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (["-x"], "unknown flag -x (see bpeflow train --help)"),
         (
             ["--monitor.interval", "3"],
-            "unknown flag --monitor.interval; the setting monitor.interval is given by --set monitor.interval=2",
+            "unknown flag --monitor.interval; the setting monitor.interval is given by --set monitor.interval=5",
         ),
         (["encode", "--tokeniser", "x"], "unknown flag --tokeniser; did you mean --tokenizer?"),
         (["encode"], "missing: --tokenizer, --input, --out (see bpeflow encode --help)"),

@@ -110,7 +110,7 @@ def test_tables_never_cut_a_figure(
     table = [line for line in screen.lines if "encoding" not in line]
     assert max(map(len, table)) <= columns
     shown = " ".join(table)
-    for heading in ("bytes/token", "tokens/word", "single bytes", "used", "one thread", "82 GB take", "entries"):
+    for heading in ("bytes/token", "tokens/word", "single bytes", "used", "one thread", "entries"):
         assert heading in shown
     assert "corpus.txt" in shown and str(corpus) not in shown
     assert "…" not in shown
@@ -146,7 +146,7 @@ def test_each_invalid_setting_is_a_line(corpus: Path, capsys: pytest.CaptureFixt
     assert [line[: line.index(": ", 9)] for line in lines] == [
         "bpeflow: memory_limit", "bpeflow: tie_break", "bpeflow: vocab_size",
     ]  # fmt: skip
-    assert lines[0] == "bpeflow: memory_limit: need at least 16.0 MB, found '1mb'"
+    assert lines[0].startswith("bpeflow: memory_limit: need at least 16.0 MB, found '1mb' (memory for counts, ")
 
 
 def test_compressed_input_has_one_rate(arguments: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,7 +163,7 @@ def test_a_custom_pattern_counts_its_matches(tmp_path: Path) -> None:
         (b"|||", {"special_tokens": ["|"]}, "the corpus has nothing but separators and special tokens"),
         (b"\xff|\xff", {"separator": "|", "invalid_utf8": "skip"}, "all documents were skipped"),
         (b'{"text": null}\n', {"input_format": "jsonl", "bad_records": "skip"}, "all documents were skipped"),
-        (b"abc", {"pattern": "[0-9]+"}, r"the pattern '\[0-9\]\+' matches nothing in the corpus"),
+        (b"abc", {"pattern": "[0-9]+", "unmatched": "drop"}, r"the pattern '\[0-9\]\+' matches nothing in the corpus"),
     ],
 )
 def test_nothing_to_count_is_an_error(tmp_path: Path, content: bytes, options: dict[str, Any], reason: str) -> None:

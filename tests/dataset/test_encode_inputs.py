@@ -123,7 +123,7 @@ def test_a_sample_is_the_one_that_training_draws(tokenizer: Tokenizer, out: Path
     source = {"name": "letters", "paths": str(tmp_path / "*.txt"), "max_bytes": 5, "seed": 3}
     encode_file(tokenizer, [source], out)
     counted = bpeflow.count([source], special_tokens=[EOT])  # type: ignore[list-item]
-    assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token, _ in counted) + "|")
+    assert sorted(text_of(tokenizer, out)) == sorted("|".join(token.decode() for token in counted) + "|")
     assert len(counted) == 5
     facts = json.loads(sidecar_path(out).read_text(encoding="utf-8"))
     assert facts["samples"] == {"letters": {"max_bytes": 5, "seed": 3}}

@@ -174,9 +174,9 @@ def test_text_that_is_not_utf8_is_replaced_skipped_or_refused(tmp_path: Path) ->
 
 def test_records_that_are_null_can_be_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     [path] = write_files(tmp_path, [b'{"text": null}\n{"text": "hello"}\n'])
-    [row] = evaluate(make_tokenizer(), path, input_format="jsonl", invalid_utf8="skip")
+    [row] = evaluate(make_tokenizer(), path, input_format="jsonl", bad_records="skip")
     assert (row.text, row.tokens) == (CorpusText(5, 1, 1, skipped_documents=1), 1)
-    assert "skipped 1 document: not UTF-8, or null" in caplog.text
+    assert "skipped 1 document: not UTF-8, or without text" in caplog.text
 
 
 # ---- names and baseline ----

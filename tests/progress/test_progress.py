@@ -19,7 +19,7 @@ from screen import terminal
 import bpeflow
 from bpeflow import Observer
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.evaluate import evaluate_all
+from bpeflow.dataset.evaluate import evaluate
 from bpeflow.errors import ConfigError
 from bpeflow.progress import terminal as terminal_module
 
@@ -50,7 +50,7 @@ def all_calls(corpus: Path) -> dict[str, Callable[..., Any]]:
         "learn_merges": lambda **how: bpeflow.learn_merges({"low": 5}, 258, **how).pairs,
         "encode_file": lambda **how: tokenizer.encode_file(corpus, folder / "out", **how).tokens,
         "decode_file": lambda **how: decode_file(tokenizer, folder / "ids", folder / "text", **how).tokens,
-        "evaluate": lambda **how: evaluate_all({"a": tokenizer}, [str(corpus)], **how)[0].tokens,
+        "evaluate": lambda **how: [row.tokens for row in evaluate({"a": tokenizer}, [str(corpus)], **how)],
     }
 
 

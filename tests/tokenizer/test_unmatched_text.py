@@ -48,7 +48,7 @@ def test_all_ways_of_encoding_are_the_oracle(
     tokenizer = small(encoder, pattern, unmatched)
     ids = tokenizer.encode(text)
     assert [tokenizer.vocab.tokens[token_id] for token_id in ids] == oracle(tokenizer, text)
-    assert tokenizer.encode_to_array(text).tolist() == ids
+    assert tokenizer.encode_to_numpy(text).tolist() == ids
     assert tokenizer.encode_batch([text, "", text]) == [ids, [], ids]
     assert tokenizer.count_tokens(text) == len(ids)
     assert list(tokenizer.encode_iterable(text[i : i + size] for i in range(0, len(text), size))) == ids
@@ -75,14 +75,14 @@ def test_a_text_in_threads_has_the_same_ids(encoder: str, unmatched: UnmatchedPo
     assert tokenizer.unmatched == unmatched
     text = "word words aab abab<a>" * 30_000  # more than a part for a thread
     ids = tokenizer.encode("word words aab abab<a>")
-    assert tokenizer.encode_to_array(text, threads=2).tolist() == ids * 30_000
+    assert tokenizer.encode_to_numpy(text, num_threads=2).tolist() == ids * 30_000
 
 
 def test_text_that_is_an_error_is_located(encoder: str) -> None:
     tokenizer = small(encoder, r"[a-z]+|é", "error", ["<a>"])
     assert tokenizer.decode(tokenizer.encode("éab<a>")) == "éab<a>"
     message = r"the pattern .* does not match ', ' in 'ab, cd', at character {}; extend the pattern, or use unmatched"
-    for call in (tokenizer.encode, tokenizer.encode_to_array, tokenizer.count_tokens, tokenizer.encode_with_offsets):
+    for call in (tokenizer.encode, tokenizer.encode_to_numpy, tokenizer.count_tokens, tokenizer.encode_with_offsets):
         with pytest.raises(UnmatchedTextError, match="^" + message.format(6)):
             call("é<a>ab, cd")
     with pytest.raises(UnmatchedTextError, match="at index 1 of the batch: " + message.format(6)):
@@ -90,7 +90,7 @@ def test_text_that_is_an_error_is_located(encoder: str) -> None:
     with pytest.raises(UnmatchedTextError, match="after 4 characters of the stream: " + message.format(2)):
         list(tokenizer.encode_iterable(["é<a", ">ab", ", cd"]))
     with pytest.raises(InvalidTextError, match="not UTF-8"):
-        tokenizer.encode_to_array(b"ab\xff")
+        tokenizer.encode_to_numpy(b"ab\xff")
 
 
 def test_named_patterns_match_all_text(encoder: str) -> None:
