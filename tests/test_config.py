@@ -137,14 +137,14 @@ def test_shipped_configs_are_valid(path: Path) -> None:
 
 
 def test_the_full_config_is_written_from_the_descriptions_of_the_settings() -> None:
-    """configs/owt.yaml describes all settings; after a change: python -m bpeflow config --config configs/owt.yaml."""
+    """configs/owt.yaml describes all settings; after a change: bpeflow config --config configs/owt.yaml."""
     path = CONFIGS / "owt.yaml"
     body = as_yaml(yaml.safe_load(path.read_text(encoding="utf-8"))).partition("\n\n")[2]
     assert path.read_text(encoding="utf-8").endswith(body)
 
 
 def test_the_settings_page_is_written_from_the_descriptions_of_the_settings() -> None:
-    """After a change: python -m bpeflow config --markdown > docs/settings.md."""
+    """After a change: bpeflow config --markdown > docs/settings.md."""
     page = Path(__file__).parents[1] / "docs" / "settings.md"
     assert page.read_text(encoding="utf-8") == as_markdown()
 

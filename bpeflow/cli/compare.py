@@ -37,7 +37,7 @@ Learn the same merges with several backends in turn, check that the results are 
 set-up, selection of pairs and update of the words; entries of occurrence lists visited, and how many were still valid;
 stale heap entries; pairs; memory of the backend's tables. Settings are as for merge.
 
-  python -m bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
+  bpeflow compare --counts runs/owt --backends c,omp --threads 1,2,4 --rounds 5
 """
 
 #: The table's columns; "tables" is the memory of the backend's own.

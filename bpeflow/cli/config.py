@@ -12,8 +12,8 @@ from bpeflow.cli.settings import as_markdown, as_yaml
 _DESCRIPTION = """\
 Print every setting with its description, default and an example, as a commented YAML config.
 
-  python -m bpeflow config --print > mine.yaml
-  python -m bpeflow config --print --config configs/quickstart.yaml     with the values of a config
+  bpeflow config --print > mine.yaml
+  bpeflow config --print --config configs/quickstart.yaml     with the values of a config
 """
 
 

@@ -16,8 +16,8 @@ Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.js
 tiktoken (base64 ranks, with a JSON file for what they lack) or cs336 (two pickles). SRC is a run folder, or a file or
 folder in any of these formats. DST is the folder or file to write.
 
-  python -m bpeflow convert runs/owt tokenizer.json --to huggingface
-  python -m bpeflow convert cl100k_base.tiktoken mine --to gpt2
+  bpeflow convert runs/owt tokenizer.json --to huggingface
+  bpeflow convert cl100k_base.tiktoken mine --to gpt2
 """
 
 

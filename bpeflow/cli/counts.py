@@ -12,7 +12,7 @@ _DESCRIPTION = """\
 Convert pre-token counts between bpeflow's own format (.npz), JSON ({"pre-token": count}) and TSV (pre-token TAB count,
 with backslash escapes). File name extensions select the formats.
 
-  python -m bpeflow counts runs/owt/counts.npz counts.json
+  bpeflow counts runs/owt/counts.npz counts.json
 """
 
 

@@ -17,7 +17,7 @@ from bpeflow.dataset.facade import Tokenizer
 _DESCRIPTION = """\
 Decode a token file to the text that it was made from. End tokens become their text.
 
-  python -m bpeflow decode --tokenizer runs/owt --input train.bin --out train.txt
+  bpeflow decode --tokenizer runs/owt --input train.bin --out train.txt
 """
 
 

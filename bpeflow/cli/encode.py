@@ -32,8 +32,8 @@ _DESCRIPTION = """\
 Encode a corpus to a token file: the ids of its documents, concatenated, as little-endian uint16 or uint32. A JSON
 sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
 
-  python -m bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
-  python -m bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --out web.bin
+  bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
+  bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --out web.bin
 """
 
 

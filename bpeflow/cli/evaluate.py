@@ -25,8 +25,8 @@ _DESCRIPTION = """\
 Measure every tokenizer on every corpus, on one thread: bytes per token, also relative to a baseline; tokens per word
 (delimited by white space), single-byte tokens, vocabulary entries in use, speed, and the longest tokens.
 
-  python -m bpeflow evaluate --tokenizer runs/owt runs/tinystories --input owt.txt tinystories.txt
-  python -m bpeflow evaluate --tokenizer runs/owt --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb
+  bpeflow evaluate --tokenizer runs/owt runs/tinystories --input owt.txt tinystories.txt
+  bpeflow evaluate --tokenizer runs/owt --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb
 """
 
 #: Number of the longest tokens that are shown, and the most columns of the screen that one takes.

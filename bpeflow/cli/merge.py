@@ -25,9 +25,9 @@ Learn merges from counts that a run has saved: another vocabulary size or backen
 settings are those of the run that counted; a config and flags override them. Without --out_dir the run that counted is
 completed; if it has a tokenizer already, the new one is written beside it, to a folder such as runs/owt-16000.
 
-  python -m bpeflow merge --counts runs/owt --vocab_size 16000
-  python -m bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
-  python -m bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     extend what was learned
+  bpeflow merge --counts runs/owt --vocab_size 16000
+  bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
+  bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     extend what was learned
 """
 
 

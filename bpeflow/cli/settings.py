@@ -96,7 +96,7 @@ def as_yaml(values: Mapping[str, Any] | None = None) -> str:
     values = values or {}
     lines = [
         "# Every setting of bpeflow. Those commented out have their default, and show an example.",
-        "# Written by `python -m bpeflow config --print`. Each is also a flag: --set key=value, some also --key value.",
+        "# Written by `bpeflow config --print`. Each is also a flag: --set key=value, some also --key value.",
     ]
     for group in GROUPS:
         lines += ["", f"# ---- {group} ----"]
@@ -123,7 +123,7 @@ def as_markdown() -> str:
     lines = [
         "# Settings",
         "",
-        "Written by `python -m bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
+        "Written by `bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
         "(`--set key=value`, common ones `--key value`), and as a keyword of `bpeflow.train_bpe` and `bpeflow.train`.",
     ]
     tables = [(group, [s for s in all_settings() if s.group == group]) for group in GROUPS]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.
 
-  python -m bpeflow --config configs/quickstart.yaml
-  python -m bpeflow --config configs/owt.yaml --backend omp --num_counter 8 --do_monitor
-  python -m bpeflow --input corpus/*.txt --vocab_size 32000 --out_dir runs/mine
+  bpeflow --config configs/quickstart.yaml
+  bpeflow --config configs/owt.yaml --backend omp --num_counter 8 --do_monitor
+  bpeflow --input corpus/*.txt --vocab_size 32000 --out_dir runs/mine
 """
 
 #: Columns of the screen for the longest token: web text contains runs of thousands of spaces, which become tokens.

@@ -112,5 +112,5 @@ def check_same_settings(
     if changes := setting_changes(before, now):
         raise ResumeError(
             f"{where} is of a run with other settings: {'; '.join(changes)}. Undo the change to resume it, learn again "
-            f"from its counts (python -m bpeflow merge), or start over with {start_over} or in another out_dir"
+            f"from its counts (bpeflow merge), or start over with {start_over} or in another out_dir"
         )

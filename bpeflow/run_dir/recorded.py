@@ -87,14 +87,14 @@ def _own_settings(folder: Path) -> dict[str, Any]:
         return {**report.settings, "overwrite": False, "restart": False}
     if record.counts is not None:
         raise ResumeError(
-            f"the run in {folder} learns merges from the counts in {record.counts}: resume it with python -m bpeflow "
+            f"the run in {folder} learns merges from the counts in {record.counts}: resume it with bpeflow "
             f"merge --counts {record.counts} --resume --out_dir {folder}"
         )
     paths = list(_paths(record.settings))
     if {DOCUMENTS, STDIN} & {*paths}:
         raise ResumeError(
             f"the run in {folder} reads standard input or an iterable, which can be read only once: start over with "
-            "that input and --restart, or learn from the counts if they are complete (python -m bpeflow merge)"
+            "that input and --restart, or learn from the counts if they are complete (bpeflow merge)"
         )
     if record.started_in != str(Path.cwd()) and any(not _is_absolute(path) for path in paths):
         raise ResumeError(

@@ -37,7 +37,7 @@ STEP_SECONDS = 0.1
 #: The remedy if memory runs out.
 _LESS_MEMORY = (
     "use backend: c, which needs the least, drop rare pre-tokens, or add memory. Counts in a run folder can be reused "
-    "(--resume, or python -m bpeflow merge)"
+    "(--resume, or bpeflow merge)"
 )
 
 

@@ -245,7 +245,7 @@ def _check_init_from(settings: Settings) -> None:
     if settings.init_from and settings.out_dir and settings.init_from.resolve() == settings.out_dir.resolve():
         raise ConfigError(
             f"init_from and out_dir are both {settings.out_dir}, whose files the run replaces: give another out_dir "
-            "(to learn more merges from its counts: python -m bpeflow merge)"
+            "(to learn more merges from its counts: bpeflow merge)"
         )
 
 

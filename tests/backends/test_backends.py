@@ -191,7 +191,7 @@ def test_too_many_positions_are_refused_before_any_work() -> None:
     counts = PretokenCounts(np.broadcast_to(np.uint8(97), 2**32 - 4), sizes, np.array([1, 1]))
     for backend in BACKENDS:
         if backend.unavailable() is None and backend.name != "python":
-            with pytest.raises(NativeError, match="2 distinct pre-tokens of 4.3 GB in total") as caught:
+            with pytest.raises(NativeError, match=r"2 distinct pre-tokens of 4\.3 GB in total") as caught:
                 learn_merges(counts, 300, backend=backend.name)
             assert "4,294,967,295 positions" in str(caught.value)
             assert "have 4,294,967,294" in str(caught.value)

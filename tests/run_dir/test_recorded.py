@@ -128,7 +128,7 @@ def test_a_merge_from_other_counts_says_how_to_resume_it(
         assert main(["merge", "--counts", str(tmp_path / "run"), "--vocab_size", "263"]) == 130
     capsys.readouterr()
     assert main(["--resume", "--out_dir", str(tmp_path / "run-263")]) == 2
-    command = capsys.readouterr().err.partition("python -m bpeflow ")[2].split()
+    command = capsys.readouterr().err.partition("bpeflow ")[2].split()
     assert command[0] == "merge"
     assert main(command) == 0
     assert bpeflow.Tokenizer.load(tmp_path / "run-263").vocab_size == 263

@@ -321,7 +321,7 @@ def test_without_anything_to_resume_a_run_starts(corpus: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vocab_size": 340}, r"sizes was \[330\] and is \[340\].*python -m bpeflow merge"),
+        ({"vocab_size": 340}, r"sizes was \[330\] and is \[340\].*bpeflow merge"),
         ({"tie_break": "huggingface"}, "tie_break was 'greatest_bytes' and is 'huggingface'"),
         ({"pattern": "o200k"}, "counted something else: pattern was "),
     ],
