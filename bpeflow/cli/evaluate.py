@@ -29,7 +29,7 @@ Measure every tokenizer on every corpus, on one thread: bytes per token, also re
   bpeflow evaluate --tokenizer runs/owt --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb
 """
 
-#: Number of the longest tokens that are shown, and the most columns of the screen that one takes.
+#: Number of the longest tokens that are shown, and the most columns of the screen for each.
 _LONGEST, _TOKEN_WIDTH = 3, 40
 
 #: Columns of the screen that a name keeps when it has to be folded.

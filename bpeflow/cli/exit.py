@@ -95,7 +95,7 @@ def ignore_signals() -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process, undisturbed by signals and by output that nobody takes."""
+    """End the process, undisturbed by signals and by broken output."""
     ignore_signals()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

@@ -80,7 +80,7 @@ class FirstLook:
         self._pretokenizer = pretokenizer
 
     def look_at(self, entries: Iterable[CorpusEntry]) -> None:
-        """Look at the largest file of each source, except those that can be read only once (see `watch`).
+        """Look at the largest file of each source, except streams that can be read only once (see `watch`).
 
         Raises:
             CorpusError: a file cannot be read, or is in another format (see `check_content`).

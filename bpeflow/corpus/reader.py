@@ -118,7 +118,7 @@ class StreamReader:
             yield from chunks.end(bytes_read=file.size or 0)
 
     def _documents(self, file: StreamFile) -> Iterator[RecordText]:
-        """Yield the documents of a stream, and those that are left out."""
+        """Yield the documents of a stream, including skipped ones."""
         if file.format == "parquet":
             yield from self._row_documents(file)
             return

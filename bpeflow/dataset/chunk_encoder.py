@@ -53,7 +53,7 @@ class EncodedChunk:
             token, if there is one), ascending. Skipped documents have no entry.
         rest: the text after the last separator: none, white space only, or other text.
         ends_file: whether the chunk is the last of its file.
-        statistics: statistics of the chunk. Of its documents, only those that are skipped are counted.
+        statistics: statistics of the chunk. Of its documents, only skipped ones are counted.
         weight: the chunk's share of the corpus, in bytes of its files.
     """
 
@@ -70,7 +70,7 @@ class EncodedChunk:
 class ChunkEncoder:
     """The picklable stage function of the encoder workers. It yields results in the order of its inputs.
 
-    The ids of all chunks of a document, joined, are those that `Tokenizer.encode` returns for the document. The
+    The ids of all chunks of a document, joined, equal `Tokenizer.encode` of the document. The
     separator that ends it becomes the end token, or is left out. The special tokens among the delimiters are encoded as
     their ids. Other special tokens are ordinary text.
 

@@ -113,7 +113,7 @@ def encode_file(
 ) -> EncodedCorpus:
     """Encode a corpus to a token file, with a sidecar next to it (see `bpeflow.dataset.token_file`).
 
-    The ids of a file of text are those that `Tokenizer.encode` returns for it, so decoding restores the file. Its
+    The ids of a file of text equal `Tokenizer.encode` of its text, so decoding restores the file. Its
     separators become their ids where they are. An end token is added after a file that does not end with a separator,
     if another document follows, and after each record of JSON Lines or Parquet and each document of an iterable. White
     space between a file's last separator and its end is not a document, but belongs to the one before.

@@ -112,7 +112,7 @@ def evaluate(
             "bad_records": bad_records,
         },
     )
-    FirstLook(corpus.sources, Delimiters(None), "error", None).look_at(corpus.entries)  # replaced UTF-16 is no text
+    FirstLook(corpus.sources, Delimiters(None), "error", None).look_at(corpus.entries)  # UTF-16 would become U+FFFD
     measures = [_SourceMeasures(source, loaded, separator, invalid_utf8) for source in corpus.sources]
     with shown(progress, observer) as watching:
         _encode(corpus, measures, invalid_utf8, watching or Observer())
@@ -187,7 +187,7 @@ def _find(inputs: Any, options: Mapping[str, Any]) -> Corpus:
 
 @dataclass(frozen=True)
 class _Reading:
-    """How tokenizers read text: those that agree in it read the same chunks, which end where both allow it."""
+    """How tokenizers read text. Tokenizers that agree in it read the same chunks, which end where both allow it."""
 
     delimiters: Delimiters
     pattern: str

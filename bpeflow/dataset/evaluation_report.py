@@ -1,6 +1,6 @@
 """`EvaluationReport`: the metrics of tokenizers on corpora.
 
-They are those that Stanford CS336 asks for in its tokenizer experiments.
+Stanford CS336 asks for them in its tokenizer experiments.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Evaluation:
         vocab_size: number of entries of the vocabulary.
         seconds: time for encoding on one thread, without reading.
         ratio: bytes per token, relative to the baseline's. 1.14 means 1.14 times the bytes per token, so 1 / 1.14 of
-            the tokens for the same text. None if there is no baseline or one of the two has no tokens.
+            the tokens for the same text. None without a baseline, or if one of the two has no tokens.
 
     >>> import bpeflow
     >>> tokenizer = bpeflow.Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
@@ -94,11 +94,11 @@ class Evaluation:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Speed on one thread. None if there is no text."""
+        """Speed on one thread. None without text."""
         return _quotient(self.text.bytes, self.seconds) or None
 
     def seconds_for(self, size: int) -> float | None:
-        """Estimate the seconds that encoding `size` bytes takes on one thread. None if there is no text."""
+        """Estimate the seconds that encoding `size` bytes takes on one thread. None without text."""
         return _quotient(size, self.bytes_per_second)
 
     def relative_to(self, baseline: Evaluation) -> Evaluation:

@@ -12,7 +12,7 @@ from bpeflow.dataset.token_file import TokenWriter
 class ChunkJoiner:
     """Appends chunks, in the order of the corpus, to a token file, and finds where its documents end.
 
-    Separators have already become end tokens. What is left are files that do not end with a separator. The end of such
+    Separators have already become end tokens. The remaining case is a file that does not end with a separator. The end of such
     a file ends a document, too, and an end token follows it if another document follows, or if every document is to
     have one. White space between a file's last separator and its end is not a document. It belongs to the one before.
 

@@ -1,4 +1,4 @@
-"""Results that a folder already has: found, described, and never replaced unasked."""
+"""Results that a folder already has: found, described, and replaced only with `overwrite`."""
 
 from __future__ import annotations
 

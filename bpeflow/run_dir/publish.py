@@ -85,7 +85,7 @@ def _empty(unfinished: Path, *kept: str) -> None:
 def remove_useless(folder: Path, *, failed: bool = False) -> None:
     """Remove the parts of a run that cannot be resumed, such as a partial set of vocabularies.
 
-    If nothing but the settings of a run would be left, they are kept, unless it has `failed` by itself.
+    If nothing but the settings of a run would be left, they are kept, unless it has `failed`.
     """
     unfinished = folder / UNFINISHED
     with suppress(OSError):  # empty: try this first, as it needs no memory

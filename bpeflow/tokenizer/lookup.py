@@ -136,7 +136,7 @@ class TokenLookup:
 
     @cached_property
     def _skipped(self) -> NDArray[np.bool_]:
-        """Whether each id is skipped with `skip_special_tokens`; one entry more, False, stands for unknown ids."""
+        """Whether each id is skipped with `skip_special_tokens`; one entry more, False, is for unknown ids."""
         skipped = np.zeros(len(self) + 1, np.bool_)
         skipped[[i for i in self._spec.vocab.special_tokens.values() if not self._spec.vocab.ordinary_tokens[i]]] = True
         return skipped

@@ -109,7 +109,7 @@ class LearnedMerges(Sequence[Merge]):
         [258, 256]
 
         Args:
-            special_tokens: by default those that were given to `bpeflow.learn_merges`.
+            special_tokens: by default as given to `bpeflow.learn_merges`.
             pattern: by default the pattern that the counts were made with, or ``"gpt2"`` if it is unknown.
             unmatched: what to do with text that the pattern does not match; by default what was done in counting.
             special_tokens_first: whether special tokens are numbered before the bytes, as HuggingFace does.

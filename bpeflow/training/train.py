@@ -69,7 +69,7 @@ class TrainResult:
         """A tokenizer with the vocabulary and the pattern that it was trained with.
 
         Raises:
-            ConfigError: there is no vocabulary, because of `skip_merge`.
+            ConfigError: with `skip_merge` the run has no vocabulary.
         """
         from bpeflow import Tokenizer  # the public class, which trains with this module
 

@@ -15,14 +15,14 @@ class Front {
   public:
     static constexpr unsigned BITS = 14; // 2^13 and 2^15 slots differ by less than the noise
 
-    // Return whether it is time to seed the table, after so many pre-tokens.
+    // Return whether it is time to seed the table, after this number of pre-tokens.
     bool due(std::uint64_t counted) const { return counted >= next_; }
 
     KeyTable keys() const { return {keys_.data(), BITS}; }
     bool seeded() const { return !keys_.empty(); }
     std::size_t memory() const { return keys_.size() * 28; } // in bytes: 8 + 8 + 8 + 4 for each slot
 
-    // Count one pre-token for each of these slots. 2^BITS stands for none.
+    // Count one pre-token for each of these slots. 2^BITS is a miss.
     void count(const std::uint32_t *slots, std::size_t number) {
         for (std::size_t i = 0; i < number; i++) counts_[slots[i]]++;
     }

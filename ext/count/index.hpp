@@ -28,7 +28,7 @@ class Index {
     // The number of records that there is room for.
     std::size_t room() const { return room(bits_); }
 
-    // Bytes with room for so many records, after growing.
+    // The size in bytes with room for `records`, after growing.
     std::size_t memory(std::size_t records) const {
         unsigned bits = bits_;
         while (room(bits) < records) bits++;

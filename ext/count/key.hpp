@@ -63,7 +63,7 @@ struct Key {
 
     std::uint32_t high() const { return static_cast<std::uint32_t>(hash >> 32); }
 
-    // Whether a record is of this pre-token. The second word of a short record may be part of the next record. Zeros at
+    // Return whether a record is of this pre-token. The second word of a short record may be part of the next record. Zeros at
     // the end do not count as different, but then the lengths differ.
     bool is(const Pretoken &record) const {
         if (length > SHORT) return record.length == length && std::memcmp(record.bytes(), bytes, length) == 0;

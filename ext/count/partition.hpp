@@ -50,7 +50,7 @@ struct Entry {
     std::uint32_t length;
 };
 
-// Sorts pre-tokens in ascending order of bytes: by the first eight, then those that agree there by the next eight, and
+// Sorts pre-tokens in ascending order of bytes: by the first eight, then groups that agree there by the next eight, and
 // so on up to 32. So the bytes of each are read once for every eight, and not in each comparison.
 class Sorting {
   public:
@@ -69,8 +69,8 @@ class Sorting {
     }
 
   private:
-    // Sort entries that agree in the bytes before `position`, where zeros stand for those after the end. Of pre-tokens
-    // that end there, the shorter one is smaller, and all of them are smaller than those that go on.
+    // Sort entries that agree in the bytes before `position`, padded with zeros. Of pre-tokens that end
+    // there, the shorter one is smaller, and all of them are smaller than longer ones.
     void sort_rest(Entry *begin, Entry *end, std::size_t position) const {
         Entry *const longer = std::partition(begin, end, [&](const Entry &entry) { return entry.length <= position; });
         std::sort(begin, longer, [](const Entry &a, const Entry &b) { return a.length < b.length; });

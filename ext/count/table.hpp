@@ -1,7 +1,7 @@
 // The table of pre-tokens and their counts.
 //
 // Three levels. The front table (front.hpp) counts the most frequent pre-tokens. The others are looked up in an index
-// (index.hpp) of records, which lie one after another in the order in which the pre-tokens came first. So the records
+// (index.hpp) of records, one after another in the order of their first occurrence. So the records
 // never move, and growing means to make the index again. The index and the records of a large corpus are far larger
 // than the caches, and each look-up waits for memory. Pre-tokens are therefore collected in a batch: first the buckets
 // of all are prefetched, then their records, so that the waits overlap.
@@ -112,7 +112,7 @@ class Table {
     // the L1 cache before they are used.
     static constexpr std::size_t batch_size = 64;
     static constexpr std::size_t first_records = std::size_t{1} << 16;  // bytes
-    static constexpr std::uint32_t first_place = 4;                     // what is before is a record of no pre-token
+    static constexpr std::uint32_t first_place = 4;                     // zeros before it: never equal to a key
     static constexpr std::size_t slack = 2 * Pretoken::unit;              // read after the last record
 
     Pretoken &record(std::uint32_t place) { return const_cast<Pretoken &>(std::as_const(*this).record(place)); }
@@ -163,7 +163,7 @@ class Table {
         for (std::size_t i = 0; i < waiting_; i++) index_.prefetch(batch_[i].hash);
     }
 
-    // Choose anew which pre-tokens the front table counts.
+    // Choose which pre-tokens the front table counts from now on.
     void seed() {
         settle();
         front_.clear(counted_);

@@ -131,7 +131,7 @@ template <const Rules &RULES> class TokenStarts {
                 add(at, character_at(position, end_).bits);
         }
         now.inner = masks.high & ~masks.lead;
-        // A character that began in the previous block goes on in this one.
+        // A character can continue from the previous block.
         const auto whole = [&](Mask firsts, Mask last) {
             firsts |= last >> 63 & now.inner;
             for (int i = 0; i < 3; i++) firsts |= firsts << 1 & now.inner;

@@ -1,4 +1,4 @@
-"""Output that nobody takes, and terminals of any width."""
+"""Broken output, and terminals of any width."""
 
 from __future__ import annotations
 

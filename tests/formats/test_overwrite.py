@@ -1,4 +1,4 @@
-"""`save` and `convert` never replace another tokenizer unasked."""
+"""`save` and `convert` replace another tokenizer only with `overwrite`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished results are never replaced unasked."""
+"""Finished results are replaced only with `overwrite`."""
 
 from __future__ import annotations
 

@@ -80,6 +80,6 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """The lines without colours and cursor movements; those that were drawn again too."""
+        """The lines without colours and cursor movements; redrawn ones too."""
         text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.raw)
         return [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]

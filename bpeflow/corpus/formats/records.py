@@ -40,7 +40,7 @@ class Records(NamedTuple):
     first_bad_record: str = ""
 
 
-#: What a record yields: its document in valid UTF-8, None if that is skipped, or the error if there is no text.
+#: What a record yields: its document in valid UTF-8, None if that is skipped, or the error of a bad record.
 RecordText = bytes | None | BadRecordError
 
 
@@ -87,7 +87,7 @@ def text_of_record(
         bad_records: how to handle a record without a string at `field`.
 
     Raises:
-        BadRecordError: the policy is ``"error"`` and there is no string at `field`.
+        BadRecordError: the policy is ``"error"`` and `field` is not a string.
         InvalidUtf8Error: as for `encode_document`.
     """
     try:
@@ -137,7 +137,7 @@ def format_names(names: Iterable[str]) -> str:
 
 
 class RecordBuffer:
-    """Collects documents, and the numbers of those that are left out.
+    """Collects documents, and counts what is left out.
 
     Attributes:
         data: the documents, each followed by `RECORD_END`.
@@ -160,7 +160,7 @@ class RecordBuffer:
             self._first_bad_record = self._first_bad_record or str(text)
 
     def take(self) -> Records:
-        """Return what was collected, and start anew."""
+        """Return what was collected, and start over."""
         records = Records(self.data, self._skipped, self._bad_records, self._first_bad_record)
         self.data = bytearray()
         self._skipped = self._bad_records = 0
