@@ -81,8 +81,8 @@ int bpeflow_table_memory(const bpeflow_table *table, std::uint64_t more, std::ui
     return BPEFLOW_OK;
 }
 
-int bpeflow_table_write(bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions,
-                        std::uint8_t *data, const char *path) {
+int bpeflow_table_write(bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions, std::uint8_t *data,
+                        const char *path) {
     if (!table || partition >= partitions || (!data && !path)) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
         const bpeflow::Table &counts = table->counter.settled_table();

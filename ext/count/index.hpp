@@ -86,8 +86,8 @@ class Index {
         const __m128i wanted = _mm_set1_epi32(static_cast<int>(tag));
         const __m128i low = _mm_cmpeq_epi32(_mm_load_si128(tags), wanted);
         const __m128i high = _mm_cmpeq_epi32(_mm_load_si128(tags + 1), wanted);
-        return static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(low)) |
-                                     _mm_movemask_ps(_mm_castsi128_ps(high)) << 4);
+        return static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(low)) | _mm_movemask_ps(_mm_castsi128_ps(high))
+                                                                                  << 4);
 #else
         unsigned same = 0;
         for (unsigned i = 0; i < 8; i++) same |= unsigned{bucket.tags[i] == tag} << i;

@@ -77,7 +77,7 @@ struct Key {
         record.high = high();
         std::uint8_t *const to = record.bytes();
         if (length > SHORT) {
-            std::memset(to + (length - 1) / 8 * 8, 0, 8);
+            std::memset(to + (std::size_t{length} - 1) / 8 * 8, 0, 8);
             std::memcpy(to, bytes, length);
         } else {
             std::memcpy(to, words, length > 8 ? 16 : 8);

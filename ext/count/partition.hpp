@@ -20,7 +20,9 @@ class Partition {
   public:
     Partition(std::uint32_t partition, std::uint32_t partitions) : partition_(partition), partitions_(partitions) {}
 
-    bool has(const Pretoken &pretoken) const { return (std::uint64_t{pretoken.high} * partitions_) >> 32 == partition_; }
+    bool has(const Pretoken &pretoken) const {
+        return (std::uint64_t{pretoken.high} * partitions_) >> 32 == partition_;
+    }
 
     bool is_all() const { return partitions_ == 1; }
 

@@ -1,10 +1,10 @@
 // The table of pre-tokens and their counts.
 //
 // Three levels. The front table (front.hpp) counts the most frequent pre-tokens. The others are looked up in an index
-// (index.hpp) of records, one after another in the order of their first occurrence. So the records
-// never move, and growing means to make the index again. The index and the records of a large corpus are far larger
-// than the caches, and each look-up waits for memory. Pre-tokens are therefore collected in a batch: first the buckets
-// of all are prefetched, then their records, so that the waits overlap.
+// (index.hpp) of records, one after another in the order of their first occurrence. So growing the table means to make
+// the index again, and no record changes its place. The index and the records of a large corpus are far larger than the
+// caches, and each look-up waits for memory. Pre-tokens are therefore collected in a batch: first the buckets of all are
+// prefetched, then their records, so that the waits overlap.
 //
 // Neither of the two gains alone. The index needs two dependent memory accesses, which hurts for frequent pre-tokens,
 // and a front before a table of keys and counts only takes away what is in the cache anyway.
@@ -59,7 +59,7 @@ class Table {
     // Move the batch into the table.
     void flush() {
         if (used_ + waiting_ > index_.room()) grow();
-        std::uint32_t places[batch_size];
+        std::uint32_t places[batch_size] = {};
         for (std::size_t i = 0; i < waiting_; i++) {
             places[i] = index_.guess(batch_[i].hash);
             __builtin_prefetch(&record(places[i]), 1);
@@ -111,9 +111,9 @@ class Table {
     // In a smaller batch the waits hardly overlap. In a larger one, keys and what was prefetched evict each other from
     // the L1 cache before they are used.
     static constexpr std::size_t batch_size = 64;
-    static constexpr std::size_t first_records = std::size_t{1} << 16;  // bytes
-    static constexpr std::uint32_t first_place = 4;                     // zeros before it: never equal to a key
-    static constexpr std::size_t slack = 2 * Pretoken::unit;              // read after the last record
+    static constexpr std::size_t first_records = std::size_t{1} << 16; // bytes
+    static constexpr std::uint32_t first_place = 4;                    // zeros before it: never equal to a key
+    static constexpr std::size_t slack = 2 * Pretoken::unit;           // read after the last record
 
     Pretoken &record(std::uint32_t place) { return const_cast<Pretoken &>(std::as_const(*this).record(place)); }
 

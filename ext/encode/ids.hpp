@@ -35,7 +35,8 @@ template <typename Id> class IdWriter {
     // Write ids[slots[0]], ids[slots[1]] …
     void put_from(const std::uint32_t *ids, const std::uint32_t *slots, std::size_t count) {
         if (static_cast<std::size_t>(end_ - next_) < count) throw Failure{BPEFLOW_NO_ROOM};
-        next_ = std::transform(slots, slots + count, next_, [ids](std::uint32_t slot) { return static_cast<Id>(ids[slot]); });
+        next_ = std::transform(slots, slots + count, next_,
+                               [ids](std::uint32_t slot) { return static_cast<Id>(ids[slot]); });
     }
 
     std::uint64_t written() const { return static_cast<std::uint64_t>(next_ - first_); }

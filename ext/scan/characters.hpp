@@ -38,8 +38,10 @@ inline Character character_at(const std::uint8_t *position, const std::uint8_t *
 
 // The rows of 64 classes in unicode::CLASSES, by the first two bytes of a character of two or three bytes (the lower six
 // bits of each).
-constexpr std::array<std::uint16_t, 64 * 64> make_rows() {
-    std::array<std::uint16_t, 64 * 64> rows{};
+using Rows = std::array<std::uint16_t, std::size_t{64} * 64>;
+
+constexpr Rows make_rows() {
+    Rows rows{};
     for (std::uint32_t lead = 0xC0; lead < 0xF0; lead++)
         for (std::uint32_t second = 0; second < 64; second++) {
             const std::uint32_t code_point = lead < 0xE0 ? (lead & 0x1F) << 6 : (lead & 0x0F) << 12 | second << 6;
@@ -49,7 +51,7 @@ constexpr std::array<std::uint16_t, 64 * 64> make_rows() {
     return rows;
 }
 
-inline constexpr std::array<std::uint16_t, 64 * 64> ROWS = make_rows();
+inline constexpr Rows ROWS = make_rows();
 
 // Return the class of a character of two or three bytes, without branches. Three bytes must be readable.
 inline unsigned class_of_two_or_three(const std::uint8_t *position) {

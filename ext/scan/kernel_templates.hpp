@@ -57,41 +57,78 @@ template <typename Vector> class Utf8Check {
 
   private:
     enum Error : std::uint8_t {
-        TOO_SHORT = 1,    // a first byte, then no continuation byte
-        TOO_LONG = 2,     // ASCII, then a continuation byte
-        OVERLONG_3 = 4,   // E0, then below A0
-        ABOVE_4 = 8,      // F4, then 90 or more; F5 and above, then 90 or more
-        SURROGATE = 16,   // ED, then A0 or more
-        OVERLONG_2 = 32,  // C0 or C1
-        ABOVE_5 = 64,     // F5 and above, then below 90
-        OVERLONG_4 = 64,  // F0, then below 90
-        TWO_AFTER = 128,  // two continuation bytes; an error unless a longer character continues
+        TOO_SHORT = 1,   // a first byte, then no continuation byte
+        TOO_LONG = 2,    // ASCII, then a continuation byte
+        OVERLONG_3 = 4,  // E0, then below A0
+        ABOVE_4 = 8,     // F4, then 90 or more; F5 and above, then 90 or more
+        SURROGATE = 16,  // ED, then A0 or more
+        OVERLONG_2 = 32, // C0 or C1
+        ABOVE_5 = 64,    // F5 and above, then below 90
+        OVERLONG_4 = 64, // F0, then below 90
+        TWO_AFTER = 128, // two continuation bytes; an error unless a longer character continues
         ANY_LOW = TOO_SHORT | TOO_LONG | TWO_AFTER, // errors that do not depend on the lower half
     };
 
     static Vector errors_at(const std::uint8_t *position) {
         const Vector bytes = Vector::load(position);
         if (!bytes.any_high() && !((position[-1] | position[-2] | position[-3]) & 0x80)) return Vector::all(0);
-        static constexpr std::uint8_t first_high[16] = {
-            TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TOO_LONG, TWO_AFTER, TWO_AFTER,
-            TWO_AFTER, TWO_AFTER, TOO_SHORT | OVERLONG_2, TOO_SHORT, TOO_SHORT | OVERLONG_3 | SURROGATE,
-            TOO_SHORT | ABOVE_4 | ABOVE_5};
+        static constexpr std::uint8_t first_high[16] = {TOO_LONG,
+                                                        TOO_LONG,
+                                                        TOO_LONG,
+                                                        TOO_LONG,
+                                                        TOO_LONG,
+                                                        TOO_LONG,
+                                                        TOO_LONG,
+                                                        TOO_LONG,
+                                                        TWO_AFTER,
+                                                        TWO_AFTER,
+                                                        TWO_AFTER,
+                                                        TWO_AFTER,
+                                                        TOO_SHORT | OVERLONG_2,
+                                                        TOO_SHORT,
+                                                        TOO_SHORT | OVERLONG_3 | SURROGATE,
+                                                        TOO_SHORT | ABOVE_4 | ABOVE_5};
         static constexpr std::uint8_t above = ANY_LOW | ABOVE_4 | ABOVE_5;
-        static constexpr std::uint8_t first_low[16] = {
-            ANY_LOW | OVERLONG_2 | OVERLONG_3 | OVERLONG_4, ANY_LOW | OVERLONG_2, ANY_LOW, ANY_LOW, ANY_LOW | ABOVE_4,
-            above, above, above, above, above, above, above, above, above | SURROGATE, above, above};
+        static constexpr std::uint8_t first_low[16] = {ANY_LOW | OVERLONG_2 | OVERLONG_3 | OVERLONG_4,
+                                                       ANY_LOW | OVERLONG_2,
+                                                       ANY_LOW,
+                                                       ANY_LOW,
+                                                       ANY_LOW | ABOVE_4,
+                                                       above,
+                                                       above,
+                                                       above,
+                                                       above,
+                                                       above,
+                                                       above,
+                                                       above,
+                                                       above,
+                                                       above | SURROGATE,
+                                                       above,
+                                                       above};
         static constexpr std::uint8_t after = TOO_LONG | OVERLONG_2 | TWO_AFTER;
-        static constexpr std::uint8_t second_high[16] = {
-            TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT,
-            after | OVERLONG_3 | ABOVE_5, after | OVERLONG_3 | ABOVE_4, after | SURROGATE | ABOVE_4,
-            after | SURROGATE | ABOVE_4, TOO_SHORT, TOO_SHORT, TOO_SHORT, TOO_SHORT};
+        static constexpr std::uint8_t second_high[16] = {TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         after | OVERLONG_3 | ABOVE_5,
+                                                         after | OVERLONG_3 | ABOVE_4,
+                                                         after | SURROGATE | ABOVE_4,
+                                                         after | SURROGATE | ABOVE_4,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT,
+                                                         TOO_SHORT};
         const Vector before = Vector::load(position - 1);
         const Vector errors = before.upper_halves().lookup(first_high) & before.lower_halves().lookup(first_low) &
                               bytes.upper_halves().lookup(second_high);
         // The third byte of a character of three, and the third and fourth of one of four, follow a continuation byte,
         // and are marked by TWO_AFTER. Saturated, only E0 and above, or F0 and above, leave the top bit.
-        const Vector continues = Vector::load(position - 2).minus(0xE0 - 0x80) |
-                                 Vector::load(position - 3).minus(0xF0 - 0x80);
+        const Vector continues =
+            Vector::load(position - 2).minus(0xE0 - 0x80) | Vector::load(position - 3).minus(0xF0 - 0x80);
         return errors ^ (continues & Vector::all(0x80));
     }
 

@@ -12,7 +12,7 @@ struct Choice {
 };
 
 #if defined(__x86_64__)
-bool has_avx512() {
+bool has_avx512() noexcept {
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
 }

@@ -36,14 +36,14 @@ struct Kernels {
     // Look up `count` pre-tokens: i is the text from starts[i] to starts[i + 1]. Write the slot of each, 2^bits for one
     // that is not in the table, and the indices of the latter. Return their number. Eight bytes of text must be
     // readable from each start on. All starts are below 2^31. Up to 8 more slots and misses may be overwritten.
-    std::size_t (*find)(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
-                        std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
+    std::size_t (*find)(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts, std::size_t count,
+                        std::uint32_t *slots, std::uint32_t *misses);
 };
 
 std::size_t positions_scalar(const std::uint64_t *masks, std::size_t blocks, std::uint32_t first,
                              std::uint32_t *positions);
-std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts,
-                        std::size_t count, std::uint32_t *slots, std::uint32_t *misses);
+std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const std::uint32_t *starts, std::size_t count,
+                        std::uint32_t *slots, std::uint32_t *misses);
 
 // Return the names of the instruction sets that this processor supports, best first, separated by spaces. "scalar" is
 // the last.

@@ -37,8 +37,8 @@ struct PretokenBatch {
 template <const Rules &RULES, typename Emit> class Scan {
   public:
     Scan(const Kernels &kernels, const std::uint8_t *text, std::size_t length, const Emit &emit)
-        : kernels_(kernels), text_(text), end_(text + length), start_(text), base_(text), starts_(end_),
-          scanner_(end_), emit_(emit) {
+        : kernels_(kernels), text_(text), end_(text + length), start_(text), base_(text), starts_(end_), scanner_(end_),
+          emit_(emit) {
         starts_.begin_at(text);
     }
 
@@ -127,7 +127,7 @@ template <const Rules &RULES, typename Emit> class Scan {
     const Emit &emit_;
     std::uint64_t found_[BLOCKS_AT_ONCE];
     std::uint32_t batch_[PretokenBatch::MOST + 1 + beyond]; // offsets of starts
-    std::size_t waiting_ = 0;                              // their number
+    std::size_t waiting_ = 0;                               // their number
 };
 
 template <const Rules &RULES, typename Emit>
@@ -139,7 +139,8 @@ void scan_with(const Kernels &kernels, const std::uint8_t *text, std::size_t len
 // empty, and its pre-tokens cover it without gaps. Return false for an unknown pattern. Throws `Failure` if a pre-token
 // has 2^31 bytes or more.
 template <typename Emit>
-bool scan(std::uint32_t pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length, const Emit &emit) {
+bool scan(std::uint32_t pattern, const Kernels &kernels, const std::uint8_t *text, std::size_t length,
+          const Emit &emit) {
     switch (pattern) {
     case BPEFLOW_GPT2:
         return scan_with<GPT2>(kernels, text, length, emit), true;
