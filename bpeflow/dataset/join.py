@@ -13,8 +13,9 @@ class ChunkJoiner:
     """Appends chunks, in the order of the corpus, to a token file, and finds where its documents end.
 
     Separators have already become end tokens. The remaining case is a file that does not end with a separator. The end
-    of such a file ends a document, too, and an end token follows it if another document follows, or if every document is
-    to have one. White space between a file's last separator and its end is not a document. It belongs to the one before.
+    of such a file ends a document, too, and an end token follows it if another document follows, or if every document
+    is to have one. White space between a file's last separator and its end is not a document. It belongs to the one
+    before.
 
     Args:
         writer: the token file.

@@ -104,6 +104,11 @@ def _own_settings(folder: Path) -> dict[str, Any]:
     return record.settings
 
 
+def reads_once(settings: Settings) -> bool:
+    """Return whether a run reads input that cannot be read again: standard input, or an iterable."""
+    return bool({DOCUMENTS, STDIN} & {*_paths(settings.model_dump(mode="json"))})
+
+
 def _paths(settings: Mapping[str, Any]) -> Iterable[str]:
     yield from settings["input"]
     for source in settings["sources"]:

@@ -33,7 +33,7 @@ from bpeflow.run_dir.layout import (
 )
 from bpeflow.run_dir.lock import RunLock
 from bpeflow.run_dir.publish import publish, remove_files, remove_useless
-from bpeflow.run_dir.recorded import record_run
+from bpeflow.run_dir.recorded import reads_once, record_run
 from bpeflow.run_dir.report import RunReport
 from bpeflow.run_dir.state import Phase, inspect
 
@@ -67,6 +67,7 @@ class RunDir:
         self._lock: RunLock | None = None
         self._locked = ExitStack()
         self._written: list[str] = []
+        self._resumable = True
         self._began = False
         self._earlier_record: bytes | None = None
         self._made = path is not None and not path.exists()
@@ -101,7 +102,8 @@ class RunDir:
                 else:
                     if issubclass(failed, ResumeError):
                         self._restore_record()
-                    remove_useless(self.path, failed=self._began and not issubclass(failed, KeyboardInterrupt))
+                    interrupted = issubclass(failed, KeyboardInterrupt) and self._resumable
+                    remove_useless(self.path, failed=self._began and not interrupted)
         if failed and self._made and self.path is not None:
             with suppress(OSError):  # not empty
                 self.path.rmdir()
@@ -120,6 +122,7 @@ class RunDir:
             record = self.unfinished / SETTINGS_FILE
             self._earlier_record = record.read_bytes() if record.exists() else None
             record_run(self.unfinished, settings, counts)
+            self._resumable = not reads_once(settings)
             self._began = True
 
     def _restore_record(self) -> None:

@@ -14,5 +14,5 @@ def save_tokenizer(folder: Path, pattern: str = "gpt2", merges: int = len(MERGES
     """Save a tokenizer with the first merges in a folder, and return the folder."""
     tokens = [*(bytes([byte]) for byte in range(256)), EOT.encode()]
     tokens += [left + right for left, right in MERGES[:merges]]
-    Tokenizer(dict(enumerate(tokens)), MERGES[:merges], [EOT], pattern).save(folder)
+    Tokenizer(dict(enumerate(tokens)), MERGES[:merges], [EOT], pattern).save(folder, overwrite=True)
     return folder

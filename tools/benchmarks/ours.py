@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contender import Job, Outcome
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
 MERGES_FILE = "merges.txt"
 
@@ -55,7 +56,9 @@ def _from_text(job: Job, counters: int | None) -> list[str]:
 
 
 def _pattern(job: Job) -> list[str]:
-    return [] if job.pattern == "gpt2" else [pattern_setting(job.pattern)]
+    """Return the settings of the job's pattern. The peers drop text that a custom pattern does not match."""
+    named = job.pattern in NAMED_PATTERNS
+    return [] if job.pattern == "gpt2" else [pattern_setting(job.pattern), *([] if named else ["unmatched=drop"])]
 
 
 def _set(*settings: str) -> list[str]:
