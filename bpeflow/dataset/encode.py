@@ -12,7 +12,7 @@ from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpeflow import flow
 from bpeflow._util.memory import explain_memory_error
@@ -36,6 +36,11 @@ from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from bpeflow._util.keywords import EncodeKeywords
 
 #: Approximate size of chunks, in bytes of text. Larger: fewer hand-overs between workers. Smaller: less memory, and
 #: more parallelism for small corpora.
@@ -238,7 +243,7 @@ def encode_documents(
     tokenizer: BaseTokenizer,
     documents: Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
-    **options: Any,
+    **options: Unpack[EncodeKeywords],
 ) -> EncodedCorpus:
     """Encode documents to a token file, as `encode_file` does with the records of a file.
 

@@ -104,7 +104,7 @@ class Tokenizer(BaseTokenizer):
         return encode_file(self, src, dst, **options)
 
     def encode_documents(
-        self, documents: Iterable[str | bytes | Mapping[str, Any]], dst: str | Path, **options: Any
+        self, documents: Iterable[str | bytes | Mapping[str, Any]], dst: str | Path, **options: Unpack[EncodeKeywords]
     ) -> EncodedCorpus:
         """Encode documents to a token file, with an end token after each.
 
