@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from bpeflow.errors import ConfigError
 from bpeflow.flow import MonitorSample
 
 
@@ -43,20 +39,3 @@ class Observer:
 
     def monitored(self, sample: MonitorSample) -> None:
         """Receive a sample of the queue monitor (`monitor.enabled`)."""
-
-
-@contextmanager
-def shown(progress: bool, observer: Observer | None) -> Iterator[Observer | None]:
-    """Yield the observer that a caller chose by `progress` and `observer`; None for neither.
-
-    Raises `ConfigError` if both are given.
-    """
-    if not progress:
-        yield observer
-        return
-    if observer is not None:
-        raise ConfigError("progress and observer: give one of the two")
-    from bpeflow.progress.terminal import drawing, library_console  # rich
-
-    with drawing(library_console()) as drawn:
-        yield drawn
