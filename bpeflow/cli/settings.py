@@ -124,7 +124,8 @@ def as_markdown() -> str:
         "# Settings",
         "",
         "Written by `bpeflow config --markdown`. Each setting can be given in a YAML config, as a flag",
-        "(`--set key=value`, common ones `--key value`), and as a keyword of `bpeflow.train_bpe` and `bpeflow.train`.",
+        "(`--set key=value`, common ones `--key value`), as a keyword of `bpeflow.Tokenizer.train` and of",
+        "`bpeflow.train_bpe` (which has no default for `special_tokens`), and in a mapping for `bpeflow.train`.",
     ]
     tables = [(group, [s for s in all_settings() if s.group == group]) for group in GROUPS]
     tables.append(("sources", list(all_settings(SourceSettings))))
