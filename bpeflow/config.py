@@ -11,6 +11,7 @@ import os
 import re
 import sysconfig
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -194,6 +195,16 @@ class SourceSettings(_Frozen):
     text_column: FieldPath | None = setting(
         None, "Parquet column", unset="text_column of the corpus", example="content"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_source(cls, values: Any) -> Any:
+        """Refuse documents: in Python, a list of mappings without `text_field` is taken for sources."""
+        if isinstance(values, Mapping) and not get_close_matches("paths", [str(key) for key in values], n=1):
+            raise ValueError(
+                "has no paths; if these are documents, pass a list of them, and the field of their text as text_field"
+            )
+        return values
 
     @model_validator(mode="after")
     def _name_by_path(self) -> SourceSettings:

@@ -12,6 +12,9 @@ from pydantic.fields import FieldInfo
 
 from bpeflow._util.text import format_size, short_repr
 
+#: Messages for pydantic's errors that name its internal types.
+_NEEDED = {"tuple_type": "need a list", "path_type": "need a path"}
+
 #: Least lower bound that is a size in bytes.
 _LEAST_SIZE = 1_000_000
 
@@ -24,7 +27,7 @@ def explain(model: type[BaseModel], details: Any) -> str:
         return f"unknown setting {key}{nearest(model, key)}"
     if details["type"] == "missing":
         return f"{key} is missing"
-    message: str = details["msg"].removeprefix("Value error, ")
+    message: str = _NEEDED.get(details["type"], details["msg"].removeprefix("Value error, "))
     if not key:
         return message
     if details["type"] == "greater_than_equal" and details["ctx"]["ge"] >= _LEAST_SIZE:

@@ -77,7 +77,9 @@ def check_iterable(value: object) -> None:
     kind = type(value).__name__
     if hasattr(value, "columns"):
         raise InputTypeError(f"a {kind} is a table: pass its column with the text, such as table['text']")
-    parts = list(value.values()) if isinstance(value, Mapping) else []
+    parts = list(value.values()) if isinstance(value, Mapping) and not {"paths", "path"} & value.keys() else []
+    if parts and all(isinstance(part, list | tuple) for part in parts):
+        raise InputTypeError(f"a {kind} of lists is a table: pass the list of texts in it, as iter(table['text'])")
     if parts and all(isinstance(part, Iterable) and not isinstance(part, str | list | tuple) for part in parts):
         raise InputTypeError(f"a {kind} holds several corpora: pass one of them, such as datasets['train']")
 
