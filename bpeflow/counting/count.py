@@ -58,7 +58,9 @@ SMALL_STREAMS = 4_000_000
 _MEMORY_REMEDY = "use fewer counters (num_counter), a smaller chunk_size or memory_limit; or add memory"
 
 #: The remedy for end-of-text strings that are no special tokens.
-_END_OF_TEXT_REMEDY = "learned as ordinary text; to make them special tokens, use --special_tokens {tokens}"
+_END_OF_TEXT_REMEDY = (
+    "learned as ordinary text; to make them special tokens, add them to special_tokens (--special_tokens {tokens})"
+)
 
 log = logging.getLogger(__name__)
 

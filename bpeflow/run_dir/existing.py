@@ -29,7 +29,7 @@ def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
     """
     if has_tokenizer(folder) or (not counts_stay and _has_counts_or_report(folder)):
         raise AlreadyExistsError(
-            f"{folder} holds {_describe(folder)}: use another --out_dir, or --overwrite to replace it"
+            f"{folder} holds {_describe(folder)}: use another out_dir, or overwrite=True (--overwrite) to replace it"
         )
 
 

@@ -40,7 +40,7 @@ def test_a_second_training_is_refused_before_any_work(
     before = contents(tmp_path / "run")
     today = datetime.now(timezone.utc).date()
     message = f"/run holds a finished tokenizer (262 entries, cl100k, tie_break huggingface, trained {today} from "
-    with pytest.raises(AlreadyExistsError, match=f"{re.escape(message)}.*corpus.txt.*--overwrite to replace it"):
+    with pytest.raises(AlreadyExistsError, match=f"{re.escape(message)}.*corpus.txt.*--overwrite\\) to replace it"):
         train(corpus, tmp_path / "run", **options)
     assert contents(tmp_path / "run") == before
 
