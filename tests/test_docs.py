@@ -49,7 +49,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     (tmp_path / "configs" / "quickstart.yaml").write_text(settings, encoding="utf-8")
     for size in ("10_000", "32_000"):
         script = script.replace(f"vocab_size={size}", "vocab_size=260")
-    assert "Vocab(" in run(script.replace("omp", "auto"), tmp_path)
+    assert "Tokenizer(" in run(script.replace("omp", "auto"), tmp_path)
 
 
 @pytest.mark.slow

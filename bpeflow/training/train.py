@@ -208,7 +208,8 @@ def train_bpe(
             Nothing is written without `out_dir`.
 
     Returns:
-        ``{id: bytes}``, and the merges by rank as pairs of bytes.
+        ``{id: bytes}``, and the merges by rank as pairs of bytes. Neither holds the pattern: if it is given here, give
+        it to `Tokenizer`, too.
 
     Raises:
         Exception: as `train` does.
