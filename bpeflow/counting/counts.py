@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.errors import CountOverflowError, FormatError
+from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 
 #: The version of the layout that `PretokenCounts.save` writes.
 FILE_VERSION = 1
@@ -123,7 +123,11 @@ class PretokenCounts(Mapping[bytes, int]):
         Raises:
             CountOverflowError: a count does not fit 64 bits.
             FormatError: as for `from_items`, or a `str` has a lone surrogate.
+            InputTypeError: it is not a mapping.
         """
+        if not isinstance(counts, Mapping):
+            hint = "; PretokenCounts.load reads a file" if isinstance(counts, str | Path) else ""
+            raise InputTypeError(f"counts must be a mapping of pre-token to count, not {type(counts).__name__}{hint}")
         encoded = {_encode(token): count for token, count in counts.items()}
         if len(encoded) != len(counts):
             raise FormatError("a pre-token occurs twice, once as str and once as bytes")
@@ -216,6 +220,8 @@ class PretokenCounts(Mapping[bytes, int]):
     @classmethod
     def load(cls, path: str | Path) -> PretokenCounts:
         """Read a file that `save` wrote. Raises `FormatError`, with the path, for any other file."""
+        if Path(path).is_dir():
+            raise FormatError(f"{path}: is a folder; the counts in a run folder are the file counts.npz")
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 if arrays["version"].tolist() != [FILE_VERSION]:

@@ -10,11 +10,13 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from mmap import mmap
+from operator import index as as_integer
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from bpeflow._util.text import short_repr
 from bpeflow.errors import (
     ConfigError,
     FormatError,
@@ -121,8 +123,9 @@ def validate_ids(ids: Ids, tokens: int) -> NDArray[Any]:
 
 def _validate_id_array(ids: NDArray[Any], tokens: int) -> NDArray[Any]:
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and len(ids)):
+        hint = "; decode_batch decodes several sequences" if ids.ndim > 1 else ""
         raise InputTypeError(
-            f"ids to decode must be a one-dimensional array of integers, not {ids.dtype} of shape {ids.shape}"
+            f"ids to decode must be a one-dimensional array of integers, not {ids.dtype} of shape {ids.shape}{hint}"
         )
     if ids.dtype not in (np.uint16, np.uint32):
         unknown = np.flatnonzero((ids < 0) | (ids >= tokens))
@@ -139,10 +142,14 @@ def _invalid_id_error(ids: Any, tokens: int) -> InputTypeError | UnknownTokenErr
     except TypeError:
         return InputTypeError(f"ids to decode must be a sequence of integers, not {type(ids).__name__}")
     for index, token_id in numbered:
-        if not hasattr(token_id, "__index__"):
-            return InputTypeError(f"{token_id!r} at index {index} is not a token id (an integer)")
-        if not 0 <= token_id < 1 << 32:
-            return unknown_token_error(int(token_id), index, tokens)
+        try:
+            value = as_integer(token_id)
+        except TypeError:  # a row of a tensor has __index__, too, and raises it
+            is_row = isinstance(token_id, list | tuple) or bool(getattr(token_id, "ndim", 0))
+            hint = "; decode_batch decodes several sequences" if is_row else ""
+            return InputTypeError(f"{short_repr(token_id)} at index {index} is not a token id (an integer){hint}")
+        if not 0 <= value < 1 << 32:
+            return unknown_token_error(value, index, tokens)
     return InputTypeError("ids to decode must be a sequence of integers")
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.errors import CountOverflowError, FormatError
+from bpeflow.errors import CountOverflowError, FormatError, InputTypeError
 
 tables = st.dictionaries(st.binary(min_size=1, max_size=8), st.integers(1, 2**63 - 1), max_size=20)
 addends = st.dictionaries(st.binary(min_size=1, max_size=2), st.integers(1, 2**62 - 1), max_size=8)
@@ -151,6 +151,13 @@ def test_other_endings_are_errors_except_for_save_and_load(tmp_path: Path, name:
     assert PretokenCounts.load(path) == counts
     with pytest.raises(FormatError, match=r"\.npz, \.json or \.tsv"):
         PretokenCounts.read(path)
+
+
+def test_a_folder_or_a_path_in_place_of_counts_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"is a folder; the counts in a run folder are the file counts\.npz"):
+        PretokenCounts.load(tmp_path)
+    with pytest.raises(InputTypeError, match=r"not str; PretokenCounts\.load reads a file"):
+        PretokenCounts.from_mapping("runs/owt")  # type: ignore[arg-type]
 
 
 def test_another_kind_of_file_is_an_error(tmp_path: Path) -> None:

@@ -320,18 +320,31 @@ def test_a_gap_in_the_vocabulary_cannot_be_decoded(encoder: str) -> None:
         tokenizer.decode([300, 299])
 
 
+class _Row:
+    """A row of a tensor, as PyTorch has it: not comparable, and an index only with a single element."""
+
+    ndim = 1
+
+    def __repr__(self) -> str:
+        return "_Row()"
+
+    def __index__(self) -> int:
+        raise TypeError
+
+
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
         ([97, 98.0], "98.0 at index 1 is not a token id"),
         (["a"], "'a' at index 0"),
         ([None], "None at index 0"),
-        ([[97]], r"\[97\] at index 0"),
+        ([[97]], r"\[97\] at index 0 .*; decode_batch"),
+        ([_Row()], r"_Row\(\) at index 0 .*; decode_batch"),
         ("abc", "not str"),
         (b"abc", "not bytes"),
         (97, "not int"),
         (np.array([1.0]), "not float64"),
-        (np.array([[97]]), r"shape \(1, 1\)"),
+        (np.array([[97]]), r"shape \(1, 1\); decode_batch"),
         (np.array([True]), "not bool"),
     ],
 )
