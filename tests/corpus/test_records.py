@@ -97,6 +97,16 @@ def test_bad_records_are_left_out_counted_and_reported(
     assert f"{tmp_path}/a.jsonl: line " in caplog.text
 
 
+@pytest.mark.parametrize("mistyped", [0, 1])
+def test_a_source_without_any_text_is_named(tmp_path: Path, mistyped: int, caplog: pytest.LogCaptureFixture) -> None:
+    file = lines(tmp_path, {"text": "a"}, {"text": "b"})
+    sources = [{"name": f"s{i}", "path": str(file), "text_field": "txet" if i == mistyped else "text"} for i in (0, 1)]
+    counted = CorpusCounter(make_settings(CountSettings, {"input": sources, "bad_records": "skip"})).count()
+    assert dict(counted.counts) == {b"a": 1, b"b": 1}
+    named = [record.message for record in caplog.records if "no record has text" in record.message]
+    assert named == [f"source s{mistyped}: no record has text; is its text_field or text_column right?"]
+
+
 def test_samples_leave_out_bad_records(tmp_path: Path) -> None:
     file = lines(tmp_path, {"text": "a"}, {"body": "b"}, {"text": "c"})
     source = {"name": "it", "path": str(file), "max_bytes": 10}
