@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, get_args
 
 from bpeflow._util.extras import load_extra
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import Parser, new_parser
@@ -73,6 +73,7 @@ def _suggest(argument: argparse.Action, shtab: Any) -> None:
         "to": [known.name for known in FORMATS],
         "dtype": ["auto", *get_args(DtypeName)],
         "invalid_utf8": list(get_args(InvalidUtf8Policy)),
+        "bad_records": list(get_args(BadRecordsPolicy)),
     }
     if argument.dest in values:
         argument.choices = values[argument.dest]

@@ -78,6 +78,8 @@ def _add_corpus_flags(parser: Parser) -> None:
     add_setting(group, "text_field", metavar="NAME")
     add_setting(group, "text_column", metavar="NAME")
     add_setting(group, "separator", metavar="TEXT")
+    add_setting(group, "invalid_utf8", metavar="POLICY")
+    add_setting(group, "bad_records", metavar="POLICY")
     add_setting(group, "pattern", metavar="TEXT")
 
 

@@ -122,7 +122,7 @@ def test_the_report_of_a_run_and_its_summary_have_the_bad_records(
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "low \\ud800"}\n{}\n')
     flags = ["--input", str(tmp_path / "a.jsonl"), "--vocab_size", "257", "--out_dir", str(tmp_path / "run")]
-    assert main([*flags, "--set", "bad_records=skip", "--set", "invalid_utf8=skip"]) == 0
+    assert main([*flags, "--bad_records", "skip", "--invalid_utf8", "skip"]) == 0
     corpus = json.loads((tmp_path / "run" / "run.json").read_text())["corpus"]
     assert (corpus["documents"], corpus["skipped_documents"], corpus["bad_records"]) == (2, 1, 1)
     shown = capsys.readouterr().out
