@@ -54,7 +54,8 @@ def run(argv: Sequence[str]) -> int:
     from bpeflow.run_dir.recorded import make_run_settings
     from bpeflow.training.train import train
 
-    settings = make_run_settings(load_values(options.config, overrides(options)), str(options.config or ""))
+    flags = overrides(options)
+    settings = make_run_settings(load_values(options.config, flags), str(options.config or ""), flags)
     return run_training(settings, options.quiet, lambda observer: train(settings, observer))
 
 
