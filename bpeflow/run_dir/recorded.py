@@ -13,7 +13,7 @@ from bpeflow._util.checksummed import checksummed, verified
 from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.formats.iterable import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN
-from bpeflow.errors import ResumeError
+from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.run_dir.layout import COUNTS_FILE, DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
 from bpeflow.run_dir.report import read_report
 
@@ -65,6 +65,8 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
     """
     out_dir = values.get("out_dir")
     if values.get("resume") and not (values.get("input") or values.get("sources")):
+        if out_dir is None:
+            raise ConfigError("out_dir is missing: which run to resume (--resume --out_dir FOLDER)")
         if isinstance(out_dir, str | Path):
             values = replace(_own_settings(Path(out_dir).expanduser()), values)
     return make_settings(Settings, values, where, elsewhere)
