@@ -20,7 +20,8 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 SHELLS = ("bash", "zsh", "fish")
 
 _DESCRIPTION = """\
-Print a script that completes commands, flags and their values in a shell. Save it where the shell looks for it:
+Print a script that completes commands, flags and their values in a shell. Save it where the shell looks for it
+(create the folder if it is missing):
 
   bpeflow completion bash > ~/.local/share/bash-completion/completions/bpeflow
   bpeflow completion zsh > ~/.zfunc/_bpeflow       with `fpath+=~/.zfunc` before compinit in ~/.zshrc

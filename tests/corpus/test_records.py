@@ -45,6 +45,7 @@ def test_lines_may_be_empty_and_have_windows_line_ends_and_a_byte_order_mark(tmp
     ("line", "message"),
     [
         ('{"text": "a"', r"line 3: not JSON at character 12"),
+        ('{"text": "a', r"line 3: not JSON at character 9: Unterminated string; each"),
         ('{"body": "a"}', r"line 3: no field 'text' \(found: 'body'\); .* text_field"),
         ("[1]", r"line 3: no field 'text' \(its parent is a list\)"),
         ('{"text": 5}', r"line 3: text is a number, not a string"),
