@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -429,13 +429,28 @@ def check_vocab_sizes(sizes: tuple[int, ...], special_tokens: int) -> None:
         )
 
 
-def make_settings(model: type[SettingsType], values: Mapping[str, Any], where: str = "") -> SettingsType:
-    """Validate `values` as `model`. Raises `SettingsError` with a line for each invalid key."""
+def make_settings(
+    model: type[SettingsType], values: Mapping[str, Any], where: str = "", elsewhere: Collection[str] = ()
+) -> SettingsType:
+    """Validate `values` as `model`.
+
+    Args:
+        model: the settings.
+        values: their values.
+        where: the config that the values are from, for messages.
+        elsewhere: the keys, which may be dotted, of values that are not from there.
+
+    Raises:
+        SettingsError: values are invalid; the message has a line for each.
+    """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        prefix = f"{where}: " if where else ""
-        lines = [one_line(prefix + explain(model, details)) for details in error.errors()]
+        lines = []
+        for details in error.errors():
+            key = ".".join(map(str, details["loc"]))
+            is_there = where and not any(f"{key}.".startswith(f"{other}.") for other in elsewhere)
+            lines.append(one_line((f"{where}: " if is_there else "") + explain(model, details)))
         raise SettingsError("\n".join(lines)) from None
 
 
@@ -444,7 +459,7 @@ def load_settings(path: Path | None, overrides: Mapping[str, Any] | None = None)
 
     Raises `ConfigError` for a missing or malformed file, and for unknown or invalid settings.
     """
-    return make_settings(Settings, load_values(path, overrides), where=str(path) if path is not None else "")
+    return make_settings(Settings, load_values(path, overrides), str(path) if path is not None else "", overrides or ())
 
 
 def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -50,9 +50,22 @@ def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text. Raises `ConfigError` if it is malformed or has aliases."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 -- a kind of SafeLoader
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_explain(error)) from error
     except yaml.YAMLError as error:
         raise ConfigError(" ".join(str(error).split())) from error
     except RecursionError as error:
         raise ConfigError("it is nested too deeply") from error
     except ValueError as error:  # an impossible date, such as the 31st of February
         raise ConfigError(str(error)) from error
+
+
+def _explain(error: yaml.MarkedYAMLError) -> str:
+    """Return a problem with its place, and what it is part of: what was left open may begin many lines before."""
+    place, problem = _place(error.problem_mark), error.problem or "malformed"
+    context = f" ({error.context}{_place(error.context_mark, ' from ')})" if error.context else ""
+    return f"{place}{': ' if place else ''}{problem}{context}"
+
+
+def _place(mark: yaml.Mark | None, before: str = "") -> str:
+    return f"{before}line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, get_args
 
 from bpeflow._util.extras import load_extra
-from bpeflow._util.text import InvalidUtf8Policy
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import Parser, new_parser
@@ -20,7 +20,8 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 SHELLS = ("bash", "zsh", "fish")
 
 _DESCRIPTION = """\
-Print a script that completes commands, flags and their values in a shell. Save it where the shell looks for it:
+Print a script that completes commands, flags and their values in a shell. Save it where the shell looks for it
+(create the folder if it is missing):
 
   bpeflow completion bash > ~/.local/share/bash-completion/completions/bpeflow
   bpeflow completion zsh > ~/.zfunc/_bpeflow       with `fpath+=~/.zfunc` before compinit in ~/.zshrc
@@ -73,6 +74,7 @@ def _suggest(argument: argparse.Action, shtab: Any) -> None:
         "to": [known.name for known in FORMATS],
         "dtype": ["auto", *get_args(DtypeName)],
         "invalid_utf8": list(get_args(InvalidUtf8Policy)),
+        "bad_records": list(get_args(BadRecordsPolicy)),
     }
     if argument.dest in values:
         argument.choices = values[argument.dest]

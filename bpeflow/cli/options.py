@@ -123,7 +123,7 @@ def add_tokenizer_flag(parser: Parser) -> None:
 
 def add_output_flag(parser: Parser, what: str) -> None:
     """Add the required ``--out``."""
-    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help=what)
+    parser.add_argument("--out", metavar="FILE", type=_output_file, required=True, help=what)
 
 
 def add_format_flags(parser: Parser) -> None:
@@ -162,6 +162,13 @@ def add_quiet_flag(parser: Parser | FlagGroup) -> None:
 
 
 # ---- types of values ----
+
+
+def _output_file(text: str) -> Path:
+    """Parse the path of a file to write, which appears only when it is complete."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("standard output cannot be written to; name a file")
+    return Path(text)
 
 
 def names(text: str) -> list[str]:

@@ -54,7 +54,8 @@ def run(argv: Sequence[str]) -> int:
     from bpeflow.run_dir.recorded import make_run_settings
     from bpeflow.training.train import train
 
-    settings = make_run_settings(load_values(options.config, overrides(options)), str(options.config or ""))
+    flags = overrides(options)
+    settings = make_run_settings(load_values(options.config, flags), str(options.config or ""), flags)
     return run_training(settings, options.quiet, lambda observer: train(settings, observer))
 
 
@@ -78,6 +79,8 @@ def _add_corpus_flags(parser: Parser) -> None:
     add_setting(group, "text_field", metavar="NAME")
     add_setting(group, "text_column", metavar="NAME")
     add_setting(group, "separator", metavar="TEXT")
+    add_setting(group, "invalid_utf8", metavar="POLICY")
+    add_setting(group, "bad_records", metavar="POLICY")
     add_setting(group, "pattern", metavar="TEXT")
 
 

@@ -208,6 +208,7 @@ class CorpusCounter:
             counts, documents = reduce_shards(shards, memory)
         ended = perf_counter()
         documents.log_left_out(log)
+        self._warn_of_empty_sources(documents)
         files = sum(self.corpus.file_counts())
         if look.undivided and documents.documents <= files:
             log.warning("%r divided no file: each is one document", self.delimiters.separator)
@@ -235,6 +236,12 @@ class CorpusCounter:
         """Remove the segments. Call this when the counts are durable elsewhere."""
         if self._segments_folder is not None:
             remove_segments(self._segments_folder)
+
+    def _warn_of_empty_sources(self, documents: DocumentStatistics) -> None:
+        """Warn of sources of which nothing was counted: a mistyped `text_field` looks like many bad records."""
+        for source, statistics in zip(self.corpus.sources, documents.sources, strict=False):
+            if statistics.bad_records and not statistics.documents:
+                log.warning("source %s: no record has text; is its text_field or text_column right?", source.name)
 
     def _why_nothing(self, documents: DocumentStatistics) -> str:
         """Return why a corpus has no pre-tokens."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from bpeflow.config import CountSettings
 from bpeflow.corpus.sources import CorpusEntry, input_files
-from bpeflow.pretokenize.patterns import NAMED_REGEXES
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
 
 #: Settings that the counts do not depend on, and settings that the fingerprint states in another form. Every other
 #: setting, including any added in future, is part of the fingerprint.
@@ -134,13 +134,15 @@ def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
     """Describe each setting that differs between two mappings."""
     keys = dict.fromkeys([*before, *now])
     return [
-        f"{key} was {_short_repr(before.get(key))} and is {_short_repr(now.get(key))}"
+        f"{key} was {_short_repr(key, before.get(key))} and is {_short_repr(key, now.get(key))}"
         for key in keys
         if before.get(key) != now.get(key)
     ]
 
 
-def _short_repr(value: object) -> str:
+def _short_repr(key: str, value: object) -> str:
+    if key == "pattern":
+        value = next((pattern.name for pattern in NAMED_PATTERNS.values() if pattern.regex == value), value)
     text = repr(value)
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "…"
 

@@ -191,7 +191,8 @@ def _byte_level(use_regex: bool) -> dict[str, Any]:
 def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     model = content.get("model")
     if not isinstance(model, dict):
-        hint = "; for vocab.json and merges.txt (with these names) give their folder" if "a" in content else ""
+        names = "vocab.json and merges.txt, or encoder.json and vocab.bpe"
+        hint = f"; for {names} (with these names) give their folder" if "a" in content else ""
         raise FormatError(f'{path}: no "model" in it, so it is not a tokenizer.json{hint}')
     model_type = model.get("type", "BPE" if "merges" in model else None)  # older files with BPE have no type
     if model_type != "BPE":

@@ -214,5 +214,8 @@ def find_format(path: Path) -> tuple[Format, Path]:
         return next(known for known in FORMATS if known.name == "tiktoken"), path
     if path.suffix == ".model":
         raise FormatError(f"{path}: a SentencePiece model; bpeflow reads byte-level BPE only")
+    if path.name == gpt2.MERGES_FILE or path.suffix == ".bpe":
+        names = ", or ".join(" and ".join(names) for names in gpt2.FILE_NAMES)
+        raise FormatError(f"{path}: merges without their vocabulary; for {names} (with these names) give their folder")
     known_files = ", ".join(f"*{known.suffix}" if known.suffix else known.file for known in FORMATS)
     raise FormatError(f"{path}: not the name of a known format; need {known_files}, or a folder with such a file")

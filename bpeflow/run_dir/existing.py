@@ -72,10 +72,15 @@ def _details(report: RunReport, verb: str) -> Iterator[str]:
         if value is not None and value != (list(default) if isinstance(default, tuple) else default):
             yield _shortened(f"{name} {value}")
     paths = [*settings["input"], *(path for source in settings["sources"] for path in source["paths"])]
-    corpus = f" from {one_line(' '.join(paths))[-_MAX_SHOWN:]}" if paths else ""
+    corpus = f" from {_shortened_path(' '.join(paths))}" if paths else ""
     yield f"{verb} {(report.finished or '')[:10]}{corpus}"
 
 
 def _shortened(text: str) -> str:
     text = one_line(text)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+
+
+def _shortened_path(text: str) -> str:
+    text = one_line(text)  # paths differ at their ends
+    return text if len(text) <= _MAX_SHOWN else "…" + text[-_MAX_SHOWN:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from bpeflow._util.checksummed import checksummed, verified
 from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.formats.iterable import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN
-from bpeflow.errors import ResumeError
+from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.run_dir.layout import COUNTS_FILE, DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
 from bpeflow.run_dir.report import read_report
 
@@ -52,7 +52,7 @@ def read_record(folder: Path) -> RecordedRun | None:
         raise ResumeError(f"{path} is damaged ({error}): repeat the settings of the run to resume it") from None
 
 
-def make_run_settings(values: Mapping[str, Any], where: str = "") -> Settings:
+def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Collection[str] = ()) -> Settings:
     """Validate the settings of a run, as `make_settings` does.
 
     With `resume` and without a corpus, the run in `out_dir` is resumed with its own settings, and `values` override
@@ -64,9 +64,12 @@ def make_run_settings(values: Mapping[str, Any], where: str = "") -> Settings:
         FormatError: the report of a finished run is damaged.
     """
     out_dir = values.get("out_dir")
-    if values.get("resume") and isinstance(out_dir, str | Path) and not (values.get("input") or values.get("sources")):
-        values = replace(_own_settings(Path(out_dir).expanduser()), values)
-    return make_settings(Settings, values, where)
+    if values.get("resume") and not (values.get("input") or values.get("sources")):
+        if out_dir is None:
+            raise ConfigError("out_dir is missing: which run to resume (--resume --out_dir FOLDER)")
+        if isinstance(out_dir, str | Path):
+            values = replace(_own_settings(Path(out_dir).expanduser()), values)
+    return make_settings(Settings, values, where, elsewhere)
 
 
 def _own_settings(folder: Path) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def test_a_script_has_commands_flags_and_values(shell: str, capsys: pytest.Captu
         ("bpeflow merge --backend", "", ["auto", "omp", "c", "python"]),
         ("bpeflow merge --set", "monitor.", ["monitor.enabled=", "monitor.interval="]),
         ("bpeflow encode --invalid_utf8", "", ["error", "replace", "skip"]),
+        ("bpeflow evaluate --bad_records", "", ["error", "skip"]),
         ("bpeflow convert a b --to", "t", ["tiktoken"]),
         ("bpeflow --config", "/dev/nul", ["/dev/null"]),
         ("bpeflow help", "conv", ["convert"]),

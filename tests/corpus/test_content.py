@@ -38,6 +38,8 @@ def zipped() -> bytes:
 OTHERS = {
     "UTF-16": (TEXT.decode().encode("utf-16"), r"is UTF-16.*: .*convert it to UTF-8 \(iconv -f UTF-16 -t UTF-8\)"),
     "UTF-16BE": (b"\xfe\xff" + TEXT.decode().encode("utf-16-be"), "is UTF-16"),
+    "UTF-16LE without a mark": ("A corpus".encode("utf-16-le"), r"is UTF-16.*iconv -f UTF-16LE -t"),
+    "UTF-16BE without a mark": ("A corpus".encode("utf-16-be"), r"is UTF-16.*iconv -f UTF-16BE -t"),
     "UTF-32": (TEXT.decode().encode("utf-32"), "is UTF-32.*iconv -f UTF-32"),
     "Parquet": (b"PAR1\x15\x04 and so on", "is Parquet.*: .*use input_format: parquet, or name it .parquet"),
     "zip": (zipped(), "is a zip archive.*: .*unpack it"),

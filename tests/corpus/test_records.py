@@ -45,6 +45,7 @@ def test_lines_may_be_empty_and_have_windows_line_ends_and_a_byte_order_mark(tmp
     ("line", "message"),
     [
         ('{"text": "a"', r"line 3: not JSON at character 12"),
+        ('{"text": "a', r"line 3: not JSON at character 9: Unterminated string; each"),
         ('{"body": "a"}', r"line 3: no field 'text' \(found: 'body'\); .* text_field"),
         ("[1]", r"line 3: no field 'text' \(its parent is a list\)"),
         ('{"text": 5}', r"line 3: text is a number, not a string"),
@@ -97,6 +98,16 @@ def test_bad_records_are_left_out_counted_and_reported(
     assert f"{tmp_path}/a.jsonl: line " in caplog.text
 
 
+@pytest.mark.parametrize("mistyped", [0, 1])
+def test_a_source_without_any_text_is_named(tmp_path: Path, mistyped: int, caplog: pytest.LogCaptureFixture) -> None:
+    file = lines(tmp_path, {"text": "a"}, {"text": "b"})
+    sources = [{"name": f"s{i}", "path": str(file), "text_field": "txet" if i == mistyped else "text"} for i in (0, 1)]
+    counted = CorpusCounter(make_settings(CountSettings, {"input": sources, "bad_records": "skip"})).count()
+    assert dict(counted.counts) == {b"a": 1, b"b": 1}
+    named = [record.message for record in caplog.records if "no record has text" in record.message]
+    assert named == [f"source s{mistyped}: no record has text; is its text_field or text_column right?"]
+
+
 def test_samples_leave_out_bad_records(tmp_path: Path) -> None:
     file = lines(tmp_path, {"text": "a"}, {"body": "b"}, {"text": "c"})
     source = {"name": "it", "path": str(file), "max_bytes": 10}
@@ -112,7 +123,7 @@ def test_the_report_of_a_run_and_its_summary_have_the_bad_records(
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "low \\ud800"}\n{}\n')
     flags = ["--input", str(tmp_path / "a.jsonl"), "--vocab_size", "257", "--out_dir", str(tmp_path / "run")]
-    assert main([*flags, "--set", "bad_records=skip", "--set", "invalid_utf8=skip"]) == 0
+    assert main([*flags, "--bad_records", "skip", "--invalid_utf8", "skip"]) == 0
     corpus = json.loads((tmp_path / "run" / "run.json").read_text())["corpus"]
     assert (corpus["documents"], corpus["skipped_documents"], corpus["bad_records"]) == (2, 1, 1)
     shown = capsys.readouterr().out

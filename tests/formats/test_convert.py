@@ -91,6 +91,8 @@ def test_convert_shows_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("vocab.txt", b"[PAD]\n[UNK]\n", "a WordPiece vocabulary; bpeflow reads byte-level BPE only"),
         ("spiece.model", b"\x0a\x0e", "a SentencePiece model; bpeflow reads byte-level BPE only"),
         ("tokenizer.model", b"\x0a\x0e\x0a\x05<unk>\x15", "a SentencePiece model; bpeflow reads byte-level BPE only"),
+        ("merges.txt", b"#version: 0.2\na b\n", "merges without their vocabulary; for vocab.json and "),
+        ("gpt2.vocab.bpe", b"#version: 0.2\na b\n", "merges without their vocabulary; for vocab.json and "),
         ("corpus.bin", b"\x0a\x0e", "not the name of a known format; need vocab.json, *.json, *.tiktoken, *.pkl"),
     ],
 )

@@ -45,6 +45,14 @@ def test_a_second_training_is_refused_before_any_work(
     assert contents(tmp_path / "run") == before
 
 
+def test_a_shortened_corpus_shows_that_it_is(tmp_path: Path) -> None:
+    corpus = tmp_path / f"{'a' * 70}.txt"
+    corpus.write_text("low low lower newest newest widest", encoding="utf-8")
+    train(corpus, tmp_path / "run")
+    with pytest.raises(AlreadyExistsError, match=r"from …a{56}\.txt\): "):
+        train(corpus, tmp_path / "run")
+
+
 def test_overwrite_replaces_it(corpus: Path, tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", vocab_size=262)
     train(corpus, tmp_path / "run", vocab_size=264, overwrite=True)

@@ -76,6 +76,11 @@ def test_it_ends_with_the_same_bytes(
     assert again.vocab is not None
 
 
+def test_resuming_without_a_folder_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--resume"]) == 2
+    assert "out_dir is missing: which run to resume (--resume --out_dir FOLDER)" in capsys.readouterr().err
+
+
 def test_flags_that_do_not_agree_are_refused(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     interrupt(settings_of(corpus, run), "while segments are counted")

@@ -323,7 +323,8 @@ def test_without_anything_to_resume_a_run_starts(corpus: Path, tmp_path: Path) -
     [
         ({"vocab_size": 340}, r"sizes was \[330\] and is \[340\].*bpeflow merge"),
         ({"tie_break": "huggingface"}, "tie_break was 'greatest_bytes' and is 'huggingface'"),
-        ({"pattern": "o200k"}, "counted something else: pattern was "),
+        ({"pattern": "o200k"}, "counted something else: pattern was 'gpt2' and is 'o200k'"),
+        ({"pattern": "x|y"}, r"counted something else: pattern was 'gpt2' and is 'x\|y'"),
     ],
 )
 def test_a_finished_run_of_other_settings_is_refused(

@@ -11,13 +11,16 @@ from bpeflow.errors import ConfigError
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("a: &a [x, x]\nb: [*a, *a]", r"\*a is an alias.* line 2, column 5", id="an alias"),
+        pytest.param("a: &a [x, x]\nb: [*a, *a]", r"line 2, column 5: \*a is an alias", id="an alias"),
         pytest.param("a: &a {x: 1}\nb: {<<: *a}", r"\*a is an alias", id="a merge key"),
         pytest.param("input: &a [*a]", r"\*a is an alias", id="a list that contains itself"),
         pytest.param("input: " + "[" * 10_000, "nested too deeply", id="deep"),
         pytest.param("input: !!python/object/apply:os.system ['touch made']", "tag:yaml.org,2002:python", id="a tag"),
         pytest.param("input: !mine x", "'!mine'", id="a custom tag"),
         pytest.param("seed: 2026-02-31", "day is out of range", id="an impossible date"),
+        pytest.param(
+            "input: [a\nseed: 1", r"line 2, column 5: expected .* \(while .* from line 1, column 8\)", id="left open"
+        ),
         pytest.param("input: [", "expected the node content", id="malformed"),
     ],
 )

@@ -22,6 +22,9 @@ _UTF8_REMEDY = "convert it to UTF-8 (iconv -f {0} -t UTF-8)"
 _KINDS = (
     (re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff"), "UTF-32", _UTF8_REMEDY.format("UTF-32")),
     (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16", _UTF8_REMEDY.format("UTF-16")),
+    # Without a byte order mark: ASCII, whose other bytes are zero. That would be valid UTF-8.
+    (re.compile(rb"([^\0]\0){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16LE")),
+    (re.compile(rb"(\0[^\0]){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16BE")),
     (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format: parquet, or name it .parquet"),
     (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it"),
     (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it"),

@@ -138,8 +138,9 @@ def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
+        problem = error.msg.removesuffix(" starting at")
         raise BadRecordError(
-            f"{where}: not JSON at character {error.pos}: {error.msg}; each line must be a JSON object (is "
+            f"{where}: not JSON at character {error.pos}: {problem}; each line must be a JSON object (is "
             f"input_format right?), or {SKIP_REMEDY}"
         ) from None
     except (ValueError, RecursionError) as error:
