@@ -10,12 +10,14 @@ from rich.markup import escape
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.options import (
     add_bad_records_flag,
+    add_corpus_config_flag,
     add_format_flags,
     add_output_flag,
     add_quiet_flag,
     add_separator_flag,
     add_tokenizer_flag,
     number,
+    parse_with_corpus,
     size,
 )
 from bpeflow.cli.parser import Parser, new_parser
@@ -33,6 +35,7 @@ Encode a corpus to a token file: the ids of its documents, concatenated, as litt
 sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
 
   bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
+  bpeflow encode --tokenizer runs/mix --config mix.yaml --out train.bin
   bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --out web.bin
 """
 
@@ -45,6 +48,7 @@ def make_parser() -> Parser:
         "--input", metavar="PATH", nargs="+", required=True, dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, encoded in the order given",
     )  # fmt: skip
+    add_corpus_config_flag(parser)
     add_format_flags(parser)
     parser.add_argument("--exclude", metavar="GLOB", nargs="+", default=[], help="files to leave out")
     add_output_flag(parser, "token file to write")
@@ -76,7 +80,7 @@ def make_parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Encode a corpus."""
-    options = vars(make_parser().parse(argv))
+    options = parse_with_corpus(make_parser(), argv)
     quiet, path = options.pop("quiet"), options.pop("tokenizer")
     with observing(quiet) as observer:
         corpus = encode_file(

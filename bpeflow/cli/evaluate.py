@@ -15,7 +15,15 @@ from rich.text import Text
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.options import add_bad_records_flag, add_format_flags, add_quiet_flag, add_separator_flag, size
+from bpeflow.cli.options import (
+    add_bad_records_flag,
+    add_corpus_config_flag,
+    add_format_flags,
+    add_quiet_flag,
+    add_separator_flag,
+    parse_with_corpus,
+    size,
+)
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing, table_console
 from bpeflow.dataset.evaluate import evaluate
@@ -56,7 +64,9 @@ def make_parser() -> Parser:
         "--input", metavar="PATH", required=True, nargs="+", action="extend", dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, each a corpus of its own; repeatable",
     )  # fmt: skip
+    add_corpus_config_flag(parser)
     add_format_flags(parser)
+    parser.add_argument("--exclude", metavar="GLOB", nargs="+", default=[], help="files to leave out")
     add_separator_flag(parser)
     parser.add_argument(
         "--invalid_utf8", metavar="POLICY", default="replace",
@@ -75,7 +85,7 @@ def make_parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Measure tokenizers."""
-    options = vars(make_parser().parse(argv))
+    options = parse_with_corpus(make_parser(), argv)
     quiet, json_path, for_size = (options.pop(name) for name in ("quiet", "json_path", "for_size"))
     with observing(quiet) as observer:
         report = evaluate(options.pop("tokenizers"), options.pop("inputs"), observer=observer, **options)

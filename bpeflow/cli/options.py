@@ -6,6 +6,7 @@ A flag for a setting takes its help from the setting's one description in `bpefl
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,10 @@ def _lines(path: str) -> list[str]:
     return [line for line in text.replace("\r\n", "\n").split("\n") if line]
 
 
+#: Settings of a corpus that are flags of other commands, too.
+_CORPUS_KEYS = ("bad_records", "exclude", "input_format", "invalid_utf8", "separator", "text_column", "text_field")
+
+
 # ---- other flags ----
 
 
@@ -124,6 +129,37 @@ def add_tokenizer_flag(parser: Parser) -> None:
 def add_output_flag(parser: Parser, what: str) -> None:
     """Add the required ``--out``."""
     parser.add_argument("--out", metavar="FILE", type=_output_file, required=True, help=what)
+
+
+def add_corpus_config_flag(parser: Parser) -> None:
+    """Add ``--config``, for `parse_with_corpus`."""
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path,
+        help="config of a training run, whose corpus to take: input, sources, fields, …; flags override it",
+    )  # fmt: skip
+
+
+def parse_with_corpus(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
+    """Parse flags whose defaults are the corpus that ``--config`` describes. ``--input`` replaces all its sources.
+
+    Returns the values of the flags; that of ``--input``, `inputs`, may have sources as mappings.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--config", type=Path)
+    path = first.parse_known_args(argv)[0].config
+    if path is not None:
+        from bpeflow._util.yaml import read_yaml  # PyYAML, likewise
+
+        values = read_yaml(path)
+        entries = [values.get("input", []), values.get("sources", [])]
+        inputs = [entry for given in entries for entry in (given if isinstance(given, list) else [given])]
+        known = {argument.dest: argument for argument in parser.arguments}
+        if inputs:
+            known["inputs"].required = False
+        parser.set_defaults(inputs=inputs, **{key: values[key] for key in _CORPUS_KEYS if key in values})
+    options = vars(parser.parse(argv))
+    del options["config"]
+    return options
 
 
 def add_format_flags(parser: Parser) -> None:

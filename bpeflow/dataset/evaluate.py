@@ -58,6 +58,7 @@ def evaluate(
     input_format: InputFormat = "auto",
     text_field: str = "text",
     text_column: str = "text",
+    exclude: str | Sequence[str] = (),
     invalid_utf8: InvalidUtf8Policy = "replace",
     bad_records: BadRecordsPolicy = "error",
     progress: bool = False,
@@ -79,6 +80,7 @@ def evaluate(
         input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.
         text_field: the field of JSON Lines that holds the text. ``a.b`` is field b of field a.
         text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
+        exclude: globs of files to leave out.
         invalid_utf8: what to do with input that is not UTF-8: ``error``, ``replace`` (by U+FFFD) or ``skip`` (the
             document).
         bad_records: what to do with records without text: ``error`` or ``skip``.
@@ -108,6 +110,7 @@ def evaluate(
             "input_format": input_format,
             "text_field": text_field,
             "text_column": text_column,
+            "exclude": exclude,
             "invalid_utf8": invalid_utf8,
             "bad_records": bad_records,
         },
@@ -335,7 +338,7 @@ class _Measure:
 
     def add(self, chunk: Chunk, data: memoryview) -> None:
         started = perf_counter()
-        encoded = self.encoder.encode_text(data, NumberedChunk(0, chunk))
+        encoded = self.encoder.encode_text(data, NumberedChunk(0, replace(chunk, source=0)))  # it knows one source
         self.seconds += perf_counter() - started
         self.occurrences += np.bincount(encoded.ids, minlength=len(self.occurrences))
 

@@ -22,6 +22,7 @@ from small_tokenizer import EOT, save_tokenizer
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.dataset.facade import Tokenizer
+from bpeflow.dataset.token_file import load_tokens
 
 TEXT = f"low lower lowest newest widest{EOT}the lower the better, they said{EOT}" * 20
 
@@ -298,3 +299,29 @@ def test_a_terminal_gets_a_progress_bar(run: Path, corpus: Path, out: Path) -> N
     paths = ["--tokenizer", str(run), "--input", str(corpus), "--out", str(out)]
     screen = screen_of("encode", *paths)
     assert re.search(rb"encoding.*100%.*1\.7 kB of 1\.7 kB", screen)
+
+
+def test_the_corpus_of_a_config_can_be_encoded_and_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sources with fields of their own, as in training. `--input` replaces them, and other flags override settings."""
+    (tmp_path / "a.jsonl").write_text('{"body": "low"}\n{"body": 1}\n', encoding="utf-8")
+    (tmp_path / "b.txt").write_text("lower", encoding="utf-8")
+    config = tmp_path / "mix.yaml"
+    sources = [{"name": "a", "paths": f"{tmp_path}/a.jsonl", "text_field": "body"}]
+    config.write_text(
+        json.dumps({"input": [f"{tmp_path}/b.txt"], "sources": sources, "bad_records": "skip", "vocab_size": 300})
+    )
+    tokenizer, out = save_tokenizer(tmp_path / "tokenizer"), tmp_path / "out.bin"
+    flags = ["--tokenizer", str(tokenizer), "--config", str(config), "--quiet"]
+    assert main(["encode", *flags, "--out", str(out)]) == 0
+    assert Tokenizer.load(tokenizer).decode(load_tokens(out).tolist()) == f"lower{EOT}low{EOT}"
+    assert main(["encode", *flags, "--out", str(out), "--input", str(tmp_path / "b.txt")]) == 0
+    assert Tokenizer.load(tokenizer).decode(load_tokens(out).tolist()) == "lower"
+    assert main(["encode", *flags, "--out", str(out), "--bad_records", "error"]) == 2
+    assert "bad_records: skip" in capsys.readouterr().err
+    assert main(["evaluate", *flags]) == 0
+    assert "all together" in capsys.readouterr().out
+    config.write_text("vocab_size: 300\n")
+    assert main(["encode", *flags, "--out", str(out)]) == 2
+    assert "--input" in capsys.readouterr().err
