@@ -45,7 +45,7 @@ def make_parser() -> Parser:
     parser = new_parser("encode", _DESCRIPTION)
     add_tokenizer_flag(parser)
     parser.add_argument(
-        "--input", metavar="PATH", nargs="+", required=True, dest="inputs",
+        "--input", metavar="PATH", nargs="+", dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, encoded in the order given",
     )  # fmt: skip
     add_corpus_config_flag(parser)

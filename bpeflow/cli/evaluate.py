@@ -61,7 +61,7 @@ def make_parser() -> Parser:
         help="tokenizer to compare with, one of these or a further one (default: the first of several)",
     )  # fmt: skip
     parser.add_argument(
-        "--input", metavar="PATH", required=True, nargs="+", action="extend", dest="inputs",
+        "--input", metavar="PATH", nargs="+", action="extend", dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, each a corpus of its own; repeatable",
     )  # fmt: skip
     add_corpus_config_flag(parser)

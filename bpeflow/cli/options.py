@@ -146,19 +146,19 @@ def parse_with_corpus(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
     """
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("--config", type=Path)
-    path = first.parse_known_args(argv)[0].config
+    path, inputs = first.parse_known_args(argv)[0].config, []
     if path is not None:
         from bpeflow._util.yaml import read_yaml  # PyYAML, likewise
 
         values = read_yaml(path)
         entries = [values.get("input", []), values.get("sources", [])]
         inputs = [entry for given in entries for entry in (given if isinstance(given, list) else [given])]
-        known = {argument.dest: argument for argument in parser.arguments}
-        if inputs:
-            known["inputs"].required = False
-        parser.set_defaults(inputs=inputs, **{key: values[key] for key in _CORPUS_KEYS if key in values})
+        parser.set_defaults(**{key: values[key] for key in _CORPUS_KEYS if key in values})
     options = vars(parser.parse(argv))
     del options["config"]
+    options["inputs"] = options["inputs"] or inputs
+    if not options["inputs"]:
+        parser.error("missing: --input, or --config with an input")
     return options
 
 

@@ -80,7 +80,7 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         ),
         (["encode", "--tokeniser", "x"], "unknown flag --tokeniser; did you mean --tokenizer?"),
         (["encode", "--out", "-"], "--out: standard output cannot be written to; name a file"),
-        (["encode"], "missing: --tokenizer, --input, --out (see bpeflow encode --help)"),
+        (["encode"], "missing: --tokenizer, --out (see bpeflow encode --help)"),
         (["merge", "--counts", "x", "--pattern", "x"], "unknown flag --pattern"),
         (["--pattern"], "--pattern: needs a value (--flag=VALUE if that begins with a dash)"),
         (["--special_tokens_file", "none"], "cannot read the special tokens none: No such file or directory"),
