@@ -144,7 +144,7 @@ def parse_with_corpus(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
 
     Returns the values of the flags; that of ``--input``, `inputs`, may have sources as mappings.
     """
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first = Parser(prog=parser.prog, add_help=False, allow_abbrev=False)
     first.add_argument("--config", type=Path)
     path, inputs = first.parse_known_args(argv)[0].config, []
     if path is not None:
