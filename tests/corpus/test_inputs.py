@@ -380,7 +380,7 @@ def test_a_sample_larger_than_its_source_is_all_of_it(
     [
         ({"name": "a", "path": "x", "weigth": 2}, r"sources\.0\.weigth \(did you mean sources\.0\.weight\?\)"),
         ({"name": "a", "path": "x", "weight": 0}, r"sources\.0\.weight"),
-        ({"name": "a"}, r"sources\.0\.path"),
+        ({"name": "a"}, r"sources\.0: has no paths"),
         ({"name": "a", "path": "no/such"}, "source a: the input no/such does not exist"),
         ([{"name": "a", "path": "x"}, {"name": "a", "path": "y"}], "two sources have the name 'a'"),
     ],

@@ -248,4 +248,5 @@ def test_a_megabyte_of_address_space_is_enough(gpt2: Tokenizer, encoder: str, tm
     done = limited(encoder, path, "stream")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == gpt2.count_tokens(text)
+    path.write_text(text * 3, encoding="utf-8", newline="")  # more than a megabyte
     assert limited(encoder, path, "whole").returncode != 0  # so the limit is effective
