@@ -9,9 +9,7 @@ from rich.markup import escape
 
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.options import (
-    add_bad_records_flag,
-    add_corpus_config_flag,
-    add_format_flags,
+    add_corpus_flags,
     add_output_flag,
     add_quiet_flag,
     add_separator_flag,
@@ -48,9 +46,7 @@ def make_parser() -> Parser:
         "--input", metavar="PATH", nargs="+", dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, encoded in the order given",
     )  # fmt: skip
-    add_corpus_config_flag(parser)
-    add_format_flags(parser)
-    parser.add_argument("--exclude", metavar="GLOB", nargs="+", default=[], help="files to leave out")
+    add_corpus_flags(parser)
     add_output_flag(parser, "token file to write")
     parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
     add_separator_flag(parser)
@@ -68,7 +64,6 @@ def make_parser() -> Parser:
         "--invalid_utf8", metavar="POLICY", default="error",
         help="input that is not UTF-8: error, replace, or skip the document (default: error)",
     )  # fmt: skip
-    add_bad_records_flag(parser)
     parser.add_argument("--index", action="store_true", help="also write where each document starts")
     parser.add_argument("--threads", metavar="N", type=number, help="encoder threads (default: one per core)")
     parser.add_argument(

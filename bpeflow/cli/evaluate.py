@@ -16,9 +16,7 @@ from rich.text import Text
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_count, format_size, one_line, show_token
 from bpeflow.cli.options import (
-    add_bad_records_flag,
-    add_corpus_config_flag,
-    add_format_flags,
+    add_corpus_flags,
     add_quiet_flag,
     add_separator_flag,
     parse_with_corpus,
@@ -64,15 +62,12 @@ def make_parser() -> Parser:
         "--input", metavar="PATH", nargs="+", action="extend", dest="inputs",
         help="files, folders, globs, @lists, URLs, or - for standard input, each a corpus of its own; repeatable",
     )  # fmt: skip
-    add_corpus_config_flag(parser)
-    add_format_flags(parser)
-    parser.add_argument("--exclude", metavar="GLOB", nargs="+", default=[], help="files to leave out")
+    add_corpus_flags(parser)
     add_separator_flag(parser)
     parser.add_argument(
         "--invalid_utf8", metavar="POLICY", default="replace",
         help="input that is not UTF-8: error, replace, or skip the document (default: replace)",
     )  # fmt: skip
-    add_bad_records_flag(parser)
     parser.add_argument(
         "--for_size", metavar="SIZE", type=size, help="also estimate how long encoding this much takes, e.g. 12gb"
     )

@@ -131,11 +131,26 @@ def add_output_flag(parser: Parser, what: str) -> None:
     parser.add_argument("--out", metavar="FILE", type=_output_file, required=True, help=what)
 
 
-def add_corpus_config_flag(parser: Parser) -> None:
-    """Add ``--config``, for `parse_with_corpus`."""
+def add_corpus_flags(parser: Parser) -> None:
+    """Add the flags that describe a corpus, for `parse_with_corpus`."""
     parser.add_argument(
         "--config", metavar="FILE", type=Path,
         help="config of a training run, whose corpus to take: input, sources, fields, …; flags override it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
+        help="auto (by file name), text, jsonl or parquet (default: auto)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--text_field", metavar="NAME", default="text", help="JSON Lines field that holds the text (default: text)"
+    )
+    parser.add_argument(
+        "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
+    )
+    parser.add_argument("--exclude", metavar="GLOB", nargs="+", default=[], help="files to leave out")
+    parser.add_argument(
+        "--bad_records", metavar="POLICY", default="error",
+        help="JSON lines and other records without text: error, or skip and count them (default: error)",
     )  # fmt: skip
 
 
@@ -160,28 +175,6 @@ def parse_with_corpus(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
     if not options["inputs"]:
         parser.error("missing: --input, or --config with an input")
     return options
-
-
-def add_format_flags(parser: Parser) -> None:
-    """Add ``--input_format``, ``--text_field`` and ``--text_column``."""
-    parser.add_argument(
-        "--input_format", metavar="NAME", choices=["auto", "text", "jsonl", "parquet"], default="auto",
-        help="auto (by file name), text, jsonl or parquet (default: auto)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--text_field", metavar="NAME", default="text", help="JSON Lines field that holds the text (default: text)"
-    )
-    parser.add_argument(
-        "--text_column", metavar="NAME", default="text", help="Parquet column that holds the text (default: text)"
-    )
-
-
-def add_bad_records_flag(parser: Parser) -> None:
-    """Add ``--bad_records``."""
-    parser.add_argument(
-        "--bad_records", metavar="POLICY", default="error",
-        help="JSON lines and other records without text: error, or skip and count them (default: error)",
-    )  # fmt: skip
 
 
 def add_separator_flag(parser: Parser) -> None:

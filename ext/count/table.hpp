@@ -35,8 +35,7 @@ class Table {
     void count(const PretokenBatch &tokens, const std::uint8_t *readable_end) {
         std::size_t looked_up = 0;
         if (front_.seeded()) {
-            looked_up = tokens.count; // but for those at the end, where 8 bytes are not readable
-            while (looked_up > 0 && readable_end - (tokens.text + tokens.starts[looked_up - 1]) < 8) looked_up--;
+            looked_up = tokens.with_words(readable_end);
             const std::size_t missed =
                 kernels_.find(front_.keys(), tokens.text, tokens.starts, looked_up, slots_, misses_);
             front_.count(slots_, looked_up);

@@ -97,8 +97,7 @@ class Encoder {
 
     void add(const PretokenBatch &tokens) {
         flush();
-        std::size_t looked_up = tokens.count; // but for those at the end, where 8 bytes are not readable
-        while (looked_up > 0 && text_end_ - (tokens.text + tokens.starts[looked_up - 1]) < 8) looked_up--;
+        const std::size_t looked_up = tokens.with_words(text_end_);
         const ShortTokens &known = model_.short_tokens;
         std::size_t missed = kernels_.find(known.keys(), tokens.text, tokens.starts, looked_up, slots_, misses_);
         for (std::size_t i = looked_up; i < tokens.count; i++) misses_[missed++] = static_cast<std::uint32_t>(i);

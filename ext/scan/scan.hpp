@@ -31,6 +31,13 @@ struct PretokenBatch {
     const std::uint32_t *starts; // [count + 1]
     std::size_t count;
 
+    // Return the number of pre-tokens, from the first on, from whose start 8 bytes can be read before `readable_end`.
+    std::size_t with_words(const std::uint8_t *readable_end) const {
+        std::size_t number = count;
+        while (number > 0 && readable_end - (text + starts[number - 1]) < 8) number--;
+        return number;
+    }
+
     static constexpr std::size_t MOST = 4096 + BLOCKS_AT_ONCE * BLOCK;
 };
 
