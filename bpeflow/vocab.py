@@ -1,15 +1,13 @@
-"""`Vocab`, the bytes of each token id and the merges that made them; and GPT-2's printable form of bytes."""
+"""`Vocab`: the bytes of each token id, and the merges that made them."""
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from bpeflow._util.byte_level import BYTE_CHARACTERS, BYTES_BY_CHARACTER, mergeable_bytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
-from bpeflow.errors import FormatError
 from bpeflow.vocab_ids import VocabIds, read_only
 
 if TYPE_CHECKING:
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
-
-#: All bytes that occur in UTF-8.
-UTF8_BYTES = (*range(0xC0), *range(0xC2, 0xF5))
 
 #: Number of special tokens that `repr` of a `Vocab` lists by name.
 _SPECIAL_TOKENS_IN_REPR = 5
@@ -247,38 +242,6 @@ class Vocab(VocabIds, Mapping[int, bytes]):
         ids.pop(b"", None)
         return ids
 
-    @cached_property
-    def byte_ids(self) -> tuple[int, ...]:
-        """The id of each of the 256 bytes: of its own token, or of the special token that it shares an id with.
-
-        Bytes that UTF-8 never has, and that published vocabularies may leave out, then have the id 0.
-
-        Raises:
-            FormatError: another byte has no id.
-        """
-        missing = [byte for byte in range(256) if bytes([byte]) not in self._ids]
-        if not set(UTF8_BYTES).isdisjoint(missing):
-            raise FormatError(
-                f"the vocabulary has no token for {len(missing)} of the 256 bytes, the first of them 0x{missing[0]:02x}"
-            )
-        return tuple(self._ids.get(bytes([byte]), 0) for byte in range(256))
-
-    @cached_property
-    def _ids(self) -> dict[bytes, int]:
-        """The id of each byte string: the lowest id of an ordinary token, else the id of a special token.
-
-        A special token provides the id of two strings: of the bytes that HuggingFace takes it for while merging
-        (`mergeable_bytes`) and, with lower precedence, of its own bytes.
-        """
-        specials = {token_id: token for token, token_id in self.special_tokens.items()}
-        same_bytes = {token.encode(): token_id for token_id, token in specials.items()}
-        shared = {mergeable_bytes(token): token_id for token_id, token in specials.items()}
-        ids = self._own_ids.copy()
-        for token, token_id in (same_bytes | shared).items():
-            ids.setdefault(token, token_id)
-        ids.pop(b"", None)
-        return ids
-
     @property
     def longest_token(self) -> bytes:
         """The longest token that is not a special token; of several, the one with the lowest id."""
@@ -314,16 +277,6 @@ class _VocabBuilder:
         return self.add(token.encode(), mergeable_bytes(token))
 
 
-def mergeable_bytes(special_token: str) -> bytes:
-    """Return the bytes that HuggingFace takes a special token for while merging; empty if no merge can yield it.
-
-    HuggingFace compares tokens in printable form. So ``"the"`` is the result of merging ``t h e``, and ``"Ġthe"`` is
-    the result of merging a space and ``the``. ``"a b"`` contains a space, which no printable form does, so no merge can
-    yield it.
-    """
-    return from_printable(special_token) or b""
-
-
 def check_special_tokens(special_tokens: Iterable[str], reuse_tokens: bool) -> None:
     """Check, before training, that ``vocab.json`` will be able to hold the special tokens and all bytes.
 
@@ -345,39 +298,3 @@ def describe_byte_conflict(special_token: str) -> str:
         f"special token {special_token!r} is the printable form of byte 0x{byte:02x}, and would replace it in "
         "vocab.json; choose a longer special token, or tie_break: huggingface, where both have the same id"
     )
-
-
-# ---- GPT-2's printable form of bytes ----
-
-# GPT-2's files write each byte as one character. Printable bytes are the characters of their own number (Latin-1), and
-# the other bytes, in ascending order, are the characters from U+0100. Source: bytes_to_unicode in GPT-2's encoder.py.
-_PRINTABLE_BYTES = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-_OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE_BYTES]
-
-#: The character of each byte, indexed by byte.
-BYTE_CHARACTERS = "".join(chr(b) if b in _PRINTABLE_BYTES else chr(256 + _OTHER_BYTES.index(b)) for b in range(256))
-
-#: All bytes in ascending order of their characters, which is the order of HuggingFace's byte-level alphabet.
-BYTES_BY_CHARACTER = tuple(sorted(range(256), key=BYTE_CHARACTERS.__getitem__))
-_BYTE_OF = codecs.charmap_build(BYTE_CHARACTERS)
-
-
-def to_printable(token: bytes) -> str:
-    """Convert bytes to printable form.
-
-    >>> to_printable(b" the")
-    'Ġthe'
-    """
-    return codecs.charmap_decode(token, "strict", BYTE_CHARACTERS)[0]
-
-
-def from_printable(text: str) -> bytes | None:
-    """Convert printable form back to bytes; None if a character is not one of the 256.
-
-    >>> from_printable("Ġthe")
-    b' the'
-    """
-    try:
-        return codecs.charmap_encode(text, "strict", _BYTE_OF)[0]
-    except UnicodeEncodeError:
-        return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bpeflow._util.byte_level import UTF8_BYTES, mergeable_bytes
 from bpeflow.errors import FormatError
 
 if TYPE_CHECKING:
@@ -21,10 +22,21 @@ class VocabIds:
     special_tokens: dict[str, int]
     merges: tuple[tuple[bytes, bytes], ...]
 
-    @property
-    def _ids(self) -> dict[bytes, int]:
-        """The id of each byte string. `Vocab` has it."""
-        raise NotImplementedError
+    @cached_property
+    def byte_ids(self) -> tuple[int, ...]:
+        """The id of each of the 256 bytes: of its own token, or of the special token that it shares an id with.
+
+        Bytes that UTF-8 never has, and that published vocabularies may leave out, then have the id 0.
+
+        Raises:
+            FormatError: another byte has no id.
+        """
+        missing = [byte for byte in range(256) if bytes([byte]) not in self._ids]
+        if not set(UTF8_BYTES).isdisjoint(missing):
+            raise FormatError(
+                f"the vocabulary has no token for {len(missing)} of the 256 bytes, the first of them 0x{missing[0]:02x}"
+            )
+        return tuple(self._ids.get(bytes([byte]), 0) for byte in range(256))
 
     @cached_property
     def merge_ids(self) -> NDArray[np.uint32]:
@@ -93,6 +105,22 @@ class VocabIds:
         """
         specials = {token.encode(): token_id for token, token_id in self.special_tokens.items()}
         return specials | {token: token_id for token_id, token in enumerate(self.ordinary_tokens) if token}
+
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        """The id of each byte string: the lowest id of an ordinary token, else the id of a special token.
+
+        A special token provides the id of two strings: of the bytes that HuggingFace takes it for while merging
+        (`mergeable_bytes`) and, with lower precedence, of its own bytes.
+        """
+        specials = {token_id: token for token, token_id in self.special_tokens.items()}
+        same_bytes = {token.encode(): token_id for token_id, token in specials.items()}
+        shared = {mergeable_bytes(token): token_id for token_id, token in specials.items()}
+        ids = self._own_ids.copy()
+        for token, token_id in (same_bytes | shared).items():
+            ids.setdefault(token, token_id)
+        ids.pop(b"", None)
+        return ids
 
     @cached_property
     def _own_ids(self) -> dict[bytes, int]:

@@ -21,12 +21,13 @@ from peers import export
 from real_data import real_text
 
 import bpeflow
+from bpeflow._util.byte_level import from_printable
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import InvalidTextError, SpecialTokenError
 from bpeflow.formats.ranks import recover_merges
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.vocab import Merge, Vocab, from_printable
+from bpeflow.vocab import Merge, Vocab
 
 SMALL = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB"]
 LARGE = ["code_20MB", "docs_30MB", "multilingual_20MB", "wiki_150MB"]

@@ -11,16 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bpeflow._util.byte_level import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable, mergeable_bytes, to_printable
 from bpeflow.errors import FormatError
-from bpeflow.vocab import (
-    BYTE_CHARACTERS,
-    BYTES_BY_CHARACTER,
-    Vocab,
-    check_special_tokens,
-    from_printable,
-    mergeable_bytes,
-    to_printable,
-)
+from bpeflow.vocab import Vocab, check_special_tokens
 
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"ab")]
 

@@ -336,7 +336,7 @@ def count(
         paths: the corpus. Files, folders, globs, ``@lists`` of these, ``-`` for standard input, or URLs that fsspec
             supports. Or an iterable of documents: each a `str`, `bytes`, or a mapping with the text in `text_field`,
             such as a HuggingFace dataset or its column. A list holds paths: of a list of texts, pass `iter(texts)`.
-        pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"`` a regular expression of the `regex`
+        pattern: ``"gpt2"``, ``"cl100k"``, ``"o200k"``, ``"llama3"``, ``"qwen2"``, a regular expression of the `regex`
             module, or a list of them, each of which splits the pieces of the one before.
         special_tokens: strings removed from the text before pre-tokenization, the longest first. The first one
             separates documents, unless `separator` says otherwise.

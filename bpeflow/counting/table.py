@@ -299,14 +299,13 @@ class SharedTables:
     """The full tables of counters, for mergers in the same process: they need not be sorted and copied first."""
 
     def __init__(self) -> None:
-        self._tables: list[tuple[NativeTable, int]] = []
+        self._tables: dict[int, tuple[NativeTable, int]] = {}
 
     def share(self, table: NativeTable, weight: int, partitions: int) -> Iterator[TablePart]:
         """Add a table, in which nothing is counted any more, and yield its parts. `weight` multiplies its counts."""
         table.settle()
-        self._tables.append((table, weight))
-        number = next(number for number, (other, _) in enumerate(self._tables) if other is table)
-        return (TablePart(number, partition, partitions) for partition in range(partitions))
+        self._tables[id(table)] = table, weight
+        return (TablePart(id(table), partition, partitions) for partition in range(partitions))
 
     def shard(self, part: TablePart) -> Shard:
         """Return a part as a shard, in ascending order of bytes. Raises `CountOverflowError`."""

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bpeflow._util.atomic import atomic_path, make_folder
+from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, from_printable, to_printable
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import Sides, are_printable, bytes_of_forms, find_merge_ids, vocab_of_forms
@@ -40,7 +41,7 @@ from bpeflow.formats.special_tokens import add_special_tokens
 from bpeflow.formats.untrusted import MOST_GAPS, check_special_tokens, is_text, read_json, read_text
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.vocab import BYTE_CHARACTERS, UTF8_BYTES, Vocab, describe_byte_conflict, from_printable, to_printable
+from bpeflow.vocab import Vocab, describe_byte_conflict
 
 VOCAB_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow._util.text import NormalizerName, short_repr
 from bpeflow.errors import FormatError
 from bpeflow.formats.components import describe, read_flag, refuse, type_of
@@ -26,7 +27,7 @@ from bpeflow.formats.pre_tokenizers import byte_level, read_pre_tokenizer, write
 from bpeflow.formats.printable import Sides, are_printable, bytes_of_forms, find_merge_ids, vocab_of_forms
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json
-from bpeflow.vocab import BYTE_CHARACTERS, Vocab, from_printable, to_printable
+from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.json"
 

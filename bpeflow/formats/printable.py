@@ -12,7 +12,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.vocab import BYTE_CHARACTERS, Vocab, from_printable
+from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
+from bpeflow.vocab import Vocab
 
 #: The left and the right sides of merges, in printable form.
 Sides = tuple[Sequence[str], Sequence[str]]

@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bpeflow._util.byte_level import to_printable
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.untrusted import is_text, read_json
-from bpeflow.vocab import Vocab, to_printable
+from bpeflow.vocab import Vocab
 
 #: The file beside a vocabulary in which HuggingFace's transformers finds the special tokens.
 CONFIG_FILE = "tokenizer_config.json"

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bpeflow._util.byte_level import UTF8_BYTES
 from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError
-from bpeflow.vocab import UTF8_BYTES
 
 #: The largest number of unused ids in a file. `Vocab` has an entry of 8 bytes for each, so a damaged id could otherwise
 #: take any amount of memory. Published vocabularies have up to a few hundred.

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
+from bpeflow._util.byte_level import mergeable_bytes
 from bpeflow.backends.base import MergeTask
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.vocab import Merge, Vocab, mergeable_bytes
+from bpeflow.vocab import Merge, Vocab
 
 
 def learning_task(

@@ -24,6 +24,7 @@ from tasks import (
     words,
 )
 
+from bpeflow._util.byte_level import from_printable
 from bpeflow.backends.base import MergeBackend, lowest_count
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.config import MergeSettings
@@ -31,7 +32,6 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError
 from bpeflow.training.learn import learn_merges
 from bpeflow.training.task import learning_task
-from bpeflow.vocab import from_printable
 
 pytestmark = pytest.mark.threads
 

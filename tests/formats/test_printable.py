@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow.formats.printable import are_printable, bytes_of_forms, find_merge_ids, vocab_of_forms
-from bpeflow.vocab import BYTE_CHARACTERS, Vocab, from_printable, to_printable
+from bpeflow.vocab import Vocab
 
 
 @pytest.mark.parametrize("form", ["a b", "日", "\n", "", "\ud800"])

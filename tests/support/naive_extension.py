@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
+from bpeflow._util.byte_level import BYTES_BY_CHARACTER, mergeable_bytes
 from bpeflow.config import MergeSettings
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.tokenizer.python import PythonEncoder
-from bpeflow.vocab import BYTES_BY_CHARACTER, mergeable_bytes
 
 Pieces = dict[bytes, list[bytes]]
 

@@ -15,6 +15,7 @@ from real_data import real_data, real_text_start
 from tasks import limits, tie_breaks, words
 
 import bpeflow
+from bpeflow._util.byte_level import mergeable_bytes
 from bpeflow.backends.base import MergeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
@@ -22,7 +23,7 @@ from bpeflow.errors import FormatError
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.training.learn import LearnedMerges, learn_merges, learn_with_settings
-from bpeflow.vocab import Merge, Vocab, mergeable_bytes
+from bpeflow.vocab import Merge, Vocab
 
 BYTES = [bytes([byte]) for byte in range(256)]
 SPECIALS = ["<s>", "ab", "a b", "Āÿ", "aab"]

@@ -13,6 +13,7 @@ import pytest
 from real_data import real_text_start
 
 import bpeflow
+from bpeflow._util.byte_level import from_printable
 from bpeflow.backends.base import MergeBackend
 from bpeflow.config import Settings, make_settings
 from bpeflow.counting.counts import PretokenCounts
@@ -21,7 +22,6 @@ from bpeflow.formats import gpt2
 from bpeflow.progress import Observer
 from bpeflow.run_dir.report import read_report
 from bpeflow.training.train import train, train_from_counts
-from bpeflow.vocab import from_printable
 
 TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
 

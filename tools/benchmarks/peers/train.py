@@ -79,7 +79,7 @@ def _documents(files: list[str]) -> Iterator[str]:
 
 
 def _printable(token: bytes) -> str:
-    from bpeflow.vocab import to_printable
+    from bpeflow._util.byte_level import to_printable
 
     return to_printable(token)
 
