@@ -25,7 +25,6 @@ import logging
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,7 +32,7 @@ from bpeflow._util.atomic import atomic_path, make_folder
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, from_printable, to_printable
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.printable import Sides, are_printable, bytes_of_forms, find_merge_ids, vocab_of_forms
+from bpeflow.formats.printable import Sides, bytes_of_forms, find_merge_ids, split_merges, vocab_of_forms
 from bpeflow.formats.published import find_merges
 from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.spec import TokenizerSpec
@@ -205,11 +204,11 @@ def load_files(
         FormatError: a file is damaged, or the files do not belong together. The message has the file and the position.
     """
     ids = _read_ids(vocab_path)
-    sides = _read_merges(merges_path)
+    lines = _read_merges(merges_path)
     if max(ids.values(), default=0) >= len(ids) + MOST_GAPS:
         raise FormatError(f"{vocab_path}: ids up to {max(ids.values())}, but only {len(ids)} tokens")
-    merge_ids = find_merge_ids(sides, ids)
-    made = [*map(operator.add, *sides)] if merge_ids is None else []
+    merge_ids = find_merge_ids(lines, ids)
+    made = [*map(operator.add, *_split_merges(lines, merges_path))] if merge_ids is None else []
     for form in (*_UTF8_BYTES, *special_tokens, *made):
         if form not in ids:
             raise FormatError(
@@ -233,7 +232,7 @@ def load_files(
         tokens[token_id] = token
     for form, token_id in specials.items():
         tokens[token_id] = form.encode()
-    return vocab_of_forms(tuple(tokens), specials, sides, merge_ids)
+    return vocab_of_forms(tuple(tokens), specials, lines, merge_ids)
 
 
 def _read_ids(path: Path) -> dict[str, int]:
@@ -245,20 +244,21 @@ def _read_ids(path: Path) -> dict[str, int]:
     return ids
 
 
-def _read_merges(path: Path) -> Sides:
-    lines = read_text(path).replace("\r\n", "\n").split("\n")
-    first = 1 if lines[0].startswith("#version") else 0
-    if not lines[-1]:
-        lines.pop()
-    del lines[:first]
-    sides = " ".join(lines).split(" ") if lines else []
-    if not {*map(str.count, lines, repeat(" "))} <= {1} or not are_printable(sides):
-        pairs = enumerate(line.split(" ") for line in lines)
-        index = next(i for i, pair in pairs if len(pair) != 2 or not are_printable(pair))
-        raise FormatError(
-            f"{path}, line {index + first + 1}: need two tokens in printable form, found {lines[index]!r}"
-        )
-    return sides[::2], sides[1::2]
+def _read_merges(path: Path) -> str:
+    """Return the merges, one per line."""
+    text = read_text(path).replace("\r\n", "\n")
+    if text.startswith("#version"):
+        text = text.partition("\n")[2]
+    return text if text.endswith("\n") or not text else text + "\n"
+
+
+def _split_merges(lines: str, path: Path) -> Sides:
+    if sides := split_merges(lines):
+        return sides
+    merges = lines.splitlines()
+    index = next(i for i, merge in enumerate(merges) if split_merges(merge + "\n") is None)
+    first = 1 + read_text(path).startswith("#version")
+    raise FormatError(f"{path}, line {index + first}: need two tokens in printable form, found {merges[index]!r}")
 
 
 # ---- bpeflow.json ----

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,14 @@ from bpeflow.errors import FormatError
 from bpeflow.formats.components import describe, read_flag, refuse, type_of
 from bpeflow.formats.normalizers import check_normalized_tokens, normalizer_to_json, read_normalizer
 from bpeflow.formats.pre_tokenizers import byte_level, read_pre_tokenizer, write_pre_tokenizer
-from bpeflow.formats.printable import Sides, are_printable, bytes_of_forms, find_merge_ids, vocab_of_forms
+from bpeflow.formats.printable import (
+    are_printable,
+    bytes_of_forms,
+    find_merge_ids,
+    look_up,
+    split_merges,
+    vocab_of_forms,
+)
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json
 from bpeflow.vocab import Vocab
@@ -261,17 +267,19 @@ def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Pat
             f"{path}: model.vocab: {short_repr(text)} is neither in printable form, as byte-level tokens are, nor in "
             "added_tokens"
         )
-    sides = _read_merges(model.get("merges"), ids, path)
+    lines = _read_merges(model.get("merges"), ids, path)
     check_bytes(path, (bytes([byte]) for byte, character in enumerate(BYTE_CHARACTERS) if character in ids))
     placed = place_tokens(
         path,
         [*ordinary.values(), *specials.values()],
         [*tokens, *(text.encode() for text in specials)],
     )
-    merge_ids = find_merge_ids(sides, ids)
+    merge_ids = find_merge_ids(lines, ordinary)
+    if merge_ids is None and (sides := split_merges(lines)):
+        merge_ids = look_up(sides, ids)  # with special tokens
     if merge_ids is None or _has_duplicates(merge_ids[:, :2]):
         raise _bad_merge(model["merges"], ids, path)
-    return vocab_of_forms(placed, dict(specials), sides, merge_ids)
+    return vocab_of_forms(placed, dict(specials), lines, merge_ids)
 
 
 def _has_duplicates(pairs: NDArray[np.uint32]) -> bool:
@@ -279,17 +287,21 @@ def _has_duplicates(pairs: NDArray[np.uint32]) -> bool:
     return bool((values[1:] == values[:-1]).any())
 
 
-def _read_merges(value: object, ids: Mapping[str, int], path: Path) -> Sides:
-    """Read the merges, written as ``"a b"`` or, since tokenizers 0.20, as ``["a", "b"]``."""
+def _read_merges(value: object, ids: Mapping[str, int], path: Path) -> str:
+    """Return the merges, written as ``"a b"`` or, since tokenizers 0.20, as ``["a", "b"]``, one per line."""
     if not isinstance(value, list):
         raise FormatError(f"{path}: model.merges must be a list, found {short_repr(value)}")
     types = {*map(type, value)}
-    merges = [entry.split(" ") if isinstance(entry, str) else entry for entry in value] if str in types else value
-    are_pairs = types <= {list, str} and {*map(len, merges)} <= {2}
-    sides = [*chain.from_iterable(merges)] if are_pairs else []
-    if not are_pairs or not {*map(type, sides)} <= {str} or not are_printable(sides):
+    mixed = types == {str, list}
+    pairs = [entry.split(" ") if isinstance(entry, str) else entry for entry in value] if mixed else value
+    try:
+        merges = map(" ".join, pairs) if list in types and {*map(len, pairs)} == {2} else value
+        lines = "\n".join((*merges, ""))
+    except TypeError:
+        raise _bad_merge(value, ids, path) from None
+    if lines.count("\n") != len(value):
         raise _bad_merge(value, ids, path)
-    return sides[::2], sides[1::2]
+    return lines
 
 
 def _bad_merge(value: Iterable[object], ids: Mapping[str, int], path: Path) -> FormatError:

@@ -1,9 +1,12 @@
-"""Reading of ranks, and recovery of merges from them, natively (source: ``ext/encode/ranks.hpp``)."""
+"""Reading of ranks and of merges, and recovery of merges from ranks, natively.
+
+Source: ``ext/encode/ranks.hpp`` and ``ext/encode/merge_lines.hpp``.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
 from itertools import pairwise
@@ -14,8 +17,9 @@ from numpy.typing import NDArray
 from bpeflow._util.library import Signature, check_status, load_library
 
 _SIGNATURES: dict[str, Signature] = {
-    # Other text is left to the caller.
+    # Other text is left to the caller (None).
     "bpeflow_read_ranks": (c_int, [c_char_p, c_uint64, c_void_p, c_void_p, c_void_p, c_uint64], None),
+    "bpeflow_read_merges": (c_int, [c_char_p, c_uint64, c_char_p, c_void_p, c_uint32, c_void_p, c_uint64], None),
     "bpeflow_recover_merges": (c_int, [c_char_p, c_void_p, c_uint32, c_void_p, POINTER(c_uint64)], check_status),
 }
 
@@ -42,6 +46,22 @@ def read_natively(content: bytes) -> tuple[list[bytes], list[int]] | None:
     ends: list[int] = offsets.tolist()
     joined = data[: ends[-1]].tobytes()
     return [joined[start:end] for start, end in pairwise(ends)], ranks.tolist()
+
+
+def read_merges_natively(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
+    """Implement `printable.find_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
+    library = _library()
+    try:
+        forms, offsets = concatenate([*map(str.encode, ids)])
+        text = lines.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    merges = np.empty((lines.count("\n"), 3), np.uint32)
+    arguments = (text, len(text), forms, offsets.ctypes.data, len(ids), merges.ctypes.data, len(merges))
+    if library.bpeflow_read_merges(*arguments) != 0:
+        return None
+    found: NDArray[np.uint32] = np.fromiter(ids.values(), np.uint32, len(ids))[merges]
+    return found
 
 
 def recover_natively(tokens: Sequence[bytes]) -> NDArray[np.uint32]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
+from bpeflow.errors import NativeUnavailableError
+from bpeflow.formats.native_ranks import read_merges_natively
 from bpeflow.vocab import Vocab
 
 #: The left and the right sides of merges, in printable form.
@@ -52,8 +54,34 @@ def _join_bytes(forms: Iterable[str]) -> bytes | None:
     return None if joined.max() == _NO_BYTE else joined.astype(np.uint8).tobytes()
 
 
-def find_merge_ids(sides: Sides, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
-    """Return the ids of both sides and of the result of each merge; None if one of them has no id."""
+def find_merge_ids(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
+    """Return the ids of both sides and of the result of each merge.
+
+    Args:
+        lines: the merges, each a line of two printable forms with a space between them.
+        ids: the id of each form.
+
+    Returns:
+        An array of shape (merges, 3); None if a line has another form, or a side or a result has no id.
+    """
+    try:
+        return read_merges_natively(lines, ids)
+    except NativeUnavailableError:
+        sides = split_merges(lines)
+        return None if sides is None else look_up(sides, ids)
+
+
+def split_merges(lines: str) -> Sides | None:
+    """Return the sides of each merge; None if a line does not have two printable forms."""
+    merges = lines.split("\n")
+    if merges.pop() or not {*map(str.count, merges, repeat(" "))} <= {1}:
+        return None
+    sides = " ".join(merges).split(" ") if merges else []
+    return (sides[::2], sides[1::2]) if are_printable(sides) else None
+
+
+def look_up(sides: Sides, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
+    """Return the same as `find_merge_ids`."""
     merge_ids = np.empty((len(sides[0]), 3), np.uint32)
     try:
         for column, forms in enumerate((*sides, map(operator.add, *sides))):
@@ -64,13 +92,13 @@ def find_merge_ids(sides: Sides, ids: Mapping[str, int]) -> NDArray[np.uint32] |
 
 
 def vocab_of_forms(
-    tokens: tuple[bytes, ...], special_tokens: dict[str, int], sides: Sides, merge_ids: NDArray[np.uint32] | None
+    tokens: tuple[bytes, ...], special_tokens: dict[str, int], lines: str, merge_ids: NDArray[np.uint32] | None
 ) -> Vocab:
-    """Make a vocabulary from merges, with their ids if `find_merge_ids` found them.
+    """Make a vocabulary from merges, with their ids if they have been found.
 
     A side that has the id of a special token has other bytes than that token, which is not in printable form.
     """
     if merge_ids is not None and not np.isin(merge_ids, [*special_tokens.values()]).any():
         return Vocab.from_merge_ids(tokens, special_tokens, merge_ids)
-    left, right = ([from_printable(form) or b"" for form in forms] for forms in sides)
+    left, right = ([from_printable(form) or b"" for form in forms] for forms in split_merges(lines) or ((), ()))
     return Vocab(tokens, special_tokens, tuple(zip(left, right, strict=True)))

@@ -3,6 +3,7 @@
 #include "bpeflow.h"
 #include "encoder.hpp"
 #include "kernels.hpp"
+#include "merge_lines.hpp"
 #include "model.hpp"
 #include "ranks.hpp"
 #include "specials.hpp"
@@ -69,6 +70,18 @@ int bpeflow_recover_merges(const std::uint8_t *data, const std::int64_t *offsets
                            std::uint32_t *merges, std::uint64_t *merge_count) {
     if (!data || !bpeflow::Tokens::are_valid(offsets, tokens) || !merges || !merge_count) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] { *merge_count = bpeflow::recover_merges({data, offsets, tokens}, merges); });
+}
+
+int bpeflow_read_merges(const std::uint8_t *text, std::uint64_t size, const std::uint8_t *forms,
+                        const std::int64_t *offsets, std::uint32_t count, std::uint32_t *merges, std::uint64_t lines) {
+    if (!text || !forms || !bpeflow::Tokens::are_valid(offsets, count) || !merges) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] {
+        const bpeflow::Forms known(forms, offsets, count);
+        bpeflow::MergeReader reader(known, text, size);
+        for (std::uint64_t line = 0; line < lines; line++, merges += 3)
+            if (!reader.read(merges)) throw bpeflow::Failure{BPEFLOW_DAMAGED};
+        if (!reader.at_end()) throw bpeflow::Failure{BPEFLOW_DAMAGED};
+    });
 }
 
 int bpeflow_specials_new(const std::uint8_t *data, const std::uint32_t *lengths, const std::uint32_t *ids,

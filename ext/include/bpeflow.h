@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 7
+#define BPEFLOW_ABI 8
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -264,6 +264,13 @@ BPEFLOW_API void bpeflow_model_free(bpeflow_model *model);
  * The status is BPEFLOW_DAMAGED for any other text. */
 BPEFLOW_API int bpeflow_read_ranks(const uint8_t *text, uint64_t size, uint8_t *data, int64_t *offsets, int64_t *ranks,
                                    uint64_t lines);
+
+/* Read merges as GPT-2's files have them: `lines` lines, each with two printable forms in UTF-8, a space between them and a
+ * newline after them. Form i is forms[offsets[i]:offsets[i + 1]], and no two forms are equal. The result is
+ * merges[3 * lines] (left, right, result) as indices of forms. The status is BPEFLOW_DAMAGED for any other text, and for
+ * forms that are not among them. */
+BPEFLOW_API int bpeflow_read_merges(const uint8_t *text, uint64_t size, const uint8_t *forms, const int64_t *offsets,
+                                    uint32_t count, uint32_t *merges, uint64_t lines);
 
 /* Recover merges from ranks: token i is data[offsets[i]:offsets[i + 1]] and has rank i; it is empty if no token has that
  * rank. Merging a text joins the two adjacent pieces whose concatenation has the lowest rank, the leftmost first. If two

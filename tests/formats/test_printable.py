@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
-from bpeflow.formats.printable import are_printable, bytes_of_forms, find_merge_ids, vocab_of_forms
-from bpeflow.vocab import Vocab
+from bpeflow.errors import NativeUnavailableError
+from bpeflow.formats.native_ranks import read_merges_natively
+from bpeflow.formats.printable import (
+    are_printable,
+    bytes_of_forms,
+    find_merge_ids,
+    look_up,
+    split_merges,
+    vocab_of_forms,
+)
+from bpeflow.vocab import Merge, Vocab
 
 
 @pytest.mark.parametrize("form", ["a b", "日", "\n", "", "\ud800"])
@@ -34,17 +47,49 @@ def test_all_other_characters_are_refused() -> None:
         assert bytes_of_forms(["a", character]) is None
 
 
+def lines_of(merges: Iterable[Merge]) -> str:
+    return "".join(f"{to_printable(left)} {to_printable(right)}\n" for left, right in merges)
+
+
 def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:
     built = Vocab.build([(b" ", b"t"), (b" t", b"h")], ["Ġth", "<s>"], reuse_tokens=True)
     ids = {to_printable(token): token_id for token_id, token in enumerate(built.tokens)} | built.special_tokens
-    for special_tokens, sides in (({"<s>": 257}, (["Ġ"], ["t"])), (built.special_tokens, (["Ġ", "Ġt"], ["t", "h"]))):
-        made = vocab_of_forms(built.tokens, special_tokens, sides, find_merge_ids(sides, ids))
-        expected = Vocab(built.tokens, special_tokens, built.merges[: len(sides[0])])
+    for special_tokens, merges in (({"<s>": 257}, built.merges[:1]), (built.special_tokens, built.merges)):
+        lines = lines_of(merges)
+        made = vocab_of_forms(built.tokens, special_tokens, lines, find_merge_ids(lines, ids))
+        expected = Vocab(built.tokens, special_tokens, merges)
         assert made == expected
         assert made.merge_ids.tolist() == expected.merge_ids.tolist()
         assert made.ordinary_tokens == expected.ordinary_tokens
 
 
 def test_a_merge_without_an_id_is_left_to_the_vocabulary() -> None:
-    assert find_merge_ids((["a"], ["b"]), {"a": 97, "b": 98}) is None
-    assert vocab_of_forms((b"x",), {}, (["Ġ"], ["b"]), None).merges == ((b" ", b"b"),)
+    assert find_merge_ids("a b\n", {"a": 97, "b": 98}) is None
+    assert vocab_of_forms((b"x",), {}, "Ġ b\n", None).merges == ((b" ", b"b"),)
+
+
+SIDES = st.sampled_from(["a", "b", "Ġ", "ab", "Ġa", "Ġab" * 6, "c"])
+LINES = st.one_of(
+    st.lists(st.tuples(SIDES, SIDES), max_size=8).map(lambda merges: "".join(f"{a} {b}\n" for a, b in merges)),
+    st.text("ab \nĠ", max_size=8),
+)
+
+
+@given(lines=LINES, step=st.integers(1, 5))
+def test_native_code_finds_the_same_merges(lines: str, step: int) -> None:
+    """In text of any form; with sides and results that have no id."""
+    ids = {
+        form: step * rank for rank, form in enumerate(["a", "Ġ", "b", "ab", "Ġa", "ba", "Ġab" * 6, "Ġab" * 12, "aa"])
+    }
+    try:
+        found = read_merges_natively(lines, ids)
+    except NativeUnavailableError as error:
+        pytest.skip(str(error))
+    sides = split_merges(lines)
+    expected = None if sides is None else look_up(sides, ids)
+    assert (found is None) == (expected is None)
+    assert found is None or expected is None or found.tolist() == expected.tolist()
+
+
+def test_a_lone_surrogate_is_left_to_the_caller() -> None:
+    assert find_merge_ids("a \ud800\n", {"a": 0, "\ud800": 1, "a\ud800": 2}) is None
