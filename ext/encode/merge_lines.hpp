@@ -74,7 +74,8 @@ class MergeReader {
     // Read up to the character after a side.
     bool read_side(char after, std::uint32_t &form) {
         const auto left = static_cast<std::size_t>(end_ - position_);
-        const auto *const stop = left == 0 ? nullptr : static_cast<const std::uint8_t *>(std::memchr(position_, after, left));
+        const auto *const stop =
+            left == 0 ? nullptr : static_cast<const std::uint8_t *>(std::memchr(position_, after, left));
         if (!stop) return false;
         const auto size = static_cast<std::size_t>(stop - position_);
         made_.insert(made_.end(), position_, stop);

@@ -3,6 +3,7 @@
 
 #include "bpeflow.h"
 #include "pairs.hpp"
+#include "self_merging.hpp"
 #include "short_tokens.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
@@ -18,7 +19,11 @@ struct Model {
         : tokens(given.token_data, given.token_offsets, given.tokens),
           ordinary(given.ordinary_data, given.ordinary_offsets, given.tokens),
           pairs(given.byte_ids, given.merges, static_cast<std::uint32_t>(given.merge_count), ordinary),
-          whole_tokens(ordinary, given.whole_tokens != 0, pairs), short_tokens(ordinary, whole_tokens) {}
+          whole_tokens(given.whole_tokens
+                           ? WholeTokens(ordinary, [](std::uint32_t) { return true; })
+                           : WholeTokens(ordinary, SelfMerging(ordinary, pairs, given.merges,
+                                                               static_cast<std::uint32_t>(given.merge_count)))),
+          short_tokens(ordinary, whole_tokens) {}
 
     Model(const Model &) = delete; // its members refer to each other
     Model &operator=(const Model &) = delete;

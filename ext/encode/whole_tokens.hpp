@@ -1,10 +1,8 @@
 // The tokens that a pre-token can be as a whole.
 #pragma once
 
-#include "bpeflow.h"
 #include "cache_key.hpp"
 #include "filter.hpp"
-#include "merging.hpp"
 #include "tokens.hpp"
 
 #include <cstddef>
@@ -14,21 +12,21 @@
 
 namespace bpeflow {
 
-// A table of tokens by their bytes. With `all`, as the vocabulary may ask for, it has all ordinary tokens. Otherwise it
-// has those that merging their bytes yields, so that a pre-token found here need not be merged.
+// A table of tokens by their bytes: of all ordinary tokens, if the vocabulary asks for it, otherwise of those that merging
+// their bytes yields, so that a pre-token found here need not be merged.
 class WholeTokens {
   public:
     static constexpr std::uint32_t NONE = UINT32_MAX;
 
-    WholeTokens(const Tokens &ordinary, bool all, const Pairs &pairs) : tokens_(ordinary), filter_(ordinary.count()) {
+    // The table has the tokens for which `included(id)` is true.
+    template <typename Included>
+    WholeTokens(const Tokens &ordinary, const Included &included) : tokens_(ordinary), filter_(ordinary.count()) {
         std::size_t size = 4;
         while (size < std::size_t{tokens_.count()} * 2) size *= 2;
         slots_.assign(size, {0, NONE});
         mask_ = size - 1;
-        Merging merging(pairs);
         for (std::uint32_t id = 0; id < tokens_.count(); id++)
-            if (tokens_.length(id) > 0 && (all || merging.yields(tokens_.bytes(id), tokens_.length(id), id)))
-                insert(id);
+            if (tokens_.length(id) > 0 && included(id)) insert(id);
     }
 
     // Return the token with these bytes, NONE if there is none or it may not be taken whole.

@@ -1,0 +1,61 @@
+"""Which tokens the merging of their own bytes yields: the native encoder finds out without merging most of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from available import skip_missing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_vocabularies import merge_as_defined, trained_vocabularies, vocabularies
+from real_data import real_data
+
+from bpeflow.errors import NativeUnavailableError
+from bpeflow.formats import gpt2
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.tokenizer import native as native_encoder
+from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
+from bpeflow.vocab import Vocab
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> None:
+    try:
+        native_encoder._library()
+    except NativeUnavailableError as error:
+        skip_missing("encode", str(error))
+
+
+@settings(max_examples=200)
+@given(vocab=st.one_of(trained_vocabularies(), vocabularies()))
+def test_each_token_is_merged_as_defined(vocab: Vocab) -> None:
+    spec = TokenizerSpec(vocab, r"(?s).+")
+    encoder = NativeEncoder(spec)
+    for token in {*vocab.tokens[256:]} - {b""}:
+        if is_utf8(token):
+            assert encoder.encode(token, NO_SPECIAL_TOKENS) == merge_as_defined(token, spec)
+
+
+def test_a_merge_across_the_middle_comes_first() -> None:
+    """The bytes of `abbc` become `a`, `bb`, `c`, as its sides would: only in `aa` does the leftmost of equals win."""
+    vocab = Vocab.build([(b"b", b"b"), (b"a", b"b"), (b"b", b"c"), (b"ab", b"bc"), (b"a", b"a"), (b"a", b"aa")])
+    encoder = NativeEncoder(TokenizerSpec(vocab, r"(?s).+"))
+    assert encoder.encode(b"abbc", NO_SPECIAL_TOKENS) == [97, 256, 99]
+    assert encoder.encode(b"aaa", NO_SPECIAL_TOKENS) == [260, 97]
+
+
+@pytest.mark.slow
+def test_each_token_of_gpt2_is_merged_as_defined() -> None:
+    vocab = gpt2.load_files(real_data("vocabs/gpt2.encoder.json"), real_data("vocabs/gpt2.vocab.bpe"))
+    spec = TokenizerSpec(vocab, r"(?s).+")
+    native, python = NativeEncoder(spec), PythonEncoder(spec)
+    texts = [token for token in vocab.ordinary_tokens if token and is_utf8(token)]
+    ids, ends = native.encode_batch(texts, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
+    expected, expected_ends = python.encode_batch(texts, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
+    assert (ids.tolist(), ends.tolist()) == (expected.tolist(), expected_ends.tolist())
+
+
+def is_utf8(token: bytes) -> bool:
+    return token.decode(errors="replace").encode() == token
