@@ -3,6 +3,7 @@
 # make test-fast    run the tests that are not marked slow
 # make bench        time the parts of the code, and compare them with the last time
 # make test-transformers   run the tests of the folder for transformers with its versions 4 and 5
+# make docs         build the documentation site in build/site; warnings are errors
 # make check        lint, format, types and the direction of imports, as CI does
 # make clean        remove everything that the targets above made
 #
@@ -16,7 +17,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 # Compile the tests once, not in each worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-fast test-transformers bench check format clean
+.PHONY: quickstart test test-fast test-transformers bench docs check format clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/bpeflow --config configs/quickstart.yaml
@@ -47,6 +48,9 @@ test-transformers: $(VENV)/installed-test build/transformers-4/installed build/t
 build/transformers-%/installed: | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --no-compile --target $(@D) 'transformers==$*.*' jinja2
 	touch $@
+
+docs: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # No private name of the standard library: it could change with any release of Python.
 # clang-tidy brings its own headers, except for the compiler's omp.h.

@@ -16,12 +16,22 @@ import pytest
 import bpeflow
 from bpeflow import errors
 from bpeflow.cli.commands import COMMANDS
+from bpeflow.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 
 
 def python_blocks(document: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def text_blocks(document: str) -> list[str]:
+    return re.findall(r"^```text\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def sh_blocks(document: str) -> str:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
 
 
 def run(script: str, folder: Path, *arguments: str) -> str:
@@ -40,8 +50,9 @@ def test_the_word_count_of_hacking_runs(tmp_path: Path) -> None:
     assert run(script, tmp_path, "a", "b") == "[('to', 4), ('be', 4), ('or', 2), ('not', 2)]\n"
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
-    script = "\n".join(python_blocks("README.md"))
+@pytest.mark.parametrize("document", ["README.md", "docs/python.md"])
+def test_the_python_of_a_page_runs(document: str, tmp_path: Path) -> None:
+    script = "\n".join(python_blocks(document))
     for name in ("corpus.txt", "a.txt", "b.txt"):
         (tmp_path / name).write_text("low lower lowest<|endoftext|>newer wider", encoding="utf-8")
     (tmp_path / "configs").mkdir()
@@ -50,6 +61,34 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     for size in ("10_000", "32_000"):
         script = script.replace(f"vocab_size={size}", "vocab_size=260")
     assert "Tokenizer(" in run(script.replace("omp", "auto"), tmp_path)
+
+
+def test_the_home_page_shows_what_its_example_prints(tmp_path: Path) -> None:
+    [script] = python_blocks("docs/index.md")
+    [shown] = text_blocks("docs/index.md")
+    assert run(script, tmp_path) == shown
+
+
+@pytest.mark.slow
+def test_the_tutorial_is_followed_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its commands run, and what they print is as shown, up to figures."""
+    monkeypatch.chdir(tmp_path)
+    [make_corpus] = python_blocks("docs/tutorial.md")
+    run(make_corpus, tmp_path)
+    for line in sh_blocks("docs/tutorial.md").splitlines():
+        assert main(shlex.split(line)[1:]) == 0
+    printed = capsys.readouterr()
+    output = without_figures(printed.out + printed.err)
+    for block in text_blocks("docs/tutorial.md"):
+        for line in block.splitlines():
+            assert without_figures(line).split(": ")[0] in output
+
+
+def without_figures(text: str) -> str:
+    """Return text without numbers, units and the instructions of this machine, which differ from run to run."""
+    return re.sub(r" +", " ", re.sub(r"[\d,.]+( ?[kMG]?B)?", "#", text))
 
 
 @pytest.mark.slow
@@ -90,3 +129,13 @@ def test_every_folder_of_the_package_is_in_the_readme_and_in_hacking() -> None:
     for folder in (path for path in (ROOT / "bpeflow").iterdir() if (path / "__init__.py").exists()):
         assert f"bpeflow/{folder.name}/" in readme
         assert f"`{folder.name}/`" in hacking
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    shown = re.findall(r"^::: bpeflow\.(\w+)", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(shown) == sorted({*bpeflow.__all__} - {"__version__"})
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert pages == {*re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)}
