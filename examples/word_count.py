@@ -1,0 +1,36 @@
+"""Count words with `bpeflow.flow` alone: a pipeline of processes with bounded queues and a monitor, without any BPE.
+
+python examples/word_count.py README.md HACKING.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
+
+
+def count_words(paths: Iterable[str]) -> Iterator[Counter[str]]:
+    """Count the words of some files. Each worker is one call of this generator."""
+    counts: Counter[str] = Counter()
+    for path in paths:
+        counts.update(Path(path).read_text(encoding="utf-8").split())
+    yield counts
+
+
+def main() -> None:
+    """Print the ten most frequent words."""
+    counter = Stage("counter", count_words, reads=QueueSpec("path_queue"), workers=2)
+    totals: Counter[str] = Counter()
+    for counts in Pipeline(Source("reader", partial(list, sys.argv[1:])), [counter]).run():
+        totals.update(counts)
+    for word, count in totals.most_common(10):
+        print(f"{count:8,} {word}")
+
+
+if __name__ == "__main__":
+    main()
