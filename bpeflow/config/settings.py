@@ -340,9 +340,9 @@ class MergeSettings(TokenSettings):
     )
     thin_rare: Annotated[ThinRare | None, BeforeValidator(as_thin_rare)] = _learning(
         None,
-        "thin rare pre-tokens, to save memory: learn from a part of those with counts below N, counted as many times more",
-        "With keep: 0.1 that is one in ten, with ten times its count. A hash of each decides, so the merges depend only on "
-        "the counts and this setting. Saved counts stay exact.",
+        "to save memory, learn from a part (keep) of the pre-tokens with low counts (below), which counts for all",
+        "keep: 0.1 keeps one in ten, with ten times its count. A hash of each decides, so merges depend only on the "
+        "counts and this setting. Saved counts stay exact.",
         unset="none",
         example={"below": 5, "keep": 0.1},
     )

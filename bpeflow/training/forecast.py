@@ -44,8 +44,8 @@ class MergeStepWarning:
         thinned = f", {_about(forecast.learned)} after thin_rare" if self._thinned else ""
         log.warning(
             "judging by %s of %s, the corpus has about %s distinct pre-tokens with %s positions (their bytes)%s: "
-            "learning merges from them takes %s. %s, also after counting (bpeflow merge, or --resume); or take a sample "
-            "of the corpus (max_bytes of a source)",
+            "learning merges from them takes %s. %s, also after counting (bpeflow merge, or --resume); or take a "
+            "sample of the corpus (max_bytes of a source)",
             format_size(forecast.done),
             format_size(forecast.total),
             _about(forecast.distinct),
