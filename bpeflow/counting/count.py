@@ -88,7 +88,7 @@ class CorpusCounts:
         memory_limit: limit in bytes for the counts in all processes together.
         spilled: amount of data written to the scratch folder because of the limit.
         segments: statistics about the segments; None for a corpus that was counted in one go.
-        growth: the growth of the vocabulary over the segments counted in this run, and at the end.
+        growth: the growth of the vocabulary over segments, and at the end.
     """
 
     counts: PretokenCounts
@@ -169,7 +169,7 @@ class CorpusCounter:
             observer: progress callbacks.
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
-            on_forecast: callback for forecasts of the vocabulary at the end, after each segment but the first.
+            on_forecast: callback for forecasts of the vocabulary at the end, while segments are counted.
             thin: the setting `thin_rare`, for the forecasts.
 
         Raises:
@@ -252,7 +252,7 @@ class CorpusCounter:
             memory_limit=limit,
             spilled=runner.spilled,
             segments=statistics,
-            growth=(*growth.points, whole),
+            growth=(*(point for point in growth.points if point.bytes < whole.bytes), whole),
         )
 
     def forget_segments(self) -> None:

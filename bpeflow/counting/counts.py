@@ -225,7 +225,7 @@ class PretokenCounts(Mapping[bytes, int]):
     @property
     def total(self) -> int:
         """The number of pre-tokens in the corpus, including repetitions. Exact, even beyond 64 bits."""
-        return _exact_sum(self.counts)
+        return sum_exactly(self.counts)
 
     @property
     def total_bytes(self) -> int:
@@ -233,7 +233,7 @@ class PretokenCounts(Mapping[bytes, int]):
         lengths = np.diff(self.offsets)
         if self.total * int(lengths.max(initial=0)) <= MAX_COUNT:
             return int(np.dot(lengths, self.counts))
-        return sum(int(length) * _exact_sum(self.counts[lengths == length]) for length in np.unique(lengths))
+        return sum(int(length) * sum_exactly(self.counts[lengths == length]) for length in np.unique(lengths))
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` of plain arrays, without pickle. The file appears atomically."""
@@ -385,6 +385,6 @@ def _check_canonical(counts: PretokenCounts) -> None:
             )
 
 
-def _exact_sum(counts: npt.NDArray[np.int64]) -> int:
+def sum_exactly(counts: npt.NDArray[np.int64]) -> int:
     """Sum without overflow: the upper and the lower 32 bits separately. Neither sum comes near 64 bits."""
     return (int(np.sum(counts >> 32)) << 32) + int(np.sum(counts & 0xFFFFFFFF))

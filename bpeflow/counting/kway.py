@@ -33,13 +33,8 @@ from bpeflow.counting.shards import (
 from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from bpeflow.counting.counts import PretokenCounts
-
-    #: Bytes of pre-tokens, offsets and counts.
-    Block = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    from bpeflow.counting.thinning import Arrays
 
 #: ``"bytes"``: ascending; a pre-token may be in several shards, whose counts are added up. ``"count"``: canonical
 #: order, count descending, then bytes ascending; no pre-token is in two shards.
@@ -83,8 +78,8 @@ class KWaySum(Protocol):
         """Return the gathered records as a shard: in a new file if `path` is given and there are any."""
         ...
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield all records in blocks, as arrays like those of `PretokenCounts` that are valid until the next block."""
+    def blocks(self) -> Iterator[Arrays]:
+        """Yield all records in blocks, whose arrays are valid until the next one."""
         ...
 
     def counts(self) -> PretokenCounts:
@@ -132,13 +127,15 @@ class PythonKWaySum:
     def gathered(self, path: Path | None = None) -> Shard:
         return Shard.pack(self._partition, self._gathered, path if self._gathered else None)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Arrays]:
         import numpy as np
+
+        from bpeflow.counting.thinning import Arrays
 
         for block in iter(lambda: list(islice(self._records, _BLOCK)), []):
             data = np.frombuffer(b"".join(token for token, _ in block), dtype=np.uint8)
             offsets = np.array([0, *accumulate(len(token) for token, _ in block)], dtype=np.int64)
-            yield data, offsets, np.array([count for _, count in block], dtype=np.int64)
+            yield Arrays(data, offsets, np.array([count for _, count in block], dtype=np.int64))
 
     def counts(self) -> PretokenCounts:
         from bpeflow.counting.counts import PretokenCounts
@@ -273,8 +270,10 @@ class NativeKWaySum:
             self._library.bpeflow_kway_save(self._handle, None, os.fsencode(path))
         return Shard.in_file(self._partition, tokens, size, path)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Arrays]:
         import numpy as np
+
+        from bpeflow.counting.thinning import Arrays
 
         data = np.empty(16 * _BLOCK, dtype=np.uint8)
         offsets, counts = np.zeros(_BLOCK + 1, dtype=np.int64), np.empty(_BLOCK, dtype=np.int64)
@@ -286,7 +285,7 @@ class NativeKWaySum:
                     self._handle, _BLOCK, len(data), 0, *columns, byref(tokens), byref(size)
                 )
             if tokens.value:
-                yield data[: size.value], offsets[: tokens.value + 1], counts[: tokens.value]
+                yield Arrays(data[: size.value], offsets[: tokens.value + 1], counts[: tokens.value])
             else:  # the next pre-token is longer
                 data = np.empty(2 * len(data), dtype=np.uint8)
 

@@ -66,7 +66,7 @@ def thin(table: Arrays, below: int, one_in: int) -> Arrays:
         )
     counts = table.counts[kept] * one_in
     places = _places(table, frequent, kept, counts)
-    data, offsets = _copy(table, np.insert(np.arange(frequent), places, kept))
+    data, offsets = copy_pretokens(table, np.insert(np.arange(frequent), places, kept))
     return Arrays(data, offsets, np.insert(table.counts[:frequent], places, counts))
 
 
@@ -98,7 +98,7 @@ def _places(
     return places
 
 
-def _copy(table: Arrays, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def copy_pretokens(table: Arrays, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Return the bytes and the offsets of these pre-tokens, in this order."""
     starts = table.offsets[words]
     lengths = table.offsets[words + 1] - starts
