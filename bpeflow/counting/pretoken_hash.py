@@ -67,7 +67,8 @@ def hashes_of_ends(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) 
 
 def is_selected(hashes: npt.NDArray[np.uint64], one_in: int) -> npt.NDArray[np.bool_]:
     """Return which of these hashes are among the smallest, one in `one_in` of all that there can be."""
-    return hashes <= np.uint64((2**64 - 1) // one_in)
+    selected: npt.NDArray[np.bool_] = hashes <= np.uint64((2**64 - 1) // one_in)
+    return selected
 
 
 def _powers(base: int, number: int) -> npt.NDArray[np.uint64]:
