@@ -101,6 +101,21 @@ def test_learning_resumes_with_the_same_value_only(
     assert resumed.merges == unbroken.merges
 
 
+def test_it_can_be_given_after_counting(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the early warning recommends."""
+    train(corpus, tmp_path / "thinned", *FLAGS)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bpeflow.training.train.learn_with_settings", fail)
+        with pytest.raises(ZeroDivisionError):
+            bpeflow.train({"input": corpus, "vocab_size": 330, "out_dir": tmp_path / "run"})
+    assert main(["train", "--out_dir", str(tmp_path / "run"), "--resume", *FLAGS]) == 0
+    assert files(tmp_path / "run") == files(tmp_path / "thinned")
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
