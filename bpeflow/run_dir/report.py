@@ -13,8 +13,10 @@ from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import FingerprintSummary
+from bpeflow.counting.growth import GrowthPoint
 from bpeflow.counting.segments import SegmentStatistics
 from bpeflow.counting.shards import Spilled
+from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import FormatError
 from bpeflow.run_dir.layout import REPORT_FILE
 
@@ -124,6 +126,7 @@ class CountingReport(_Record):
         threads: counting threads of the calling process; 1 if there were worker processes.
         stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
         fingerprint: everything that the counts depend on, to compare with when resuming.
+        growth: distinct pre-tokens and positions by the amount of text; the last point is the whole corpus.
     """
 
     seconds: float
@@ -134,6 +137,7 @@ class CountingReport(_Record):
     threads: int
     stages: dict[str, StageReport]
     fingerprint: FingerprintSummary
+    growth: tuple[GrowthPoint, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +183,7 @@ class LearningReport(_Record):
         wanted: merges that would have filled the vocabulary, initial ones included.
         lowest_count: the count of the last merge; None if none was learned.
         fingerprint: the settings that decide which merges are learned.
+        thinned: the effect of `thin_rare`; None without it.
     """
 
     replayed: int
@@ -191,6 +196,7 @@ class LearningReport(_Record):
     vocab_size: int
     longest_token: TokenReport
     fingerprint: dict[str, Any]
+    thinned: Thinned | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
