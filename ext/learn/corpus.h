@@ -11,12 +11,11 @@
 #ifndef BPEFLOW_LEARN_CORPUS_H
 #define BPEFLOW_LEARN_CORPUS_H
 
+#include "ids.h"
 #include "task.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
-
-#define END UINT32_MAX /* the id between pre-tokens; no token has it */
 
 /* Positions per entry of run_of. With 16 the entries would not fit into the cache. With 1024 the walk over the short
  * runs of the most frequent pre-tokens would be long. */
@@ -30,7 +29,8 @@ struct run {
 };
 
 struct corpus {
-    uint32_t *ids; /* [size] */
+    void *ids; /* [size]; see id_at */
+    bool wide; /* whether ids take 4 bytes */
     uint64_t size;
     struct run *runs; /* [run_count + 1]; the last one starts at `size` */
     uint32_t run_count;
@@ -41,12 +41,13 @@ struct corpus {
 static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *task) {
     corpus->size = task_position(task, task->words);
     for (uint64_t word = 0; word < task->words; word++) corpus->run_count += task_count_changes(task, word) ? 1 : 0;
-    corpus->ids = (uint32_t *)malloc(corpus->size * sizeof *corpus->ids);
+    corpus->wide = ids_wide(task->tokens > task->max_tokens ? task->tokens : task->max_tokens);
+    corpus->ids = malloc(corpus->size * id_size(corpus->wide));
     corpus->runs = (struct run *)calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
     corpus->run_of = (uint32_t *)malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
     if (!corpus->ids || !corpus->runs || !corpus->run_of) return false;
 
-    corpus->ids[0] = END;
+    set_id(corpus->ids, 0, END, corpus->wide);
     struct run *run = corpus->runs;
     for (uint64_t word = 0; word < task->words; word++) {
         if (!task_count_changes(task, word)) continue;
@@ -62,14 +63,22 @@ static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *
     return true;
 }
 
+ALWAYS_INLINE void lay_out_words(void *ids, const bpeflow_merge_task *task, uint64_t first, uint64_t last, bool wide) {
+    uint64_t position = task_position(task, first);
+    for (uint64_t word = first; word < last; word++) {
+        for (int64_t b = task->offsets[word]; b < task->offsets[word + 1]; b++)
+            set_id(ids, position++, task->byte_ids[task->data[b]], wide);
+        set_id(ids, position++, END, wide);
+    }
+}
+
 /* Store pre-tokens first to last - 1 at their positions. */
 static inline void corpus_lay_out(struct corpus *corpus, const bpeflow_merge_task *task, uint64_t first,
                                   uint64_t last) {
-    uint32_t *id = &corpus->ids[task_position(task, first)];
-    for (uint64_t word = first; word < last; word++) {
-        for (int64_t b = task->offsets[word]; b < task->offsets[word + 1]; b++) *id++ = task->byte_ids[task->data[b]];
-        *id++ = END;
-    }
+    if (corpus->wide)
+        lay_out_words(corpus->ids, task, first, last, true);
+    else
+        lay_out_words(corpus->ids, task, first, last, false);
 }
 
 /* Return the count of the pre-token at a position. *run is where the search starts: 0, or the result for an earlier
@@ -81,7 +90,7 @@ static inline int64_t corpus_count_at(const struct corpus *corpus, uint32_t posi
 }
 
 static inline uint64_t corpus_memory(const struct corpus *corpus) {
-    return corpus->size * sizeof *corpus->ids + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
+    return corpus->size * id_size(corpus->wide) + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
            (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of;
 }
 

@@ -138,10 +138,10 @@ candidate scan(const learner *l) {
 // Return where to cut a list, so that all parts have about the same length and no two share a pre-token. Positions in
 // different pre-tokens have an END between them. Stale ids inside tokens cannot be mistaken for END, as they were ids of
 // tokens once.
-std::vector<std::uint64_t> cut(const std::uint32_t *ids, const std::uint32_t *list, std::uint64_t length,
-                               unsigned parts) {
+std::vector<std::uint64_t> cut(const corpus &corpus, const std::uint32_t *list, std::uint64_t length, unsigned parts) {
     const auto same_word = [&](std::uint32_t first, std::uint32_t second) {
-        return std::find(&ids[first], &ids[second], END) == &ids[second];
+        while (first < second && id_at(corpus.ids, first, corpus.wide) != END) first++;
+        return first == second;
     };
     std::vector<std::uint64_t> cuts(parts + 1);
     for (unsigned p = 1; p < parts; p++) {
@@ -182,7 +182,7 @@ void write_lists(bpeflow_learner &l, unsigned p, side part::*which, const side &
 bool merge_in_parallel(bpeflow_learner &l, const pair &pair, const bpeflow_merge_record &merge) {
     const auto parts = static_cast<unsigned>(l.parts.size());
     const std::uint32_t *list = &l.lists.entries[pair.list];
-    const std::vector<std::uint64_t> cuts = cut(l.corpus.ids, list, pair.length, parts);
+    const std::vector<std::uint64_t> cuts = cut(l.corpus, list, pair.length, parts);
     const bool good = for_each_part_twice(
         parts,
         [&](unsigned p) { return replace_occurrences(&l, list + cuts[p], cuts[p + 1] - cuts[p], &merge, &l.parts[p]); },

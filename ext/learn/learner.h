@@ -110,12 +110,9 @@ static inline bool add_pairs(struct learner *l, const struct side *side, uint32_
 
 /* ---- one merge ------------------------------------------------------------------------------------------------- */
 
-/* Merge the occurrences in list[length], which is all or a part of the pair's list. Record the neighbours as they are
- * at that moment: in `abab` the left neighbour of the second `ab` is the first, already merged. */
-static inline bool replace_occurrences(struct learner *l, const uint32_t *list, uint64_t length,
-                                       const bpeflow_merge_record *merge, struct part *part) {
-    if (!part_reset(part, l->tokens.count, length)) return false;
-    uint32_t *ids = l->corpus.ids;
+ALWAYS_INLINE void replace_in(const struct learner *l, const uint32_t *list, uint64_t length,
+                              const bpeflow_merge_record *merge, struct part *part, bool wide) {
+    void *ids = l->corpus.ids;
     uint32_t left = merge->left, right = merge->right, token = merge->token;
     uint32_t middle = (uint32_t)token_length(&l->tokens, left);
     uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
@@ -123,21 +120,32 @@ static inline bool replace_occurrences(struct learner *l, const uint32_t *list, 
     struct side before = part->before, after = part->after;
     uint32_t *positions = part->positions;
     uint32_t run = 0, merged = 0;
-    for (uint64_t k = 0; k < AHEAD && k < length; k++) __builtin_prefetch(&ids[list[k]], 1);
+    for (uint64_t k = 0; k < AHEAD && k < length; k++) prefetch_id(ids, list[k], wide);
     for (uint64_t k = 0; k < length; k++) {
-        if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
+        if (k + AHEAD < length) prefetch_id(ids, list[k + AHEAD], wide);
         uint32_t i = list[k];
-        if (ids[i + middle - 1] != left || ids[i + middle] != right) continue;
-        ids[i] = token;
-        ids[i + size - 1] = token;
+        if (id_at(ids, i + middle - 1, wide) != left || id_at(ids, i + middle, wide) != right) continue;
+        set_id(ids, i, token, wide);
+        set_id(ids, i + size - 1, token, wide);
         int64_t count = corpus_count_at(&l->corpus, i, &run);
-        side_note(&before, ids[i - 1], merged, count);
-        side_note(&after, ids[i + size], merged, count);
+        side_note(&before, id_at(ids, i - 1, wide), merged, count);
+        side_note(&after, id_at(ids, i + size, wide), merged, count);
         positions[merged++] = i;
     }
     part->before = before;
     part->after = after;
     part->merged = merged;
+}
+
+/* Merge the occurrences in list[length], which is all or a part of the pair's list. Record the neighbours as they are
+ * at that moment: in `abab` the left neighbour of the second `ab` is the first, already merged. */
+static inline bool replace_occurrences(struct learner *l, const uint32_t *list, uint64_t length,
+                                       const bpeflow_merge_record *merge, struct part *part) {
+    if (!part_reset(part, l->tokens.count, length)) return false;
+    if (l->corpus.wide)
+        replace_in(l, list, length, merge, part, true);
+    else
+        replace_in(l, list, length, merge, part, false);
     return true;
 }
 
