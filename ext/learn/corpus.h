@@ -7,10 +7,15 @@
  * `ids` has a token's id at the first and at the last position of the token. The positions in between hold stale ids
  * of its parts. The length of a token follows from its id, so both neighbours are found without links: the token
  * before position i ends at i - 1, and the token after a token of n bytes at i starts at i + n. A merge writes two
- * entries and moves nothing. */
+ * entries and moves nothing.
+ *
+ * Positions are divided into shards, because lists of occurrences (pairs.h) have 4 bytes for each: its distance from
+ * the END at which the shard begins. A shard ends with a pre-token, so the tokens of a pair are in the same shard.
+ * Usually there is a single one. */
 #ifndef BPEFLOW_LEARN_CORPUS_H
 #define BPEFLOW_LEARN_CORPUS_H
 
+#include "array.h"
 #include "ids.h"
 #include "task.h"
 
@@ -35,7 +40,36 @@ struct corpus {
     struct run *runs; /* [run_count + 1]; the last one starts at `size` */
     uint32_t run_count;
     uint32_t *run_of; /* [size / RUN_BLOCK + 1]: the run at every RUN_BLOCK-th position */
+    uint64_t *shards; /* [shard_count + 1]: where each shard begins; the last one at size - 1 */
+    uint64_t shard_count;
 };
+
+/* Divide the positions into shards; false if out of memory. */
+static inline bool corpus_divide(struct corpus *corpus, const bpeflow_merge_task *task) {
+    uint64_t word = 0, capacity = 0;
+    do {
+        uint64_t *shards =
+            (uint64_t *)array_reserve(corpus->shards, &capacity, corpus->shard_count + 2, sizeof *shards);
+        if (!shards) return false;
+        corpus->shards = shards;
+        shards[corpus->shard_count++] = task_position(task, word) - 1;
+        word = task_shard_end(task, word);
+        shards[corpus->shard_count] = task_position(task, word) - 1;
+    } while (word < task->words);
+    return true;
+}
+
+/* Return the number of positions in a shard, both of the ENDs at its borders included. */
+static inline uint64_t corpus_shard_size(const struct corpus *corpus, uint64_t shard) {
+    return corpus->shards[shard + 1] - corpus->shards[shard] + 1;
+}
+
+/* Return the shard with a position. */
+static inline uint64_t corpus_shard_at(const struct corpus *corpus, uint64_t position) {
+    uint64_t shard = 0;
+    while (shard + 1 < corpus->shard_count && corpus->shards[shard + 1] < position) shard++;
+    return shard;
+}
 
 /* Store the counts, and allocate the positions; false if out of memory. */
 static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *task) {
@@ -45,7 +79,7 @@ static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *
     corpus->ids = malloc(corpus->size * id_size(corpus->wide));
     corpus->runs = (struct run *)calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
     corpus->run_of = (uint32_t *)malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
-    if (!corpus->ids || !corpus->runs || !corpus->run_of) return false;
+    if (!corpus->ids || !corpus->runs || !corpus->run_of || !corpus_divide(corpus, task)) return false;
 
     set_id(corpus->ids, 0, END, corpus->wide);
     struct run *run = corpus->runs;
@@ -83,7 +117,7 @@ static inline void corpus_lay_out(struct corpus *corpus, const bpeflow_merge_tas
 
 /* Return the count of the pre-token at a position. *run is where the search starts: 0, or the result for an earlier
  * position. */
-static inline int64_t corpus_count_at(const struct corpus *corpus, uint32_t position, uint32_t *run) {
+static inline int64_t corpus_count_at(const struct corpus *corpus, uint64_t position, uint32_t *run) {
     if (*run < corpus->run_of[position / RUN_BLOCK]) *run = corpus->run_of[position / RUN_BLOCK];
     while (corpus->runs[*run + 1].start <= position) ++*run;
     return corpus->runs[*run].count;
@@ -91,13 +125,15 @@ static inline int64_t corpus_count_at(const struct corpus *corpus, uint32_t posi
 
 static inline uint64_t corpus_memory(const struct corpus *corpus) {
     return corpus->size * id_size(corpus->wide) + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
-           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of;
+           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of +
+           (corpus->shard_count + 1) * sizeof *corpus->shards;
 }
 
 static inline void corpus_free(struct corpus *corpus) {
     free(corpus->ids);
     free(corpus->runs);
     free(corpus->run_of);
+    free(corpus->shards);
 }
 
 #endif

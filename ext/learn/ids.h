@@ -36,6 +36,11 @@ ALWAYS_INLINE void set_id(void *ids, uint64_t position, uint32_t id, bool wide) 
         ((uint16_t *)ids)[position] = (uint16_t)(id + 1);
 }
 
+/* Return the ids from a position on. */
+ALWAYS_INLINE void *ids_from(void *ids, uint64_t position, bool wide) {
+    return (char *)ids + position * id_size(wide);
+}
+
 /* Prefetch an id that is going to be written. */
 ALWAYS_INLINE void prefetch_id(const void *ids, uint64_t position, bool wide) {
     __builtin_prefetch((const char *)ids + position * id_size(wide), 1);
