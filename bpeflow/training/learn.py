@@ -256,11 +256,11 @@ def learn_with_settings(
 def _less_memory(task: MergeTask) -> str:
     """Return the remedy if memory runs out, with the amount that is needed."""
     words, size = len(task.counts), int(task.counts.offsets[-1])
+    needed = memory_needed(words, size, task.max_tokens)
     return (
-        f"{words:,} distinct pre-tokens of {format_size(size)} in total take about "
-        f"{format_size(memory_needed(words, size, task.max_tokens))} with backend c. Have fewer of them (thin_rare keeps "
-        "a part of the rare ones, sample counts a part of the documents), or add memory. Counts in a run folder can be "
-        "reused (--resume, or bpeflow merge)"
+        f"{words:,} distinct pre-tokens of {format_size(size)} in total take about {format_size(needed)} with backend "
+        "c. Have fewer of them (thin_rare keeps a part of the rare ones, sample takes a part of the documents) or more "
+        "memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
     )
 
 

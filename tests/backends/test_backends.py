@@ -191,6 +191,7 @@ def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend, words: dict[b
         learn(backend, make_task(words, 3, threads=threads))
 
 
+@pytest.mark.not_sanitized
 def test_learning_without_enough_memory_says_how_much_it_takes_and_what_helps() -> None:
     """The counts claim a petabyte of text, which a broadcast array of one byte simulates."""
     sizes = np.arange(0, 2**50 + 1, 2**31, dtype=np.int64)
