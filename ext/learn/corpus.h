@@ -125,8 +125,7 @@ static inline int64_t corpus_count_at(const struct corpus *corpus, uint64_t posi
 
 static inline uint64_t corpus_memory(const struct corpus *corpus) {
     return corpus->size * id_size(corpus->wide) + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
-           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of +
-           (corpus->shard_count + 1) * sizeof *corpus->shards;
+           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of + (corpus->shard_count + 1) * sizeof *corpus->shards;
 }
 
 static inline void corpus_free(struct corpus *corpus) {

@@ -146,8 +146,7 @@ std::vector<Cut> cut(const corpus &corpus, const std::uint32_t *list, std::uint6
     for (unsigned p = 1; p < parts; p++) {
         auto [start, shard] = cuts[p - 1];
         const std::uint64_t wanted = std::max(start, length * p / parts);
-        if (corpus.shard_count > 1)
-            shard += static_cast<std::uint64_t>(std::count(list + start, list + wanted, MARK));
+        if (corpus.shard_count > 1) shard += static_cast<std::uint64_t>(std::count(list + start, list + wanted, MARK));
         start = wanted;
         while (start > 0 && start < length && same_word(shard, list[start - 1], list[start])) start++;
         cuts[p] = {start, shard};
