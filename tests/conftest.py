@@ -76,7 +76,7 @@ def backends() -> list[MergeBackend]:
         if (reason := candidate.unavailable()) is not None:
             fail_if_required(candidate.name, reason)
     available = [candidate for candidate in chosen(BACKENDS) if candidate.unavailable() is None]
-    return available + [with_shards(backend, 12) for backend in available if isinstance(backend, NativeBackend)]
+    return available + [with_shards(backend, 30) for backend in available if isinstance(backend, NativeBackend)]
 
 
 @pytest.fixture(params=chosen(["regex", "native"]))

@@ -306,8 +306,9 @@ static inline bool count_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_
 static inline bool add_byte_pairs(struct learner *l, struct byte_pair *byte_pairs, const uint32_t *byte_ids) {
     uint64_t distinct = 0, entries = 0;
     for (uint32_t p = 0; p < BYTE_PAIRS; p++) {
-        distinct += byte_pairs[p].entries > 0;
-        if (byte_pairs[p].entries > 0) entries += byte_pairs[p].entries + l->corpus.shard_count - 1;
+        if (byte_pairs[p].count < l->limits.min_frequency) continue;
+        distinct++;
+        entries += byte_pairs[p].entries + l->corpus.shard_count - 1;
     }
     if (!pairs_reserve(&l->pairs, distinct) || !lists_reserve(&l->lists, entries)) return false;
     for (uint32_t p = 0; p < BYTE_PAIRS; p++) {
