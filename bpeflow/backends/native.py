@@ -8,7 +8,7 @@ import weakref
 from ctypes import POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +123,7 @@ class OmpBackend(NativeBackend):
     """
 
     multithreaded = True
-    _parallel_in: int | None = None  # the id of the process that has used several threads
+    _parallel_in: ClassVar[int | None] = None  # the id of the process that has used several threads
 
     def _load(self) -> ctypes.CDLL:
         """Load the library so that its threads wait passively, unless the user has set a policy.
@@ -141,7 +141,7 @@ class OmpBackend(NativeBackend):
     def start(self, task: MergeTask) -> NativeSession:
         if self._parallel_in not in (None, os.getpid()):
             return NativeSession(self._library, task, 1, self.max_shard_positions)
-        self._parallel_in = os.getpid()
+        OmpBackend._parallel_in = os.getpid()
         return super().start(task)
 
 
