@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from available import chosen, fail_if_required, skip_missing
 from hypothesis import HealthCheck, settings
+from tasks import with_shards
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
+from bpeflow.backends.native import NativeBackend
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.cli.exit import ENDING_SIGNALS
 from bpeflow.pretokenize.native import why_regex
@@ -69,11 +71,12 @@ def backend(request: pytest.FixtureRequest) -> MergeBackend:
 
 @pytest.fixture(scope="session")
 def backends() -> list[MergeBackend]:
-    """All available backends at once, to compare with one answer."""
+    """All available backends at once, to compare with one answer; the native ones also with shards of few positions."""
     for candidate in chosen(BACKENDS):
         if (reason := candidate.unavailable()) is not None:
             fail_if_required(candidate.name, reason)
-    return [candidate for candidate in chosen(BACKENDS) if candidate.unavailable() is None]
+    available = [candidate for candidate in chosen(BACKENDS) if candidate.unavailable() is None]
+    return available + [with_shards(backend, 30) for backend in available if isinstance(backend, NativeBackend)]
 
 
 @pytest.fixture(params=chosen(["regex", "native"]))

@@ -83,8 +83,8 @@ def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:
         1: NativeMemoryError(f"no memory for {name}"),
         2: CountOverflowError(f"{name}: a count does not fit 64 bits; count less text, or in parts"),
         3: NativeError(
-            f"{name}: too large: 2^32 - 1 or more positions (bytes of distinct pre-tokens), tokens or pairs, or bytes "
-            "in one pre-token"
+            f"{name}: too large: 2^32 - 3 or more bytes in one pre-token, or 2^32 - 1 or more tokens, pairs or "
+            "different counts"
         ),
         4: NativeError(f"{name}: arguments that break the rules of bpeflow.h (please report this)"),
         6: FormatError(f"{name}: a shard that is truncated, out of order or of the wrong size"),

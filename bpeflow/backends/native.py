@@ -8,19 +8,14 @@ import weakref
 from ctypes import POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.library import Signature, check_status, load_library
-from bpeflow._util.text import format_size
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
-
-#: The largest number of positions in a task: the bytes of all distinct pre-tokens, and an end mark before, between and
-#: after them. See `_check_positions`.
-MAX_POSITIONS = 2**32 - 2
 
 #: How OpenMP threads wait for work. Threads that wait actively spin. On a machine that is also busy otherwise they keep
 #: threads that have work off the cores: with one of two cores busy, a run of 0.43 s took 1.21 s. On an idle machine no
@@ -51,6 +46,7 @@ class _Task(ctypes.Structure):
         ("reuse_tokens", c_uint32),
         ("scan", c_uint32),
         ("threads", c_uint32),
+        ("max_shard_positions", c_uint64),
         ("initial_merges", POINTER(c_uint32)),
         ("initial_merge_count", c_uint64),
     ]
@@ -84,9 +80,15 @@ _SIGNATURES: dict[str, Signature] = {
 
 
 class NativeBackend:
-    """A backend in a native library, which is loaded on first use."""
+    """A backend in a native library, which is loaded on first use.
+
+    Attributes:
+        max_shard_positions: upper bound on the positions in a shard (``ext/learn/corpus.h``), which does not affect the
+            result; 0 for as many as fit, about 2^32. Tests lower it.
+    """
 
     multithreaded = False
+    max_shard_positions = 0
 
     def __init__(self, name: str, description: str) -> None:
         self.name = name
@@ -103,7 +105,7 @@ class NativeBackend:
         return self._description
 
     def start(self, task: MergeTask) -> NativeSession:
-        return NativeSession(self._library, task, task.threads or 0)
+        return NativeSession(self._library, task, task.threads or 0, self.max_shard_positions)
 
     @cached_property
     def _library(self) -> ctypes.CDLL:
@@ -121,7 +123,7 @@ class OmpBackend(NativeBackend):
     """
 
     multithreaded = True
-    _parallel_in: int | None = None  # the id of the process that has used several threads
+    _parallel_in: ClassVar[int | None] = None  # the id of the process that has used several threads
 
     def _load(self) -> ctypes.CDLL:
         """Load the library so that its threads wait passively, unless the user has set a policy.
@@ -138,8 +140,8 @@ class OmpBackend(NativeBackend):
 
     def start(self, task: MergeTask) -> NativeSession:
         if self._parallel_in not in (None, os.getpid()):
-            return NativeSession(self._library, task, threads=1)
-        self._parallel_in = os.getpid()
+            return NativeSession(self._library, task, 1, self.max_shard_positions)
+        OmpBackend._parallel_in = os.getpid()
         return super().start(task)
 
 
@@ -150,11 +152,10 @@ OMP = OmpBackend("omp", "C++ and OpenMP, several threads")
 class NativeSession:
     """A task in progress. The native learner is freed by `close` or when the session is garbage-collected."""
 
-    def __init__(self, library: ctypes.CDLL, task: MergeTask, threads: int) -> None:
-        _check_positions(task)
+    def __init__(self, library: ctypes.CDLL, task: MergeTask, threads: int, max_shard_positions: int) -> None:
         self._library = library
         self._handle = c_void_p()
-        native_task, _borrowed = _native_task(task, threads)
+        native_task, _borrowed = _native_task(task, threads, max_shard_positions)
         library.bpeflow_learner_new(byref(native_task), byref(self._handle))
         self._free = weakref.finalize(self, library.bpeflow_learner_free, c_void_p(self._handle.value))
         self._last_statistics = self._read_statistics()
@@ -191,23 +192,7 @@ class NativeSession:
         return MergeStatistics(**{field.name: getattr(native, field.name) for field in fields(MergeStatistics)})
 
 
-def _check_positions(task: MergeTask) -> None:
-    """Raise `NativeError`, before any work, for a task with too many positions.
-
-    The native backends store a position in 4 bytes. Occurrence lists take half the memory that they would take with
-    8 bytes, and less time, as time depends on memory. The highest 4-byte number is not used as a position.
-    """
-    words, size = len(task.counts), int(task.counts.offsets[-1])
-    positions = size + words + 1
-    if positions > MAX_POSITIONS:
-        raise NativeError(
-            f"{words:,} distinct pre-tokens of {format_size(size)} in total take {positions:,} positions (one for each "
-            f"byte and one after each pre-token); native backends have {MAX_POSITIONS:,}. Leave out rare or very long "
-            "pre-tokens, or use backend: python, which has no such limit but needs a lot of memory"
-        )
-
-
-def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray[Any]]]:
+def _native_task(task: MergeTask, threads: int, max_shard_positions: int) -> tuple[_Task, list[npt.NDArray[Any]]]:
     """Return the task as the header's struct, and the arrays that it points into, which must outlive the call."""
     token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
     np.cumsum([len(token) for token in task.tokens], out=token_offsets[1:])
@@ -233,6 +218,7 @@ def _native_task(task: MergeTask, threads: int) -> tuple[_Task, list[npt.NDArray
         reuse_tokens=task.reuse_tokens,
         scan=task.max_search == "scan",
         threads=threads,
+        max_shard_positions=max_shard_positions,
         initial_merge_count=len(task.initial_merges),
     )
     return native, list(arrays.values())

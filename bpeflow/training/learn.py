@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.memory import explain_memory_error
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
+from bpeflow.backends.memory import memory_needed
 from bpeflow.backends.registry import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
@@ -35,12 +36,6 @@ FIRST_STEP = 64
 
 #: Target duration of a step, in seconds. Shorter steps add overhead; longer ones delay Ctrl-C and progress.
 STEP_SECONDS = 0.1
-
-#: The remedy if memory runs out.
-_LESS_MEMORY = (
-    "use backend: c, which needs the least, drop rare pre-tokens, or add memory. Counts in a run folder can be reused "
-    "(--resume, or bpeflow merge)"
-)
 
 
 class Checkpoint(Protocol):
@@ -238,7 +233,7 @@ def learn_with_settings(
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
     earlier = checkpoint.load(initial_merges) if checkpoint else ()
     task = learning_task(counts, settings, earlier or initial_merges, base)
-    with explain_memory_error("learning the merges", _LESS_MEMORY), chosen.start(task) as session:
+    with explain_memory_error("learning the merges", _less_memory(task)), chosen.start(task) as session:
         records = _step_to_the_end(session, task, observer, checkpoint)
         statistics = session.statistics()
     if task.max_tokens == len(task.tokens):  # no room for a token, so no merge was replayed either
@@ -272,6 +267,17 @@ def _thinned(counts: PretokenCounts, settings: MergeSettings) -> tuple[PretokenC
         positions=len(counts.data),
         kept_pretokens=len(kept),
         kept_positions=len(kept.data),
+    )
+
+
+def _less_memory(task: MergeTask) -> str:
+    """Return the remedy if memory runs out, with the amount that is needed."""
+    words, size = len(task.counts), int(task.counts.offsets[-1])
+    needed = memory_needed(words, size, task.max_tokens)
+    return (
+        f"{words:,} distinct pre-tokens of {format_size(size)} in total take about {format_size(needed)} with backend "
+        "c. Have fewer of them (thin_rare keeps a part of the rare ones, sample takes a part of the documents) or more "
+        "memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
     )
 
 

@@ -7,16 +7,20 @@
  * `ids` has a token's id at the first and at the last position of the token. The positions in between hold stale ids
  * of its parts. The length of a token follows from its id, so both neighbours are found without links: the token
  * before position i ends at i - 1, and the token after a token of n bytes at i starts at i + n. A merge writes two
- * entries and moves nothing. */
+ * entries and moves nothing.
+ *
+ * Positions are divided into shards, because lists of occurrences (pairs.h) have 4 bytes for each: its distance from
+ * the END at which the shard begins. A shard ends with a pre-token, so the tokens of a pair are in the same shard.
+ * Usually there is a single one. */
 #ifndef BPEFLOW_LEARN_CORPUS_H
 #define BPEFLOW_LEARN_CORPUS_H
 
+#include "array.h"
+#include "ids.h"
 #include "task.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
-
-#define END UINT32_MAX /* the id between pre-tokens; no token has it */
 
 /* Positions per entry of run_of. With 16 the entries would not fit into the cache. With 1024 the walk over the short
  * runs of the most frequent pre-tokens would be long. */
@@ -30,23 +34,54 @@ struct run {
 };
 
 struct corpus {
-    uint32_t *ids; /* [size] */
+    void *ids; /* [size]; see id_at */
+    bool wide; /* whether ids take 4 bytes */
     uint64_t size;
     struct run *runs; /* [run_count + 1]; the last one starts at `size` */
     uint32_t run_count;
     uint32_t *run_of; /* [size / RUN_BLOCK + 1]: the run at every RUN_BLOCK-th position */
+    uint64_t *shards; /* [shard_count + 1]: where each shard begins; the last one at size - 1 */
+    uint64_t shard_count;
 };
+
+/* Divide the positions into shards; false if out of memory. */
+static inline bool corpus_divide(struct corpus *corpus, const bpeflow_merge_task *task) {
+    uint64_t word = 0, capacity = 0;
+    do {
+        uint64_t *shards =
+            (uint64_t *)array_reserve(corpus->shards, &capacity, corpus->shard_count + 2, sizeof *shards);
+        if (!shards) return false;
+        corpus->shards = shards;
+        shards[corpus->shard_count++] = task_position(task, word) - 1;
+        word = task_shard_end(task, word);
+        shards[corpus->shard_count] = task_position(task, word) - 1;
+    } while (word < task->words);
+    return true;
+}
+
+/* Return the number of positions in a shard, both of the ENDs at its borders included. */
+static inline uint64_t corpus_shard_size(const struct corpus *corpus, uint64_t shard) {
+    return corpus->shards[shard + 1] - corpus->shards[shard] + 1;
+}
+
+/* Return the shard with a position. */
+static inline uint64_t corpus_shard_at(const struct corpus *corpus, uint64_t position) {
+    uint64_t shard = 0;
+    while (shard + 1 < corpus->shard_count && corpus->shards[shard + 1] < position) shard++;
+    return shard;
+}
 
 /* Store the counts, and allocate the positions; false if out of memory. */
 static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *task) {
     corpus->size = task_position(task, task->words);
     for (uint64_t word = 0; word < task->words; word++) corpus->run_count += task_count_changes(task, word) ? 1 : 0;
-    corpus->ids = (uint32_t *)malloc(corpus->size * sizeof *corpus->ids);
+    corpus->wide = ids_wide(task->tokens > task->max_tokens ? task->tokens : task->max_tokens);
+    corpus->ids = malloc(corpus->size * id_size(corpus->wide));
     corpus->runs = (struct run *)calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
     corpus->run_of = (uint32_t *)malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
-    if (!corpus->ids || !corpus->runs || !corpus->run_of) return false;
+    if (!corpus->ids || !corpus->runs || !corpus->run_of || !corpus_divide(corpus, task)) return false;
 
-    corpus->ids[0] = END;
+    set_id(corpus->ids, 0, END, corpus->wide);
     struct run *run = corpus->runs;
     for (uint64_t word = 0; word < task->words; word++) {
         if (!task_count_changes(task, word)) continue;
@@ -62,33 +97,42 @@ static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *
     return true;
 }
 
+ALWAYS_INLINE void lay_out_words(void *ids, const bpeflow_merge_task *task, uint64_t first, uint64_t last, bool wide) {
+    uint64_t position = task_position(task, first);
+    for (uint64_t word = first; word < last; word++) {
+        for (int64_t b = task->offsets[word]; b < task->offsets[word + 1]; b++)
+            set_id(ids, position++, task->byte_ids[task->data[b]], wide);
+        set_id(ids, position++, END, wide);
+    }
+}
+
 /* Store pre-tokens first to last - 1 at their positions. */
 static inline void corpus_lay_out(struct corpus *corpus, const bpeflow_merge_task *task, uint64_t first,
                                   uint64_t last) {
-    uint32_t *id = &corpus->ids[task_position(task, first)];
-    for (uint64_t word = first; word < last; word++) {
-        for (int64_t b = task->offsets[word]; b < task->offsets[word + 1]; b++) *id++ = task->byte_ids[task->data[b]];
-        *id++ = END;
-    }
+    if (corpus->wide)
+        lay_out_words(corpus->ids, task, first, last, true);
+    else
+        lay_out_words(corpus->ids, task, first, last, false);
 }
 
 /* Return the count of the pre-token at a position. *run is where the search starts: 0, or the result for an earlier
  * position. */
-static inline int64_t corpus_count_at(const struct corpus *corpus, uint32_t position, uint32_t *run) {
+static inline int64_t corpus_count_at(const struct corpus *corpus, uint64_t position, uint32_t *run) {
     if (*run < corpus->run_of[position / RUN_BLOCK]) *run = corpus->run_of[position / RUN_BLOCK];
     while (corpus->runs[*run + 1].start <= position) ++*run;
     return corpus->runs[*run].count;
 }
 
 static inline uint64_t corpus_memory(const struct corpus *corpus) {
-    return corpus->size * sizeof *corpus->ids + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
-           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of;
+    return corpus->size * id_size(corpus->wide) + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
+           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of + (corpus->shard_count + 1) * sizeof *corpus->shards;
 }
 
 static inline void corpus_free(struct corpus *corpus) {
     free(corpus->ids);
     free(corpus->runs);
     free(corpus->run_of);
+    free(corpus->shards);
 }
 
 #endif

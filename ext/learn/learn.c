@@ -23,7 +23,7 @@ static int set_up(struct learner *l, const bpeflow_merge_task *task) {
     else if (!add_byte_pairs(l, byte_pairs, task->byte_ids))
         status = BPEFLOW_NO_MEMORY;
     else
-        list_byte_pairs(byte_pairs, task, 0, task->words, l->lists.entries);
+        list_byte_pairs(byte_pairs, task, &l->corpus, 0, task->words, l->lists.entries);
     free(byte_pairs);
     return status;
 }

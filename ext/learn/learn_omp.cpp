@@ -69,19 +69,7 @@ unsigned parts_for(const learner &l, std::uint64_t entries) {
 // Return the range of pre-tokens (first, one past the last) for one of several threads. All ranges have about the same
 // number of positions.
 std::pair<std::uint64_t, std::uint64_t> share_of(const bpeflow_merge_task &task, unsigned part, unsigned parts) {
-    const auto cut = [&](unsigned at) {
-        const std::uint64_t position = task_position(&task, task.words) / parts * at;
-        // Binary search for the first pre-token that starts at or after `position`.
-        std::uint64_t low = 0, high = task.words;
-        while (low < high) {
-            const std::uint64_t middle = low + (high - low) / 2;
-            if (task_position(&task, middle) < position)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return low;
-    };
+    const auto cut = [&](unsigned at) { return task_word_at(&task, task_position(&task, task.words) / parts * at); };
     return {cut(part), part + 1 == parts ? task.words : cut(part + 1)};
 }
 
@@ -106,15 +94,20 @@ int set_up(learner &l, const bpeflow_merge_task &task) {
     if (overflow) return BPEFLOW_OVERFLOW;
     if (!add_byte_pairs(&l, all.data(), task.byte_ids)) return BPEFLOW_NO_MEMORY;
 
-    // Each thread's part of a list follows that of the thread before.
-    for (auto &share : shares)
+    // Each thread's part of a list follows that of the thread before, and the MARKs of the shards before its own.
+    for (unsigned part = 0; part < parts; part++) {
+        const std::uint64_t marks = corpus_shard_at(&l.corpus, task_position(&task, share_of(task, part, parts).first));
         for (std::size_t p = 0; p < BYTE_PAIRS; p++) {
-            share[p].cursor = all[p].cursor;
-            if (all[p].cursor != NOWHERE) all[p].cursor += share[p].entries;
+            byte_pair &mine = shares[part][p];
+            mine.cursor = all[p].cursor;
+            if (mine.cursor == NOWHERE) continue;
+            mine.cursor += marks;
+            all[p].cursor += mine.entries;
         }
+    }
     for_each_part(parts, [&](unsigned p) {
         const auto [first, last] = share_of(task, p, parts);
-        list_byte_pairs(shares[p].data(), &task, first, last, l.lists.entries);
+        list_byte_pairs(shares[p].data(), &task, &l.corpus, first, last, l.lists.entries);
     });
     return BPEFLOW_OK;
 }
@@ -135,20 +128,30 @@ candidate scan(const learner *l) {
 
 // ---- merging ----
 
+// A part of a list: where it starts, and the shard of its first entry.
+struct Cut {
+    std::uint64_t start, shard;
+};
+
 // Return where to cut a list, so that all parts have about the same length and no two share a pre-token. Positions in
 // different pre-tokens have an END between them. Stale ids inside tokens cannot be mistaken for END, as they were ids of
 // tokens once.
-std::vector<std::uint64_t> cut(const std::uint32_t *ids, const std::uint32_t *list, std::uint64_t length,
-                               unsigned parts) {
-    const auto same_word = [&](std::uint32_t first, std::uint32_t second) {
-        return std::find(&ids[first], &ids[second], END) == &ids[second];
+std::vector<Cut> cut(const corpus &corpus, const std::uint32_t *list, std::uint64_t length, unsigned parts) {
+    const auto same_word = [&](std::uint64_t shard, std::uint32_t first, std::uint32_t second) {
+        const std::uint64_t base = corpus.shards[shard];
+        while (first < second && id_at(corpus.ids, base + first, corpus.wide) != END) first++;
+        return first == second && first != MARK;
     };
-    std::vector<std::uint64_t> cuts(parts + 1);
+    std::vector<Cut> cuts(parts + 1);
     for (unsigned p = 1; p < parts; p++) {
-        cuts[p] = std::max(cuts[p - 1], length * p / parts);
-        while (cuts[p] > 0 && cuts[p] < length && same_word(list[cuts[p] - 1], list[cuts[p]])) cuts[p]++;
+        auto [start, shard] = cuts[p - 1];
+        const std::uint64_t wanted = std::max(start, length * p / parts);
+        if (corpus.shard_count > 1) shard += static_cast<std::uint64_t>(std::count(list + start, list + wanted, MARK));
+        start = wanted;
+        while (start > 0 && start < length && same_word(shard, list[start - 1], list[start])) start++;
+        cuts[p] = {start, shard};
     }
-    cuts[parts] = length;
+    cuts[parts].start = length;
     return cuts;
 }
 
@@ -164,37 +167,45 @@ bool add_up(bpeflow_learner &l, side part::*which, side &sum) {
     return true;
 }
 
-// Write one part's entries of the new lists on one side, after those of the parts before it.
-void write_lists(bpeflow_learner &l, unsigned p, side part::*which, const side &sum) {
-    const part &part = l.parts[p];
+// Write one part's entries of the new lists on one side, after those of the parts before it and the MARKs of the shards
+// before its own. Its own MARKs are for all neighbours, those of other parts included.
+void write_lists(bpeflow_learner &l, unsigned p, std::uint64_t shard, side part::*which, const side &sum) {
+    part &part = l.parts[p];
+    const std::uint64_t shards = l.corpus.shard_count;
+    if (shards > 1)
+        for (std::uint64_t m = 0; m < sum.met_count; m++) side_meet(&(part.*which), sum.met[m]);
     for (std::uint64_t m = 0; m < (part.*which).met_count; m++) {
         const std::uint32_t id = (part.*which).met[m];
         neighbour *mine = neighbour_of(&(part.*which), id);
         mine->back = neighbour_of(&sum, id)->back;
         mine->cursor = neighbour_of(&sum, id)->cursor;
         if (mine->cursor == NOWHERE) continue;
+        mine->cursor += shard;
         for (unsigned q = 0; q < p; q++) mine->cursor += neighbour_of(&(l.parts[q].*which), id)->entries;
     }
-    side_write_lists(&(part.*which), part.positions, part.merged, l.lists.entries);
+    side_write_lists(&(part.*which), part.positions, part.length, shards, l.lists.entries);
 }
 
 // Merge all occurrences of a pair, one part of its list on each thread.
 bool merge_in_parallel(bpeflow_learner &l, const pair &pair, const bpeflow_merge_record &merge) {
     const auto parts = static_cast<unsigned>(l.parts.size());
     const std::uint32_t *list = &l.lists.entries[pair.list];
-    const std::vector<std::uint64_t> cuts = cut(l.corpus.ids, list, pair.length, parts);
+    const std::vector<Cut> cuts = cut(l.corpus, list, pair.length, parts);
     const bool good = for_each_part_twice(
         parts,
-        [&](unsigned p) { return replace_occurrences(&l, list + cuts[p], cuts[p + 1] - cuts[p], &merge, &l.parts[p]); },
+        [&](unsigned p) {
+            const auto [start, shard] = cuts[p];
+            return replace_occurrences(&l, shard, list + start, cuts[p + 1].start - start, &merge, &l.parts[p]);
+        },
         [&] {
             return add_up(l, &part::before, l.before) && add_up(l, &part::after, l.after) &&
                    change_pairs(&l, &merge, &l.before, &l.after);
         },
         [&](unsigned p) {
-            write_lists(l, p, &part::before, l.before);
-            write_lists(l, p, &part::after, l.after);
+            write_lists(l, p, cuts[p].shard, &part::before, l.before);
+            write_lists(l, p, cuts[p].shard, &part::after, l.after);
         });
-    l.statistics.occurrences_visited += pair.length;
+    l.statistics.occurrences_visited += pair.length - (l.corpus.shard_count - 1);
     for (const part &part : l.parts) l.statistics.occurrences_merged += part.merged;
     return good;
 }

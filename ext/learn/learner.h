@@ -2,13 +2,16 @@
  *
  * bpeflow/backends/python.py describes the algorithm and proves that it is right: why an occurrence list is complete
  * when it is written, how stale entries are recognised, and why the pairs of a new token are all new. corpus.h shows
- * how tokens are stored at positions. Two things are different here:
+ * how tokens are stored at positions. Three things are different here:
  *
  * One merge walks over the list, writes the new token, and adds up the changes for each neighbour (neighbours.h). Only
  * then are the pairs looked up, once per distinct neighbour, and the new pairs' lists written.
  *
  * Pairs that can never be learned are not kept. But while initial merges are left, all pairs are kept, including those
  * that are too rare or too long, because their counts do not determine what is merged next.
+ *
+ * Positions can be divided into shards (corpus.h). That does not affect the result: the proofs speak of the occurrences
+ * within one pre-token, which are in one shard and in ascending order there, and counts are sums over all pre-tokens.
  *
  * Functions that return a `bool` return false if out of memory, unless they say otherwise. */
 #ifndef BPEFLOW_LEARN_LEARNER_H
@@ -69,8 +72,9 @@ static inline bool add_pair(struct learner *l, uint64_t key, struct neighbour *n
     if (neighbour->weight < l->limits.min_frequency) return true; /* its count can only fall */
     if (!short_enough(l, key)) return true;
 
-    if (!lists_new(&l->lists, neighbour->entries, &neighbour->cursor)) return false;
-    struct pair pair = {key, neighbour->weight, neighbour->cursor, neighbour->entries};
+    uint64_t length = neighbour->entries + l->corpus.shard_count - 1;
+    if (!lists_new(&l->lists, length, &neighbour->cursor)) return false;
+    struct pair pair = {key, neighbour->weight, neighbour->cursor, length};
     *pairs_slot(&l->pairs, key) = pair;
     l->pairs.used++;
     struct candidate candidate = {pair.count, key};
@@ -102,43 +106,60 @@ static inline bool add_pairs(struct learner *l, const struct side *side, uint32_
         struct neighbour *neighbour = neighbour_of(side, id);
         neighbour->cursor = NOWHERE;
         if (id == END) continue;
-        neighbour->back = is_before ? (uint32_t)token_length(&l->tokens, id) : 0;
         if (!add_pair(l, key_with(token, id, is_before), neighbour)) return false;
+        neighbour->back = is_before ? (int64_t)token_length(&l->tokens, id) : 0;
     }
     return true;
 }
 
 /* ---- one merge ------------------------------------------------------------------------------------------------- */
 
-/* Merge the occurrences in list[length], which is all or a part of the pair's list. Record the neighbours as they are
- * at that moment: in `abab` the left neighbour of the second `ab` is the first, already merged. */
-static inline bool replace_occurrences(struct learner *l, const uint32_t *list, uint64_t length,
-                                       const bpeflow_merge_record *merge, struct part *part) {
-    if (!part_reset(part, l->tokens.count, length)) return false;
-    uint32_t *ids = l->corpus.ids;
+ALWAYS_INLINE void replace_in_shard(const struct learner *l, uint64_t shard, const uint32_t *list, uint64_t length,
+                                    const bpeflow_merge_record *merge, struct part *part, bool wide) {
+    uint64_t base = l->corpus.shards[shard];
+    void *ids = ids_from(l->corpus.ids, base, wide);
     uint32_t left = merge->left, right = merge->right, token = merge->token;
-    uint32_t middle = (uint32_t)token_length(&l->tokens, left);
-    uint32_t size = middle + (uint32_t)token_length(&l->tokens, right);
+    uint64_t middle = token_length(&l->tokens, left), size = middle + token_length(&l->tokens, right);
     /* Local variables, to stay in registers, and out of cache lines that other threads use. */
     struct side before = part->before, after = part->after;
     uint32_t *positions = part->positions;
-    uint32_t run = 0, merged = 0;
-    for (uint64_t k = 0; k < AHEAD && k < length; k++) __builtin_prefetch(&ids[list[k]], 1);
+    uint64_t merged = part->length;
+    uint32_t run = 0;
+    for (uint64_t k = 0; k < AHEAD && k < length; k++) prefetch_id(ids, list[k], wide);
     for (uint64_t k = 0; k < length; k++) {
-        if (k + AHEAD < length) __builtin_prefetch(&ids[list[k + AHEAD]], 1);
-        uint32_t i = list[k];
-        if (ids[i + middle - 1] != left || ids[i + middle] != right) continue;
-        ids[i] = token;
-        ids[i + size - 1] = token;
-        int64_t count = corpus_count_at(&l->corpus, i, &run);
-        side_note(&before, ids[i - 1], merged, count);
-        side_note(&after, ids[i + size], merged, count);
-        positions[merged++] = i;
+        if (k + AHEAD < length) prefetch_id(ids, list[k + AHEAD], wide);
+        uint64_t i = list[k];
+        if (id_at(ids, i + middle - 1, wide) != left || id_at(ids, i + middle, wide) != right) continue;
+        set_id(ids, i, token, wide);
+        set_id(ids, i + size - 1, token, wide);
+        int64_t count = corpus_count_at(&l->corpus, base + i, &run);
+        side_note(&before, id_at(ids, i - 1, wide), merged, count);
+        side_note(&after, id_at(ids, i + size, wide), merged, count);
+        positions[merged++] = (uint32_t)i;
     }
     part->before = before;
     part->after = after;
-    part->merged = merged;
-    return true;
+    part->merged += merged - part->length;
+    part->length = merged;
+}
+
+/* Merge the occurrences in list[length], which is all or a part of the pair's list and begins in this shard. Record
+ * the neighbours as they are at that moment: in `abab` the left neighbour of the second `ab` is the first, already
+ * merged. */
+static inline bool replace_occurrences(struct learner *l, uint64_t shard, const uint32_t *list, uint64_t length,
+                                       const bpeflow_merge_record *merge, struct part *part) {
+    if (!part_reset(part, l->tokens.count, length)) return false;
+    for (;; shard++) {
+        uint64_t span = list_span(list, length, l->corpus.shard_count);
+        if (l->corpus.wide)
+            replace_in_shard(l, shard, list, span, merge, part, true);
+        else
+            replace_in_shard(l, shard, list, span, merge, part, false);
+        if (span == length) return true;
+        part->positions[part->length++] = MARK;
+        list += span + 1;
+        length -= span + 1;
+    }
 }
 
 /* Update the pairs after  P left right N  became  P token N, with these neighbours P and N. */
@@ -159,12 +180,13 @@ static inline bool change_pairs(struct learner *l, const bpeflow_merge_record *m
 /* Merge all occurrences of a pair on one thread. */
 static inline bool merge_occurrences(struct learner *l, const struct pair *pair, const bpeflow_merge_record *merge,
                                      struct part *part) {
-    if (!replace_occurrences(l, &l->lists.entries[pair->list], pair->length, merge, part)) return false;
-    l->statistics.occurrences_visited += pair->length;
+    uint64_t shards = l->corpus.shard_count;
+    if (!replace_occurrences(l, 0, &l->lists.entries[pair->list], pair->length, merge, part)) return false;
+    l->statistics.occurrences_visited += pair->length - (shards - 1);
     l->statistics.occurrences_merged += part->merged;
     if (!change_pairs(l, merge, &part->before, &part->after)) return false;
-    side_write_lists(&part->after, part->positions, part->merged, l->lists.entries);
-    side_write_lists(&part->before, part->positions, part->merged, l->lists.entries);
+    side_write_lists(&part->after, part->positions, part->length, shards, l->lists.entries);
+    side_write_lists(&part->before, part->positions, part->length, shards, l->lists.entries);
     return true;
 }
 
@@ -284,27 +306,37 @@ static inline bool count_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_
 static inline bool add_byte_pairs(struct learner *l, struct byte_pair *byte_pairs, const uint32_t *byte_ids) {
     uint64_t distinct = 0, entries = 0;
     for (uint32_t p = 0; p < BYTE_PAIRS; p++) {
-        distinct += byte_pairs[p].entries > 0;
-        entries += byte_pairs[p].entries;
+        if (byte_pairs[p].count < l->limits.min_frequency) continue;
+        distinct++;
+        entries += byte_pairs[p].entries + l->corpus.shard_count - 1;
     }
     if (!pairs_reserve(&l->pairs, distinct) || !lists_reserve(&l->lists, entries)) return false;
     for (uint32_t p = 0; p < BYTE_PAIRS; p++) {
-        struct neighbour neighbour = {byte_pairs[p].count, (uint32_t)byte_pairs[p].entries, 0, NOWHERE};
+        struct neighbour neighbour = {{byte_pairs[p].count}, byte_pairs[p].entries, NOWHERE};
         if (!add_pair(l, pair_key(byte_ids[p >> 8], byte_ids[p & 255]), &neighbour)) return false;
         byte_pairs[p].cursor = neighbour.cursor;
     }
     return true;
 }
 
-/* Write the occurrences in pre-tokens first to last - 1 to the pairs' lists. */
-static inline void list_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_merge_task *task, uint64_t first,
-                                   uint64_t last, uint32_t *lists) {
-    uint32_t position = (uint32_t)task_position(task, first);
-    for (uint64_t w = first; w < last; w++, position += 2)
+/* Write the occurrences in pre-tokens first to last - 1 to the pairs' lists. A MARK is written with the last pre-token
+ * of its shard. */
+static inline void list_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_merge_task *task,
+                                   const struct corpus *corpus, uint64_t first, uint64_t last, uint32_t *lists) {
+    uint64_t shard = corpus_shard_at(corpus, task_position(task, first));
+    uint64_t position = task_position(task, first) - corpus->shards[shard], end = corpus_shard_size(corpus, shard);
+    for (uint64_t w = first; w < last; w++) {
         for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++, position++) {
             struct byte_pair *pair = &byte_pairs[task->data[b] << 8 | task->data[b + 1]];
-            if (pair->cursor != NOWHERE) lists[pair->cursor++] = position;
+            if (pair->cursor != NOWHERE) lists[pair->cursor++] = (uint32_t)position;
         }
+        position += 2;
+        if (position < end || ++shard == corpus->shard_count) continue;
+        position = 1;
+        end = corpus_shard_size(corpus, shard);
+        for (uint32_t p = 0; p < BYTE_PAIRS; p++)
+            if (byte_pairs[p].cursor != NOWHERE) lists[byte_pairs[p].cursor++] = MARK;
+    }
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */

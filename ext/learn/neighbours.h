@@ -4,6 +4,7 @@
 #define BPEFLOW_LEARN_NEIGHBOURS_H
 
 #include "array.h"
+#include "pairs.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -13,9 +14,11 @@
 
 /* The changes that one neighbouring token causes. */
 struct neighbour {
-    int64_t weight;   /* number of occurrences with this neighbour, weighted by pre-token counts */
-    uint32_t entries; /* number of occurrences with this neighbour */
-    uint32_t back;    /* distance from the start of the new pair's left token to the new token */
+    union {
+        int64_t weight; /* number of occurrences with this neighbour, weighted by pre-token counts; then, for lists: */
+        int64_t back;   /* distance from the start of the new pair's left token to the new token */
+    };
+    uint64_t entries; /* number of occurrences with this neighbour */
     uint64_t cursor;  /* index in `lists` for the new pair's next occurrence, or NOWHERE */
 };
 
@@ -59,28 +62,40 @@ static inline bool side_reset(struct side *side, uint32_t tokens, uint64_t occur
     return side->neighbours && side->met;
 }
 
+/* Enter a neighbour, if it is new, whose occurrences are recorded next. */
+static inline void side_meet(struct side *side, uint32_t id) {
+    side->met[side->met_count] = id; /* kept only if it is new */
+    side->met_count += neighbour_of(side, id)->entries == 0;
+}
+
 /* Record a neighbour of `entries` occurrences. Weights cannot overflow: their sum is at most the count of the merged
  * pair. */
-static inline void side_add(struct side *side, uint32_t id, int64_t weight, uint32_t entries) {
+static inline void side_add(struct side *side, uint32_t id, int64_t weight, uint64_t entries) {
+    side_meet(side, id);
     struct neighbour *neighbour = neighbour_of(side, id);
-    side->met[side->met_count] = id; /* kept only if it is new */
-    side->met_count += neighbour->entries == 0;
     neighbour->entries += entries;
     neighbour->weight += weight;
 }
 
 /* Record the neighbour of one occurrence. */
-static inline void side_note(struct side *side, uint32_t id, uint32_t occurrence, int64_t weight) {
+static inline void side_note(struct side *side, uint32_t id, uint64_t occurrence, int64_t weight) {
     side_add(side, id, weight, 1);
     side->ids[occurrence] = id;
 }
 
-/* Write the occurrences at positions[count] to the lists of the new pairs. */
-static inline void side_write_lists(const struct side *side, const uint32_t *positions, uint64_t count,
-                                    uint32_t *lists) {
-    for (uint64_t o = 0; o < count; o++) {
-        struct neighbour *neighbour = neighbour_of(side, side->ids[o]);
-        if (neighbour->cursor != NOWHERE) lists[neighbour->cursor++] = positions[o] - neighbour->back;
+/* Write the occurrences at positions[length] to the lists of the new pairs. */
+static inline void side_write_lists(const struct side *side, const uint32_t *positions, uint64_t length,
+                                    uint64_t shards, uint32_t *lists) {
+    for (uint64_t o = 0;; o++) {
+        for (uint64_t end = o + list_span(positions + o, length - o, shards); o < end; o++) {
+            struct neighbour *neighbour = neighbour_of(side, side->ids[o]);
+            if (neighbour->cursor != NOWHERE) lists[neighbour->cursor++] = positions[o] - (uint32_t)neighbour->back;
+        }
+        if (o == length) return;
+        for (uint64_t m = 0; m < side->met_count; m++) {
+            struct neighbour *neighbour = neighbour_of(side, side->met[m]);
+            if (neighbour->cursor != NOWHERE) lists[neighbour->cursor++] = MARK;
+        }
     }
 }
 
@@ -97,8 +112,9 @@ static inline void side_free(struct side *side) {
 /* A part of the occurrences being merged: all of them, or those of one thread. */
 struct part {
     struct side before, after;
-    uint32_t *positions; /* [merged] */
-    uint64_t merged, capacity;
+    uint32_t *positions; /* [length]: the occurrences that were merged, and MARKs as in a list */
+    uint64_t length, capacity;
+    uint64_t merged; /* number of occurrences */
 };
 
 /* Clear the part, and make room for this many tokens and occurrences; false if out of memory. */
@@ -106,6 +122,7 @@ static inline bool part_reset(struct part *part, uint32_t tokens, uint64_t occur
     uint32_t *positions = (uint32_t *)array_reserve(part->positions, &part->capacity, occurrences, sizeof *positions);
     if (!positions) return false;
     part->positions = positions;
+    part->length = part->merged = 0;
     return side_reset(&part->before, tokens, occurrences) && side_reset(&part->after, tokens, occurrences);
 }
 

@@ -13,7 +13,7 @@ struct pair {
     uint64_t key;  /* see pair_key; 0 is an empty slot */
     int64_t count; /* exact at the end of every merge */
     uint64_t list; /* the occurrences: start in `lists`, and length */
-    uint32_t length;
+    uint64_t length;
 };
 
 /* Open addressing with linear probing. Pairs are stored in the table itself, so a look-up costs one cache miss, but
@@ -86,7 +86,10 @@ static inline void pairs_free(struct pairs *pairs) {
     free(pairs->slots);
 }
 
-/* All occurrence lists, one after another. */
+/* All occurrence lists, one after another. An entry is the position of an occurrence in its shard, which is at least 1.
+ * Between the entries of two shards there is a MARK: every list has one less than there are shards. */
+#define MARK 0
+
 struct lists {
     uint32_t *entries; /* moves when it grows */
     uint64_t used, capacity;
@@ -120,6 +123,14 @@ static inline bool lists_new(struct lists *lists, uint64_t length, uint64_t *lis
 static inline void lists_release(struct lists *lists, const struct pair *pair) {
     lists->spare = pair->list;
     lists->spare_length = pair->length;
+}
+
+/* Return the number of entries in list[length] up to the next MARK, or the end. */
+static inline uint64_t list_span(const uint32_t *list, uint64_t length, uint64_t shards) {
+    if (shards == 1) return length;
+    uint64_t span = 0;
+    while (span < length && list[span] != MARK) span++;
+    return span;
 }
 
 static inline uint64_t lists_memory(const struct lists *lists) {

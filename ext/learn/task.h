@@ -4,11 +4,37 @@
 
 #include "bpeflow.h"
 
+/* Upper bound on the positions of a shard; see corpus.h. */
+#define MAX_SHARD_POSITIONS (UINT32_MAX - 1)
+
 /* Return the position of a pre-token's first byte. One position is left free before each pre-token. For `word` equal
  * to task->words, this is the total number of positions; see corpus.h. */
 static inline uint64_t task_position(const bpeflow_merge_task *task, uint64_t word) {
     if (task->words == 0) return 1;
     return (uint64_t)(task->offsets[word] - task->offsets[0]) + word + 1;
+}
+
+/* Return the first pre-token that starts at or after a position. For positions after the last byte of all pre-tokens
+ * this is task->words or, after their last END, too, task->words + 1. */
+static inline uint64_t task_word_at(const bpeflow_merge_task *task, uint64_t position) {
+    uint64_t low = 0, high = task->words + 1;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (task_position(task, middle) < position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Return one past the last pre-token of the shard that begins with pre-token `first`: as many as fit, but at least
+ * one. */
+static inline uint64_t task_shard_end(const bpeflow_merge_task *task, uint64_t first) {
+    uint64_t limit = task->max_shard_positions;
+    if (limit == 0 || limit > MAX_SHARD_POSITIONS) limit = MAX_SHARD_POSITIONS;
+    uint64_t last = task_word_at(task, task_position(task, first) + limit) - 1;
+    return last > first || task->words == 0 ? last : first + 1;
 }
 
 /* Return whether pre-token `word` is the first one with its count. */
@@ -47,13 +73,15 @@ static inline int task_check_tokens(const bpeflow_merge_task *task) {
 
 static inline int task_check_words(const bpeflow_merge_task *task) {
     if (task->words == 0) return BPEFLOW_OK;
-    if (task->words >= UINT32_MAX) return BPEFLOW_TOO_LARGE;
     if (task->offsets[0] < 0 || task->counts[task->words - 1] < 1) return BPEFLOW_BAD_ARGUMENT;
+    uint64_t runs = 0;
     for (uint64_t word = 0; word < task->words; word++) {
         if (task->offsets[word + 1] <= task->offsets[word]) return BPEFLOW_BAD_ARGUMENT;
+        if (task->offsets[word + 1] - task->offsets[word] > MAX_SHARD_POSITIONS - 2) return BPEFLOW_TOO_LARGE;
         if (word > 0 && task->counts[word] > task->counts[word - 1]) return BPEFLOW_BAD_ARGUMENT;
+        runs += task_count_changes(task, word) ? 1 : 0;
     }
-    return task_position(task, task->words) >= UINT32_MAX ? BPEFLOW_TOO_LARGE : BPEFLOW_OK;
+    return runs >= UINT32_MAX ? BPEFLOW_TOO_LARGE : BPEFLOW_OK;
 }
 
 /* Return BPEFLOW_OK, or the status of the first rule that the task breaks. */

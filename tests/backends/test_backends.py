@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import numpy as np
 import pytest
@@ -20,16 +21,20 @@ from tasks import (
     options,
     special_tokens,
     tie_breaks,
+    with_shards,
     with_specials,
     words,
 )
 
 from bpeflow._util.byte_level import from_printable
+from bpeflow._util.text import format_size
 from bpeflow.backends.base import MergeBackend, lowest_count
+from bpeflow.backends.memory import memory_needed
+from bpeflow.backends.native import NativeBackend
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import CountOverflowError, NativeError
+from bpeflow.errors import CountOverflowError, NativeError, OutOfMemoryError
 from bpeflow.training.learn import learn_merges
 from bpeflow.training.task import learning_task
 
@@ -186,17 +191,57 @@ def test_a_pair_count_beyond_64_bits_raises(backend: MergeBackend, words: dict[b
         learn(backend, make_task(words, 3, threads=threads))
 
 
-def test_too_many_positions_are_refused_before_any_work() -> None:
-    """The counts claim 4 GB of text, which a broadcast array of one byte simulates."""
-    sizes = np.array([0, 2**31, 2**32 - 4], dtype=np.int64)
-    counts = PretokenCounts(np.broadcast_to(np.uint8(97), 2**32 - 4), sizes, np.array([1, 1]))
+@pytest.mark.not_sanitized
+def test_learning_without_enough_memory_says_how_much_it_takes_and_what_helps() -> None:
+    """The counts claim a petabyte of text, which a broadcast array of one byte simulates."""
+    sizes = np.arange(0, 2**50 + 1, 2**31, dtype=np.int64)
+    counts = PretokenCounts(np.broadcast_to(np.uint8(97), 2**50), sizes, np.ones(len(sizes) - 1, dtype=np.int64))
     for backend in BACKENDS:
         if backend.unavailable() is None and backend.name != "python":
-            with pytest.raises(NativeError, match=r"2 distinct pre-tokens of 4\.3 GB in total") as caught:
+            with pytest.raises(
+                OutOfMemoryError, match=r"524,288 distinct pre-tokens of 1,125,899\.9 GB in total"
+            ) as caught:
                 learn_merges(counts, 300, backend=backend.name)
-            assert "4,294,967,295 positions" in str(caught.value)
-            assert "have 4,294,967,294" in str(caught.value)
-            assert "backend: python" in str(caught.value)
+            assert format_size(memory_needed(len(counts), 2**50, 300)) in str(caught.value)
+            assert "thin_rare" in str(caught.value)
+
+
+def test_a_pre_token_of_four_gigabytes_is_refused() -> None:
+    """No shard has enough positions for it. The bytes are not looked at."""
+    text = np.frombuffer(mmap(-1, 2**32 - 3, MAP_PRIVATE | MAP_ANONYMOUS), dtype=np.uint8)
+    counts = PretokenCounts(text, np.array([0, len(text)]), np.array([1]))
+    for backend in BACKENDS:
+        if backend.unavailable() is None and backend.name != "python":
+            with pytest.raises(NativeError, match="bytes in one pre-token"):
+                learn_merges(counts, 300, backend=backend.name)
+
+
+def test_shards_of_any_size_give_the_same_merges(backend: MergeBackend) -> None:
+    """From one pre-token per shard to all in one, including a pre-token that is longer than a shard."""
+    if not isinstance(backend, NativeBackend):
+        pytest.skip("only native backends have shards")
+    words = {b"abab" * 9: 7, b"aaaaa": 7, b"ab": 6, b"bab": 6, b"x": 5, b"abba": 5, b"baab": 1, b"aa": 1}
+    total = sum(map(len, words)) + len(words) + 1
+    for order in ("greatest_bytes", "smallest_ids"):
+        for threads in (1, 3):
+            task = make_task(words, 30, order=order, threads=threads)
+            expected = naive_merges(task)
+            for positions in (1, *range(4, total + 2)):
+                assert learn(with_shards(backend, positions), task) == expected, positions
+
+
+def test_a_session_counts_the_same_work_with_shards(backend: MergeBackend) -> None:
+    if not isinstance(backend, NativeBackend):
+        pytest.skip("only native backends have shards")
+    task = make_task({b"abab": 3, b"ab": 2, b"c": 1}, 5)
+    figures = []
+    for each in (backend, with_shards(backend, 4)):
+        with each.start(task) as session:
+            session.step(10)
+            statistics = session.statistics()
+        names = ("words", "positions", "pairs", "occurrences_visited", "occurrences_merged", "stale_pops")
+        figures.append([getattr(statistics, name) for name in names])
+    assert figures[0] == figures[1]
 
 
 def test_the_highest_64_bit_pair_count_is_exact(backend: MergeBackend) -> None:
@@ -253,8 +298,15 @@ def test_all_backends_agree_on_a_realistic_table(backends: list[MergeBackend]) -
     counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(random_words))}
     for tie_break in ("greatest_bytes", "smallest_ids", "huggingface"):
         task = learning_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=3000, tie_break=tie_break))
-        results = [learn(backend, task) for backend in backends]
+        results = [learn(backend, task) for backend in wide_shards(backends)]
         assert all(result == results[0] for result in results)
+
+
+def wide_shards(backends: Iterable[MergeBackend]) -> Iterable[MergeBackend]:
+    """Replace tiny shards by some of thousands of positions: each occurrence list has a mark for every shard."""
+    for backend in backends:
+        tiny = isinstance(backend, NativeBackend) and backend.max_shard_positions
+        yield with_shards(backend, 20_000) if tiny else backend
 
 
 def test_a_step_after_close_is_an_error() -> None:

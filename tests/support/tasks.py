@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from oracle import Merge, naive_merges
 
 from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.backends.native import NativeBackend
 from bpeflow.counting.counts import PretokenCounts
 
 BYTES = tuple(bytes([byte]) for byte in range(256))
@@ -32,6 +34,13 @@ def with_specials(task: MergeTask, specials: tuple[bytes, ...]) -> MergeTask:
     )
 
 
+def with_shards(backend: NativeBackend, positions: int) -> NativeBackend:
+    """Return the backend with shards of so many positions at most, but of at least one pre-token."""
+    sharded = copy.copy(backend)
+    sharded.max_shard_positions = positions
+    return sharded
+
+
 def learn(backend: MergeBackend, task: MergeTask, step: int = 1000) -> list[Merge]:
     with backend.start(task) as session:
         learned: list[Merge] = []
@@ -46,7 +55,7 @@ def assert_equal_to_the_naive_recount(backends: Iterable[MergeBackend], task: Me
     """Compare every backend with the naive recount, which is done only once because it takes longest."""
     expected = naive_merges(task)
     for backend in backends:
-        assert learn(backend, task, step) == expected, backend.name
+        assert learn(backend, task, step) == expected, (backend.name, vars(backend))
 
 
 # Small alphabets, periodic words and equal counts make overlapping occurrences and ties likely.

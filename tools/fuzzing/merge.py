@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from oracle import naive_merges  # type: ignore[import-not-found]  # in tests/support
 
 from bpeflow.backends.base import MergeBackend, MergeTask
+from bpeflow.backends.native import NativeBackend
 from bpeflow.backends.python import PythonBackend
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.counting.counts import PretokenCounts
@@ -26,10 +28,11 @@ def check(data: bytes) -> None:
     choices = Choices(data)
     steps = [choices.below(5) + 1 for _ in range(choices.below(4))] + [1000]
     # Only one of the native backends: testing both would take twice the time.
-    native = choices.one_of([backend for backend in BACKENDS if backend.name != "python"])
+    native = copy.copy(choices.one_of([backend for backend in BACKENDS if isinstance(backend, NativeBackend)]))
+    native.max_shard_positions = choices.one_of((0, 1, 8, 40))
     unknown_token = choices.below(16) == 15
     task = _make_task(choices, unknown_token)
-    case = f"{native.name}, steps {steps}: {list(task.counts.items())}, {task}"
+    case = f"{native.name}, shards of {native.max_shard_positions}, steps {steps}: {list(task.counts.items())}, {task}"
     learned = outcome((CountOverflowError, NativeError), _learn, native, task, steps)
     if unknown_token:
         must_equal(f"an initial merge of an unknown token: {case}", learned, REFUSED)
