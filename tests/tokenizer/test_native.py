@@ -317,7 +317,11 @@ def test_invalid_arguments_return_a_status() -> None:
     assert pieces(session.handle, native_encoder.byref(encoding), b"abc", None, 2, None) == 4
     assert pieces(session.handle, native_encoder.byref(encoding), None, None, 0, None) == 0
     with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_encoder_new(encoder._model.handle, b"mmx", 0, native_encoder.byref(c_void_p()))
+        library.bpeflow_encoder_new(
+            encoder._model.handle, encoder._cache.handle, b"mmx", native_encoder.byref(c_void_p())
+        )
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_encoder_new(encoder._model.handle, None, None, native_encoder.byref(c_void_p()))
     with pytest.raises(NativeError, match="rules"):
         library.bpeflow_specials_new(
             b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_encoder.byref(c_void_p())
@@ -426,7 +430,7 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
     encoder.encode(b"<a>", specials)
     del encoder, specials
     gc.collect()
-    assert sorted(freed) == ["bpeflow_encoder_free", "bpeflow_model_free", "bpeflow_specials_free"]
+    assert sorted(freed) == [f"bpeflow_{owned}_free" for owned in ("cache", "encoder", "model", "specials")]
 
 
 def test_an_array_uses_no_more_memory_than_its_ids() -> None:
