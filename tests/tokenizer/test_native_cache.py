@@ -25,9 +25,10 @@ UINT16 = np.dtype(np.uint16)
 
 #: Tokens of many lengths: of a letter, of dots, of dots and zero bytes.
 MERGES: list[Merge] = [
-    *[(b"a", b"a"), (b"aa", b"aa"), (b"aaaa", b"aaaa"), (b"aaaaaaaa", b"aaaaaaaa"), (b"aaaaaaaa", b"aaaaaaa")],
-    *[(b"aaaa", b"aaa"), (b"aaaaaaaa", b"a"), (b"aaaaaaaaaaaaaaaa", b"a"), (b".", b"."), (b"..", b"..")],
-    *[(b"....", b"..."), (b"....", b"...."), (b"...", b"\0"), (b"\0", b"\0"), (b".", b"\0"), (b".......", b"\0")],
+    *[(b"a", b"a"), (b"aa", b"a"), (b"aa", b"aa"), (b"aaaa", b"aaa"), (b"aaaa", b"aaaa")],
+    *[(b"aaaaaaaa", b"a"), (b"aaaaaaaa", b"aaaaaaa"), (b"aaaaaaaa", b"aaaaaaaa"), (b"aaaaaaaaaaaaaaaa", b"a")],
+    *[(b".", b"."), (b"..", b"."), (b"..", b".."), (b"....", b"..."), (b"....", b"....")],
+    *[(b"\0", b"\0"), (b".", b"\0"), (b"...", b"\0"), (b".......", b"\0")],
     *[(b" ", b"a"), (b"x", b"y"), (b"1", b"2")],
 ]
 
