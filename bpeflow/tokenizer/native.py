@@ -22,7 +22,7 @@ from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
-from bpeflow.tokenizer.special_tokens import SpecialTokens
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
 #: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
@@ -148,7 +148,9 @@ class NativeEncoder:
             return ids
         session = self._take_session()
         try:
-            return session.encode_short(text, self._native_specials(specials))
+            if specials is not session.specials:
+                session.set_specials(specials, self._native_specials(specials))
+            return session.encode_short(text)
         finally:
             self._idle.append(session)
 
@@ -310,23 +312,30 @@ class _Session:
         self.handle = c_void_p()
         library.bpeflow_encoder_new(model.handle, cache.handle, instructions, byref(self.handle))
         weakref.finalize(self, library.bpeflow_encoder_free, c_void_p(self.handle.value))
-        # Encoding a short text takes about a microsecond, so everything that can be prepared is.
+        # Encoding a short text takes about a microsecond, so everything that can be prepared is. A function without
+        # argument types takes objects of ctypes as they are, in half the time of converting them.
         self._ids = np.empty(_SHORT_TEXT, np.uint32)
         self._short = self.encoding(pattern, None, self._ids)
         self._short_reference = byref(self._short)
-        self._specials: _Specials | None = None
-        self._function = library.bpeflow_encoder_encode
+        self._length = c_uint64()
+        self._function = library["bpeflow_encoder_encode"]
+        self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
+        self._native_specials: _Specials | None = None
 
-    def encode_short(self, text: bytes, specials: _Specials | None) -> list[int]:
+    def set_specials(self, specials: SpecialTokens, native: _Specials | None) -> None:
+        """Choose the special tokens of short texts."""
+        self.specials = None
+        self._short.specials = None if native is None else native.handle
+        self._native_specials = native
+        self.specials = specials
+
+    def encode_short(self, text: bytes) -> list[int]:
         """Encode a text of up to `_SHORT_TEXT` bytes."""
-        short = self._short
-        if specials is not self._specials:
-            self._specials = specials
-            short.specials = None if specials is None else specials.handle
-        status = self._function(self.handle, self._short_reference, text, len(text))
+        self._length.value = len(text)
+        status = self._function(self.handle, self._short_reference, text, self._length)
         if status:
             _raise(status, self._function, text)
-        ids: list[int] = self._ids[: short.written].tolist()
+        ids: list[int] = self._ids[: self._short.written].tolist()
         return ids
 
     def encoding(

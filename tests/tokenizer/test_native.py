@@ -402,6 +402,16 @@ def test_an_encoder_works_after_an_error() -> None:
     assert len(encoder._idle) == 1
 
 
+def test_each_short_text_has_its_special_tokens() -> None:
+    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    one, other = SpecialTokens.of({"<a>": 300}), SpecialTokens.of({"<b>": 400})
+    for _ in range(2):
+        assert encoder.encode(b"<a><b>", one) == [300, *b"<b>"]
+        assert encoder.encode(b"<a><b>", other) == [*b"<a>", 400]
+        assert encoder.encode(b"<a>", NO_SPECIAL_TOKENS) == [*b"<a>"]
+    assert len(encoder._idle) == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_can_use_the_inherited_encoder() -> None:
@@ -422,6 +432,9 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
             if not name.endswith("_free"):
                 return function
             return lambda handle: (freed.append(name), function(handle))
+
+        def __getitem__(self, name: str) -> Any:
+            return library[name]
 
     library = native_encoder._library()
     monkeypatch.setattr(native_encoder, "_library", SpyLibrary)
