@@ -22,7 +22,7 @@ from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
-from bpeflow.tokenizer.special_tokens import SpecialTokens
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
 #: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
@@ -73,7 +73,9 @@ _SIGNATURES: dict[str, Signature] = {
     "bpeflow_model_free": (None, [c_void_p], None),
     "bpeflow_specials_new": (c_int, [c_char_p, c_void_p, c_void_p, c_uint32, POINTER(c_void_p)], check_status),
     "bpeflow_specials_free": (None, [c_void_p], None),
-    "bpeflow_encoder_new": (c_int, [c_void_p, c_char_p, c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_cache_new": (c_int, [c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_cache_free": (None, [c_void_p], None),
+    "bpeflow_encoder_new": (c_int, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)], check_status),
     "bpeflow_encoder_free": (None, [c_void_p], None),
     "bpeflow_encoder_encode": (c_int, [c_void_p, c_void_p, c_void_p, c_uint64], None),
     "bpeflow_encoder_encode_pieces": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p], None),
@@ -100,9 +102,9 @@ _new_bytes.argtypes = [c_void_p, ctypes.c_ssize_t]
 class NativeEncoder:
     """Implements `Encoder`.
 
-    A call encodes with a *session*: a native encoder with its cache, and buffers. Idle sessions wait in a list and keep
-    their caches, so there are as many sessions as there have been concurrent calls. The class has no threads and no
-    locks, so a forked child can use the encoder that it inherits.
+    A call encodes with a *session*: a native encoder and buffers. Idle sessions wait in a list, so there are as many
+    sessions as there have been concurrent calls. All of them share a cache. The class has no threads and no locks, so a
+    forked child can use the encoder that it inherits.
     """
 
     name = "native"
@@ -114,7 +116,8 @@ class NativeEncoder:
 
         Args:
             spec: the vocabulary, the pattern and `whole_tokens`.
-            cache_bytes: size of the cache of merged pre-tokens, in bytes per session.
+            cache_bytes: size of the cache of merged pre-tokens, in bytes. Three quarters of it are shared. When they are
+                full, each session adds a quarter of its own.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
 
         Raises:
@@ -127,16 +130,16 @@ class NativeEncoder:
         self._instructions = (instructions or chosen_instructions()).encode()
         self._model = _Model(spec)
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, _Specials] = weakref.WeakKeyDictionary()
-        self._discard_sessions(cache_bytes)
+        self._begin_cache(cache_bytes)
 
-    def _discard_sessions(self, cache_bytes: int) -> None:
-        self._cache_bytes = cache_bytes
+    def _begin_cache(self, cache_bytes: int) -> None:
+        self._cache = _Cache(cache_bytes)
         self._idle: deque[_Session] = deque()
 
     def with_cache(self, cache_bytes: int) -> NativeEncoder:
         other = NativeEncoder.__new__(NativeEncoder)
         other.__dict__ |= self.__dict__
-        other._discard_sessions(cache_bytes)
+        other._begin_cache(cache_bytes)
         return other
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
@@ -145,7 +148,9 @@ class NativeEncoder:
             return ids
         session = self._take_session()
         try:
-            return session.encode_short(text, self._native_specials(specials))
+            if specials is not session.specials:
+                session.set_specials(specials, self._native_specials(specials))
+            return session.encode_short(text)
         finally:
             self._idle.append(session)
 
@@ -237,7 +242,7 @@ class NativeEncoder:
         try:
             return self._idle.pop()
         except IndexError:
-            return _Session(self._model, self._pattern, self._instructions, self._cache_bytes)
+            return _Session(self._model, self._pattern, self._instructions, self._cache)
 
     def _native_specials(self, specials: SpecialTokens) -> _Specials | None:
         if not specials.ids:
@@ -288,32 +293,49 @@ class _Specials:
         weakref.finalize(self, library.bpeflow_specials_free, c_void_p(self.handle.value))
 
 
+class _Cache:
+    """A cache in native memory. `handle` is freed together with the object."""
+
+    def __init__(self, size: int) -> None:
+        library = _library()
+        self.handle = c_void_p()
+        library.bpeflow_cache_new(size, byref(self.handle))
+        weakref.finalize(self, library.bpeflow_cache_free, c_void_p(self.handle.value))
+
+
 class _Session:
     """A native encoder and a buffer for short texts, for one call at a time."""
 
-    def __init__(self, model: _Model, pattern: int, instructions: bytes, cache_bytes: int) -> None:
+    def __init__(self, model: _Model, pattern: int, instructions: bytes, cache: _Cache) -> None:
         library = _library()
-        self._model = model  # keeps the model alive, which the native encoder borrows
+        self._borrowed = (model, cache)  # keeps alive what the native encoder uses
         self.handle = c_void_p()
-        library.bpeflow_encoder_new(model.handle, instructions, cache_bytes, byref(self.handle))
+        library.bpeflow_encoder_new(model.handle, cache.handle, instructions, byref(self.handle))
         weakref.finalize(self, library.bpeflow_encoder_free, c_void_p(self.handle.value))
-        # Encoding a short text takes about a microsecond, so everything that can be prepared is.
+        # Encoding a short text takes about a microsecond, so everything that can be prepared is. A function without
+        # argument types takes objects of ctypes as they are, in half the time of converting them.
         self._ids = np.empty(_SHORT_TEXT, np.uint32)
         self._short = self.encoding(pattern, None, self._ids)
         self._short_reference = byref(self._short)
-        self._specials: _Specials | None = None
-        self._function = library.bpeflow_encoder_encode
+        self._length = c_uint64()
+        self._function = library["bpeflow_encoder_encode"]
+        self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
+        self._native_specials: _Specials | None = None
 
-    def encode_short(self, text: bytes, specials: _Specials | None) -> list[int]:
+    def set_specials(self, specials: SpecialTokens, native: _Specials | None) -> None:
+        """Choose the special tokens of short texts."""
+        self.specials = None
+        self._short.specials = None if native is None else native.handle
+        self._native_specials = native
+        self.specials = specials
+
+    def encode_short(self, text: bytes) -> list[int]:
         """Encode a text of up to `_SHORT_TEXT` bytes."""
-        short = self._short
-        if specials is not self._specials:
-            self._specials = specials
-            short.specials = None if specials is None else specials.handle
-        status = self._function(self.handle, self._short_reference, text, len(text))
+        self._length.value = len(text)
+        status = self._function(self.handle, self._short_reference, text, self._length)
         if status:
             _raise(status, self._function, text)
-        ids: list[int] = self._ids[: short.written].tolist()
+        ids: list[int] = self._ids[: self._short.written].tolist()
         return ids
 
     def encoding(

@@ -1,6 +1,7 @@
 // The functions of libbpeflow_encode. encoder.hpp encodes, tokens.hpp decodes.
 
 #include "bpeflow.h"
+#include "cache.hpp"
 #include "encoder.hpp"
 #include "kernels.hpp"
 #include "merge_lines.hpp"
@@ -32,6 +33,11 @@ struct bpeflow_model {
 
 struct bpeflow_specials {
     bpeflow::Specials specials;
+};
+
+struct bpeflow_cache {
+    bpeflow::Cache shared;
+    std::uint64_t own_bytes; // for each encoder
 };
 
 struct bpeflow_encoder {
@@ -98,13 +104,24 @@ void bpeflow_specials_free(bpeflow_specials *specials) {
     delete specials;
 }
 
-int bpeflow_encoder_new(const bpeflow_model *model, const char *instructions, std::uint64_t cache_bytes,
+int bpeflow_cache_new(std::uint64_t bytes, bpeflow_cache **cache) {
+    if (!cache) return BPEFLOW_BAD_ARGUMENT;
+    *cache = nullptr;
+    return bpeflow::status_of([&] { *cache = new bpeflow_cache{bpeflow::Cache(bytes - bytes / 4), bytes / 4}; });
+}
+
+void bpeflow_cache_free(bpeflow_cache *cache) {
+    delete cache;
+}
+
+int bpeflow_encoder_new(const bpeflow_model *model, bpeflow_cache *cache, const char *instructions,
                         bpeflow_encoder **encoder) {
     if (!encoder) return BPEFLOW_BAD_ARGUMENT;
     *encoder = nullptr;
     const bpeflow::Kernels *const kernels = bpeflow::find_kernels(instructions);
-    if (!model || !kernels) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *encoder = new bpeflow_encoder{{model->model, *kernels, cache_bytes}}; });
+    if (!model || !cache || !kernels) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of(
+        [&] { *encoder = new bpeflow_encoder{{model->model, *kernels, cache->shared, cache->own_bytes}}; });
 }
 
 int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const std::uint8_t *text,

@@ -1,8 +1,7 @@
 // Encoding: text → special tokens and the text between them → pre-tokens → ids.
 //
-// Most pre-tokens are short tokens, which are looked up in the model. The others are collected in a batch, as in
-// counting (count/table.hpp gives the reason): the cache's slots of the whole batch are prefetched first and inspected
-// later, in the order of the text.
+// Most pre-tokens are short tokens, which are looked up in the model. The others are collected in a batch and looked up
+// in the cache that all encoders of the model share; once that is full, in an own one, too.
 #pragma once
 
 #include "bpeflow.h"
@@ -18,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace bpeflow {
 
@@ -25,8 +25,9 @@ class Encoder {
   public:
     using Bytes = const std::uint8_t *;
 
-    Encoder(const Model &model, const Kernels &kernels, std::uint64_t cache_bytes)
-        : model_(model), kernels_(kernels), merging_(model.pairs), cache_(cache_bytes) {}
+    // Share a cache, and use up to `own_bytes` for an own one.
+    Encoder(const Model &model, const Kernels &kernels, Cache &shared, std::uint64_t own_bytes)
+        : model_(model), kernels_(kernels), merging_(model.pairs), shared_(shared), own_bytes_(own_bytes) {}
 
     // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
     void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
@@ -108,11 +109,12 @@ class Encoder {
                 const std::size_t token = misses_[first + i];
                 set(batch_[i], tokens.text + tokens.starts[token], tokens.starts[token + 1] - tokens.starts[token]);
             }
+            guess(some);
             to_ids([&](auto &ids) {
                 for (std::size_t i = 0; i < some; i++) {
                     const std::size_t token = misses_[first + i];
                     ids.put_from(known.ids(), slots_ + done, token - done);
-                    put_ids_of(batch_[i], ids);
+                    put_ids_of(i, ids);
                     done = token + 1;
                 }
             });
@@ -127,13 +129,25 @@ class Encoder {
 
     void set(CacheKey &key, Bytes token, std::size_t length) const {
         key.set(token, length, static_cast<std::size_t>(text_end_ - token));
-        cache_.prefetch(key);
+        shared_.prefetch(key);
+    }
+
+    // Find the records that the first keys of the batch probably have, and prefetch them.
+    void guess(std::size_t count) {
+        for (std::size_t i = 0; i < count; i++) {
+            guesses_[i] = shared_.guess(batch_[i]);
+            if (own_ && !guesses_[i]) own_->prefetch(batch_[i]);
+        }
+        if (!own_) return;
+        for (std::size_t i = 0; i < count; i++)
+            if (!guesses_[i]) guesses_[i] = own_->guess(batch_[i]);
     }
 
     void flush() {
         if (waiting_ == 0) return;
+        guess(waiting_);
         to_ids([this](auto &ids) {
-            for (std::size_t i = 0; i < waiting_; i++) put_ids_of(batch_[i], ids);
+            for (std::size_t i = 0; i < waiting_; i++) put_ids_of(i, ids);
         });
         waiting_ = 0;
     }
@@ -156,15 +170,21 @@ class Encoder {
             with(IdWriter<std::uint32_t>(encoding_->ids, encoding_->written, encoding_->capacity));
     }
 
-    template <typename Ids> void put_ids_of(const CacheKey &key, Ids &ids) {
-        const Cache::Slot &slot = cache_.find(key);
-        const unsigned count = slot.count();
-        if (count - 1 < Cache::MOST)
-            ids.put_few(slot.ids, count);
-        else if (count == Cache::OUTSIDE)
-            ids.put(cache_.outside_ids(slot), Cache::outside_count(slot));
-        else
+    template <typename Ids> void put_ids_of(std::size_t i, Ids &ids) {
+        const CacheKey &key = batch_[i];
+        const Cache::Record *record = guesses_[i];
+        if (!record || !record->is_of(key)) record = find(key);
+        if (!record)
             put_new(key, ids);
+        else if (record->count() <= Cache::MOST)
+            ids.put_few(record->ids, record->count());
+        else
+            ids.put(record->first(), record->many());
+    }
+
+    const Cache::Record *find(const CacheKey &key) const {
+        const Cache::Record *const record = shared_.find(key);
+        return record || !own_ ? record : own_->find(key);
     }
 
     template <typename Ids> void put_new(const CacheKey &key, Ids &ids) {
@@ -174,18 +194,32 @@ class Encoder {
         const std::uint32_t *const made = found ? &whole : merging_.ids();
         const std::size_t count = found ? 1 : merging_.count();
         ids.put(made, count);
-        cache_.insert(key, made, count);
+        if (!shared_.full()) {
+            shared_.insert(key, made, count);
+            return;
+        }
+        // When the own cache is full, it starts over: frequent pre-tokens soon return, and no bookkeeping of their
+        // frequency is needed.
+        if (!own_) own_ = std::make_unique<Cache>(own_bytes_);
+        if (own_->full()) {
+            own_->clear();
+            std::fill(guesses_, guesses_ + batch_size, nullptr);
+        }
+        own_->insert(key, made, count);
     }
 
     const Model &model_;
     const Kernels &kernels_;
     Merging merging_;
-    Cache cache_;
+    Cache &shared_;
+    std::unique_ptr<Cache> own_; // since the shared one is full
+    const std::uint64_t own_bytes_;
     // Of the current call:
     bpeflow_encoding *encoding_ = nullptr;
     const Specials *specials_ = nullptr;
     Bytes text_end_ = nullptr; // bytes before this may be read
     CacheKey batch_[batch_size];
+    const Cache::Record *guesses_[batch_size];
     std::size_t waiting_ = 0;
     std::uint32_t slots_[PretokenBatch::MOST + 8], misses_[PretokenBatch::MOST + 8];
 };

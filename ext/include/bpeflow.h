@@ -294,12 +294,21 @@ BPEFLOW_API int bpeflow_specials_new(const uint8_t *data, const uint32_t *length
 
 BPEFLOW_API void bpeflow_specials_free(bpeflow_specials *specials);
 
-/* The state of one encoding thread: buffers, and a cache from pre-tokens to ids that lasts from call to call. */
+/* A cache from pre-tokens to ids, shared by the encoders of one model, which any number of threads may use at once. */
+typedef struct bpeflow_cache bpeflow_cache;
+
+/* Create a cache. It grows on demand up to three quarters of `bytes`. Once it is full, each encoder takes up to a quarter
+ * for an own one. On success *cache is a handle, otherwise NULL. */
+BPEFLOW_API int bpeflow_cache_new(uint64_t bytes, bpeflow_cache **cache);
+
+BPEFLOW_API void bpeflow_cache_free(bpeflow_cache *cache);
+
+/* The state of one encoding thread. */
 typedef struct bpeflow_encoder bpeflow_encoder;
 
-/* Create an encoder. It borrows the model, which must outlive it. `instructions` as for bpeflow_table_new. The cache
- * grows on demand up to `cache_bytes`. On success *encoder is a handle, otherwise NULL. */
-BPEFLOW_API int bpeflow_encoder_new(const bpeflow_model *model, const char *instructions, uint64_t cache_bytes,
+/* Create an encoder. It borrows the model and the cache, which must outlive it. `instructions` as for
+ * bpeflow_table_new. On success *encoder is a handle, otherwise NULL. */
+BPEFLOW_API int bpeflow_encoder_new(const bpeflow_model *model, bpeflow_cache *cache, const char *instructions,
                                     bpeflow_encoder **encoder);
 
 /* A value for `pattern`: no pre-tokenization. A text, or each part of it between special tokens, is one pre-token,

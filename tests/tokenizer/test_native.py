@@ -277,7 +277,11 @@ def test_invalid_arguments_return_a_status() -> None:
     assert pieces(session.handle, native_encoder.byref(encoding), b"abc", None, 2, None) == 4
     assert pieces(session.handle, native_encoder.byref(encoding), None, None, 0, None) == 0
     with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_encoder_new(encoder._model.handle, b"mmx", 0, native_encoder.byref(c_void_p()))
+        library.bpeflow_encoder_new(
+            encoder._model.handle, encoder._cache.handle, b"mmx", native_encoder.byref(c_void_p())
+        )
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_encoder_new(encoder._model.handle, None, None, native_encoder.byref(c_void_p()))
     with pytest.raises(NativeError, match="rules"):
         library.bpeflow_specials_new(
             b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_encoder.byref(c_void_p())
@@ -358,6 +362,16 @@ def test_an_encoder_works_after_an_error() -> None:
     assert len(encoder._idle) == 1
 
 
+def test_each_short_text_has_its_special_tokens() -> None:
+    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    one, other = SpecialTokens.of({"<a>": 300}), SpecialTokens.of({"<b>": 400})
+    for _ in range(2):
+        assert encoder.encode(b"<a><b>", one) == [300, *b"<b>"]
+        assert encoder.encode(b"<a><b>", other) == [*b"<a>", 400]
+        assert encoder.encode(b"<a>", NO_SPECIAL_TOKENS) == [*b"<a>"]
+    assert len(encoder._idle) == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_can_use_the_inherited_encoder() -> None:
@@ -379,6 +393,9 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
                 return function
             return lambda handle: (freed.append(name), function(handle))
 
+        def __getitem__(self, name: str) -> Any:
+            return library[name]
+
     library = native_encoder._library()
     monkeypatch.setattr(native_encoder, "_library", SpyLibrary)
     specials = SpecialTokens.of({"<a>": 0})
@@ -386,7 +403,7 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
     encoder.encode(b"<a>", specials)
     del encoder, specials
     gc.collect()
-    assert sorted(freed) == ["bpeflow_encoder_free", "bpeflow_model_free", "bpeflow_specials_free"]
+    assert sorted(freed) == [f"bpeflow_{owned}_free" for owned in ("cache", "encoder", "model", "specials")]
 
 
 def test_an_array_uses_no_more_memory_than_its_ids() -> None:

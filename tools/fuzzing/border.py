@@ -92,7 +92,7 @@ def _encode(choices: Choices) -> None:
         joined, offsets[0].ctypes.data, joined, offsets[1].ctypes.data, tokens, byte_ids.ctypes.data,
         triples.ctypes.data, merges, choices.below(2),
     )  # fmt: skip
-    model, encoder, specials = c_void_p(), c_void_p(), c_void_p()
+    model, cache, encoder, specials = c_void_p(), c_void_p(), c_void_p(), c_void_p()
     if outcome(_ERRORS, library.bpeflow_model_new, byref(vocabulary), byref(model)) == REFUSED:
         return
     lengths = _numbers(choices, choices.below(4), np.uint32, 0, 4)
@@ -102,11 +102,13 @@ def _encode(choices: Choices) -> None:
         _ERRORS, library.bpeflow_specials_new, special_data, lengths.ctypes.data, special_ids.ctypes.data,
         len(lengths), byref(specials),
     )  # fmt: skip
-    library.bpeflow_encoder_new(model, choices.one_of((None, b"scalar")), 1 << choices.below(20), byref(encoder))
+    library.bpeflow_cache_new(1 << choices.below(20), byref(cache))
+    library.bpeflow_encoder_new(model, cache, choices.one_of((None, b"scalar")), byref(encoder))
     for _ in range(choices.below(4)):
         _encode_pieces(choices, library, encoder, specials)
     _decode(choices, library, model)
     library.bpeflow_encoder_free(encoder)
+    library.bpeflow_cache_free(cache)
     library.bpeflow_specials_free(specials)
     library.bpeflow_model_free(model)
 

@@ -1,0 +1,179 @@
+"""The cache that threads share: equal to the specification at every length, in any state, and from several threads."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+import threading
+
+import numpy as np
+import pytest
+from available import skip_missing
+from numpy.typing import NDArray
+
+from bpeflow.errors import NativeUnavailableError
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.native import native_instructions
+from bpeflow.tokenizer import native as native_encoder
+from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
+from bpeflow.vocab import Merge, Vocab
+
+UINT16 = np.dtype(np.uint16)
+
+#: Tokens of many lengths: of a letter, of dots, of dots and zero bytes.
+MERGES: list[Merge] = [
+    *[(b"a", b"a"), (b"aa", b"a"), (b"aa", b"aa"), (b"aaaa", b"aaa"), (b"aaaa", b"aaaa")],
+    *[(b"aaaaaaaa", b"a"), (b"aaaaaaaa", b"aaaaaaa"), (b"aaaaaaaa", b"aaaaaaaa"), (b"aaaaaaaaaaaaaaaa", b"a")],
+    *[(b".", b"."), (b"..", b"."), (b"..", b".."), (b"....", b"..."), (b"....", b"....")],
+    *[(b"\0", b"\0"), (b".", b"\0"), (b"...", b"\0"), (b".......", b"\0")],
+    *[(b" ", b"a"), (b"x", b"y"), (b"1", b"2")],
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> None:
+    """Skip if the native library is missing."""
+    reason = None
+    try:
+        native_encoder._library()
+    except NativeUnavailableError as error:
+        reason = str(error)
+    skip_missing("encode", reason)
+
+
+def spec(pattern: str = "gpt2") -> TokenizerSpec:
+    tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in MERGES)]
+    return TokenizerSpec(Vocab(tuple(tokens), {}, tuple(MERGES)), pattern)
+
+
+def different_words(count: int) -> bytes:
+    """Return different words of 3 to 40 bytes, in an order in which most recur at once and later."""
+    words = [f" {'a' * (n % 13)}{'xy' * (n % 7)}{'é' * (n % 3)}{n * 2654435761 % 1000003}" for n in range(count)]
+    return "".join(words[n // 2] + words[n] for n in range(count)).encode()
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", r"[^ ]+| "])
+def test_words_at_every_length_around_a_machine_word(pattern: str) -> None:
+    lengths = (1, 6, 7, 8, 9, 14, 15, 16, 17, 24, 31, 32, 33)
+    words = [unit * length for unit in (b"a", b".", b"\0", b"x") for length in lengths]
+    words += [word[:-1] + b"\0" for word in words if word[:1] == b"."]
+    words += [word[: len(word) // 2] + b"\0" + word[len(word) // 2 :] for word in words if word[:1] == b"."]
+    text = b" ".join(words + words[::-1])
+    expected = PythonEncoder(spec(pattern)).encode(text, NO_SPECIAL_TOKENS)
+    for instructions in native_instructions():
+        encoder = NativeEncoder(spec(pattern), instructions=instructions)
+        for _ in range(2):
+            assert encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16).tolist() == expected
+        assert [id_ for word in words for id_ in encoder.encode(word, NO_SPECIAL_TOKENS)] == [
+            id_ for word in words for id_ in PythonEncoder(spec(pattern)).encode(word, NO_SPECIAL_TOKENS)
+        ]
+
+
+def test_a_text_is_not_read_beyond_its_end() -> None:
+    """The page after the text must not be read. The process would crash."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 3 * page)
+    guard = ctypes.addressof(ctypes.c_char.from_buffer(memory, 2 * page))
+    assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(page), 0) == 0
+    python = PythonEncoder(spec())
+    for end in (b"a", b" aaaaaa", b" aaaaaaa", b" aaaaaaaaaaaaaa", b" aaaaaaaaaaaaaaaa", b"..\0", "日本".encode()):
+        text = (b"aa aaaa x xy " * 500)[-page:] + end
+        memory[2 * page - len(text) : 2 * page] = text
+        for instructions in native_instructions():
+            encoder = NativeEncoder(spec(), instructions=instructions)
+            for start in (-len(text), -len(end), -len(end) - 40):
+                view = memoryview(memory)[2 * page + start : 2 * page]
+                expected = python.encode(text[start:], NO_SPECIAL_TOKENS)
+                for _ in range(2):
+                    assert encoder.encode_to_array(view, NO_SPECIAL_TOKENS, UINT16).tolist() == expected
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 100, 1000, 20_000, 100_000, 1 << 24])
+def test_a_cache_that_grows_or_fills_up_within_a_call_changes_nothing(cache_bytes: int) -> None:
+    text = different_words(3000) + b" " + b"xyz." * 5000 + different_words(500)
+    expected = PythonEncoder(spec()).encode(text, NO_SPECIAL_TOKENS)
+    encoder = NativeEncoder(spec(), cache_bytes)
+    for _ in range(3):
+        assert encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16).tolist() == expected
+
+
+@pytest.mark.parametrize("equal", [slice(0, 8), slice(8, 15)], ids=["second half", "first half"])
+def test_words_with_equal_tags_are_told_apart(equal: slice) -> None:
+    """The index knows half of the hash only. Words that have it in common must not share ids."""
+    digits = np.random.default_rng(5).integers(ord("0"), ord("9") + 1, (1 << 18, 15), np.uint8)
+    digits[:, equal] = ord("1")
+    _, first, inverse = np.unique(_tags(digits), return_index=True, return_inverse=True)
+    twins = np.flatnonzero(first[inverse] != np.arange(len(digits)))
+    twins = twins[(digits[twins] != digits[first[inverse][twins]]).any(1)]
+    assert len(twins) > 3
+    pairs = np.stack([first[inverse][twins], twins], 1).ravel()
+    words = [digits[i].tobytes() for i in pairs]
+    encoder = NativeEncoder(spec())
+    text = b"\n".join(words)  # a space would belong to the word
+    expected = PythonEncoder(spec()).encode(text, NO_SPECIAL_TOKENS)
+    for _ in range(2):
+        assert encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16).tolist() == expected
+
+
+def _tags(words: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the lower half of the hash of words of 15 bytes, as ext/common/hash.hpp and cache_key.hpp compute it."""
+    keys = np.concatenate([words, np.full((len(words), 1), 15, np.uint8)], 1).view("<u8")
+    hashed = np.zeros(len(words), np.uint64)
+    for word in keys.T:
+        hashed = (hashed ^ word) * np.uint64(0x9E3779B97F4A7C15)
+        hashed ^= hashed >> np.uint64(32)
+    hashed *= np.uint64(0xD6E8FEB86659FD93)
+    return (hashed ^ hashed >> np.uint64(32)) & np.uint64(0xFFFFFFFF)
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("cache_bytes", [3000, 200_000, 1 << 24], ids=["full at once", "full", "growing"])
+def test_threads_share_new_words(cache_bytes: int) -> None:
+    """All threads meet the same new words at the same time: while the index grows, and when the cache is full."""
+    text = different_words(4000)
+    expected = PythonEncoder(spec()).encode(text, NO_SPECIAL_TOKENS)
+    encoder = NativeEncoder(spec(), cache_bytes)
+    barrier = threading.Barrier(4)
+    same: list[bool] = []
+
+    def work() -> None:
+        barrier.wait()
+        for _ in range(3):
+            same.append(encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16).tolist() == expected)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert same == [True] * 12
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_words_of_one_session_are_known_to_all() -> None:
+    """A second session takes no memory for words that the first one has met."""
+    text = different_words(20_000)
+    encoder = NativeEncoder(spec())
+    first, second = encoder._take_session(), encoder._take_session()
+    ids = np.empty(len(text), UINT16)
+
+    def growth(session: native_encoder._Session) -> int:
+        before = _dirty_memory()
+        encoding = session.encoding(0, None, ids)
+        assert encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, len(text)) == 0
+        return _dirty_memory() - before
+
+    ids[:] = 0
+    new, known = growth(first), growth(second)
+    assert new > 600_000
+    assert known < new / 3
+
+
+def _dirty_memory() -> int:
+    """Return the bytes of memory that this process has to itself."""
+    with open("/proc/self/smaps_rollup", encoding="ascii") as lines:  # noqa: PTH123
+        sizes = {name: int(size) for name, size, *_ in (line.split() for line in list(lines)[1:])}
+    return sizes["Private_Dirty:"] * 1024
