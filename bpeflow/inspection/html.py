@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from html import escape
-from itertools import count
+from itertools import count, pairwise
 
 from bpeflow.inspection.explain import Explainer, Explanation, Token
+from bpeflow.inspection.plain import border_sentence, span, step_sentence, summary_sentence
 from bpeflow.inspection.shown import LINE_END, is_incomplete, shown_parts
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -27,6 +28,31 @@ TOKENS_CSS = """
 .bpe-esc { opacity: .65; font-size: .85em; }
 .bpe-dropped { opacity: .5; text-decoration: line-through; margin-inline-end: 2px; }
 """.strip()
+
+_PAGE_CSS = """
+:root { color-scheme: light dark; }
+body { font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+.bpe-tokens { border: 1px solid rgb(128 128 128 / .4); border-radius: 6px; padding: .6rem .8rem; }
+.bpe-steps { border-collapse: collapse; margin-top: 1.5rem; width: 100%; }
+.bpe-steps th, .bpe-steps td { border-top: 1px solid rgb(128 128 128 / .25); padding: .3rem .8rem .3rem 0;
+  text-align: left; vertical-align: top; white-space: nowrap; }
+.bpe-steps td { font-family: ui-monospace, "SF Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+.bpe-steps td:last-child { overflow-wrap: anywhere; white-space: pre-wrap; width: 100%; }
+.bpe-steps sub, .bpe-note { opacity: .7; font-size: .8em; }
+"""
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{style}</style>
+<h1>{title}</h1>
+{body}
+</html>
+"""
 
 
 def tokens_html(tokenizer: BaseTokenizer, text: str) -> str:
@@ -55,6 +81,44 @@ def explanation_html(explanation: Explanation) -> str:
     if explanation.text[end:]:
         parts.append(_dropped(explanation.text[end:]))
     return f'<div class="bpe-tokens" dir="auto">{"".join(parts)}</div>'
+
+
+def explanation_page(explanation: Explanation, title: str, steps: bool) -> str:
+    """Return a self-contained page: the tokens, and a table of the pre-tokens.
+
+    Args:
+        explanation: the explanation.
+        title: the title.
+        steps: whether the merges of each pre-token are listed, and why its neighbours did not merge.
+    """
+    summary = escape(summary_sentence(explanation))
+    return _PAGE.format(
+        title=escape(title),
+        style=TOKENS_CSS + _PAGE_CSS,
+        body=f"<p>{summary}</p>\n{explanation_html(explanation)}\n{steps_html(explanation, steps)}",
+    )
+
+
+def steps_html(explanation: Explanation, steps: bool = True) -> str:
+    """Return a table of the pre-tokens with their tokens and ids, and with their merges if `steps`."""
+    colours, borders, previous = count(), iter(explanation.borders), None
+    rows = []
+    for piece in explanation.pieces:
+        if previous is not None:
+            sentence = border_sentence(next(borders), previous, piece.tokens[0])
+            if steps:
+                rows.append(f'<tr><td><td><td class="bpe-note">{escape(sentence)}')
+        tokens = " ".join(
+            f"{_special(token) if piece.kind == 'special token' else _token(token, next(colours))}<sub>{token.id}</sub>"
+            for token in piece.tokens
+        )
+        sentences = [step_sentence(step) for step in piece.steps]
+        sentences += [border_sentence(next(borders), *pair) for pair in pairwise(piece.tokens)]
+        notes = "".join(f'<div class="bpe-note">{escape(sentence)}</div>' for sentence in sentences if steps)
+        rows.append(f"<tr><td>{span(piece.characters)}<td>{span(piece.span)}<td>{tokens}{notes}")
+        previous = piece.tokens[-1]
+    body = "\n".join(rows)
+    return f'<table class="bpe-steps"><tr><th>chars<th>bytes<th>tokens and ids\n{body}\n</table>'
 
 
 def _token(token: Token, number: int) -> str:
