@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.inspection.explain import MergeTable
 from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.progress import Observer
 from bpeflow.tokenizer.registry import new_encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
@@ -134,6 +137,32 @@ def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFi
         ),
         prefixes=tuple(_prefixes(tokenizer, occurrences, counts.total_bytes)),
     )
+
+
+def count_pretokens(
+    tokenizer: BaseTokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
+) -> PretokenCounts:
+    """Count the pre-tokens of a corpus as a tokenizer splits it. Special tokens are not counted.
+
+    Args:
+        tokenizer: the tokenizer.
+        inputs: paths, or mappings as in the setting `sources`.
+        observer: progress callbacks.
+        options: further settings of `bpeflow.config.CountSettings`. By default bytes that are not UTF-8 are replaced.
+
+    Raises:
+        CorpusError: input is missing or unreadable, or has no text.
+    """
+    sources = [entry for entry in inputs if not isinstance(entry, str)]
+    corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
+    values = {"invalid_utf8": "replace", **options, **(corpus or {"input": list(inputs)})}
+    ours = {
+        "pattern": tokenizer.pattern,
+        "unmatched": tokenizer.unmatched,
+        "normalizer": tokenizer.normalizer,
+        "special_tokens": sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__),
+    }
+    return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
 
 
 def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArray[np.int64]:

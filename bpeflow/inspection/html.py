@@ -6,7 +6,7 @@ from html import escape
 from itertools import count, pairwise
 
 from bpeflow.inspection.explain import Explainer, Explanation, Token
-from bpeflow.inspection.plain import border_sentence, span, step_sentence, summary_sentence
+from bpeflow.inspection.plain import KEPT_WHOLE, border_sentence, span, step_sentence, summary_sentence
 from bpeflow.inspection.shown import LINE_END, is_incomplete, shown_parts
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -112,7 +112,8 @@ def steps_html(explanation: Explanation, steps: bool = True) -> str:
             f"{_special(token) if piece.kind == 'special token' else _token(token, next(colours))}<sub>{token.id}</sub>"
             for token in piece.tokens
         )
-        sentences = [step_sentence(step) for step in piece.steps]
+        sentences = [KEPT_WHOLE] if piece.kind == "whole token" else []
+        sentences += [step_sentence(step) for step in piece.steps]
         sentences += [border_sentence(next(borders), *pair) for pair in pairwise(piece.tokens)]
         notes = "".join(f'<div class="bpe-note">{escape(sentence)}</div>' for sentence in sentences if steps)
         rows.append(f"<tr><td>{span(piece.characters)}<td>{span(piece.span)}<td>{tokens}{notes}")

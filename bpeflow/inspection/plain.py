@@ -8,10 +8,20 @@ from itertools import pairwise
 from rich.cells import cell_len
 
 from bpeflow._util.text import format_count, show_token
-from bpeflow.inspection.explain import Border, Explanation, Missed, Step, Token
+from bpeflow.inspection.explain import Border, Explanation, Missed, Reason, Step, Token
 
 #: Columns that a token takes at most.
 _TOKEN_WIDTH = 60
+
+#: What is between two tokens that merges do not reach across.
+_BORDERS: dict[Reason, str] = {
+    "pre-token": "border of pre-tokens",
+    "special token": "border of a special token",
+    "dropped text": "text between them that the pattern does not match",
+}
+
+#: The note on a pre-token that `whole_tokens` keeps from merging.
+KEPT_WHOLE = "the pre-token is a token, so it is not merged"
 
 #: Columns up to which shorter entries are padded to the longest.
 _ALIGNED = 28
@@ -45,7 +55,7 @@ def explanation_lines(explanation: Explanation, steps: bool) -> Iterator[str]:
         if steps:
             yield from (f"    {step_sentence(step)}" for step in piece.steps)
             if piece.kind == "whole token":
-                yield "    the pre-token is a token, so nothing was merged"
+                yield f"    {KEPT_WHOLE}"
         for left, right in pairwise(piece.tokens):
             border = next(borders)
             if steps:
@@ -65,15 +75,12 @@ def step_sentence(step: Step) -> str:
 def border_sentence(border: Border, left: Token, right: Token) -> str:
     """Say why two neighbouring tokens did not merge."""
     pair = f"{literal(left.bytes)} | {literal(right.bytes)}"
-    if border.reason == "special token":
-        return f"{pair}: a special token is never merged"
     if border.reason == "no merge":
         missed = "; ".join(map(_missed, border.missed[:_LISTED]))
         more = f"; and {len(border.missed) - _LISTED:,} more" if len(border.missed) > _LISTED else ""
         return f"{pair}: no merge joins them" + (f"; {missed}{more}" if missed else "")
-    crossed = {"pre-token": "the border of two pre-tokens", "dropped text": "text that the pattern does not match"}
-    exists = f" (rank {border.rank:,} would join them)" if border.rank is not None else ""
-    return f"{pair}: no merge crosses {crossed[border.reason]}{exists}"
+    exists = f", though a merge of rank {border.rank:,} would join them" if border.rank is not None else ""
+    return f"{pair}: {_BORDERS[border.reason]}{exists}"
 
 
 def summary_sentence(explanation: Explanation) -> str:
@@ -115,8 +122,8 @@ def _missed(missed: Missed) -> str:
     by = missed.taken_by
     order = "lower" if by.rank < missed.rank else "the same, further left"
     return (
-        f"{literal(missed.left)} + {literal(missed.right)} ({_rank(missed)}) could have applied before "
-        f"{literal(by.left)} + {literal(by.right)}, whose rank {by.rank:,} is {order}"
+        f"{literal(missed.left)} + {literal(missed.right)} ({_rank(missed)}) was possible until "
+        f"{literal(by.left)} + {literal(by.right)} came first, whose rank {by.rank:,} is {order}"
     )
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bpeflow.inspection.explain import Explanation, Piece, Token
-from bpeflow.inspection.plain import border_sentence, span, step_sentence, summary_sentence
+from bpeflow.inspection.plain import KEPT_WHOLE, border_sentence, span, step_sentence, summary_sentence
 from bpeflow.inspection.shown import LINE_END, shown_parts
 
 #: Styles that tokens take in turn: dark text on a light ground, which can be read on light and dark terminals.
@@ -30,7 +30,8 @@ def print_explanation(explanation: Explanation, console: Console, steps: bool) -
     table.add_column("tokens and ids", overflow="fold")
     colours, borders, previous = count(), iter(explanation.borders), None
     for piece in explanation.pieces:
-        notes = [_note(step_sentence(step)) for step in piece.steps]
+        notes = [_note(KEPT_WHOLE)] if piece.kind == "whole token" else []
+        notes += [_note(step_sentence(step)) for step in piece.steps]
         if previous is not None:
             sentence = border_sentence(next(borders), previous, piece.tokens[0])
             if steps:
