@@ -76,6 +76,8 @@ def run(argv: Sequence[str]) -> int:
     names = [*short_names(list(map(str, paths))).values()]
     if len(names) == 1:
         parser.error(f"{paths[0]} is given twice: need two tokenizers")
+    if "-" in inputs:
+        parser.error("standard input can be read only once: save it to a file, and give that as --input")
     with observing(quiet) as observer:
         tokenizers = [Tokenizer.load(path) for path in paths]
         difference = compare_vocabs(tokenizers[0], tokenizers[1])
