@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,6 +25,9 @@ _SCRIPTS = (
     "Tibetan", "Myanmar", "Khmer", "Javanese", "Mongolian", "Georgian", "Armenian", "Ethiopic", "Syriac", "Thaana",
     "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
 )  # fmt: skip
+
+#: Ends that complete the beginning of any character.
+_CHARACTER_ENDS = (b"", b"\x80", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +223,8 @@ def is_part_of_utf8(part: bytes) -> bool:
     >>> [is_part_of_utf8(part) for part in (b"\x9f\x98 a\xf0", b"\xc0", b"\x80\x80\x80\x80")]
     [True, False, False]
     """
-    rest = part.lstrip(bytes(range(0x80, 0xC0)))  # up to three bytes that continue a character
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(rest)
-    except UnicodeDecodeError:
-        return False
-    return len(part) - len(rest) <= 3
+    rest = part.lstrip(bytes(range(0x80, 0xC0)))  # bytes that continue a character
+    return len(part) - len(rest) <= 3 and not all(is_incomplete(rest + end) for end in _CHARACTER_ENDS)
 
 
 def script_of(token: bytes) -> str:
