@@ -45,7 +45,7 @@ def print_explanation(explanation: Explanation, console: Console, steps: bool) -
 
 
 def coloured_text(explanation: Explanation) -> Text:
-    """Return the text with its tokens in colours, and a bar between two pre-tokens."""
+    """Return the text with its tokens in colours, and a bar between two pre-tokens of a line."""
     colours, text = count(), Text()
     for index, piece in enumerate(explanation.pieces):
         if index and not text.plain.endswith("\n"):
@@ -57,6 +57,8 @@ def coloured_text(explanation: Explanation) -> Text:
                 text.append(before + sign, f"{style} italic")
                 text.append("\n" if sign else "")
                 text.append(after, f"{style} italic" if part.escaped else style)
+    if text.plain.endswith("\n"):
+        text.right_crop()
     return text
 
 

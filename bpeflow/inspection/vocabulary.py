@@ -280,4 +280,5 @@ def _counts_at_ranks(tokenizer: BaseTokenizer) -> Iterator[RankCount]:
         return
     powers = 10 ** np.arange(len(str(vocab.merge_count)))
     for rank in sorted({*(powers - 1).tolist(), vocab.merge_count - 1}):
-        yield RankCount(rank, *vocab.merges[rank], vocab.merge_counts[rank])
+        left, right = vocab.merges[rank]
+        yield RankCount(rank, left, right, vocab.merge_counts[rank])
