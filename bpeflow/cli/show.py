@@ -13,7 +13,6 @@ from bpeflow._util.text import format_size
 from bpeflow.cli.options import add_description_flags, description, size
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.corpus.first_text import first_text
 from bpeflow.dataset.facade import Tokenizer
 
 _DESCRIPTION = """\
@@ -64,6 +63,8 @@ def run(argv: Sequence[str]) -> int:
     tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
     text = options.text
     if text is None or text == "-":
+        from bpeflow.corpus.first_text import first_text  # pydantic
+
         end = next(iter(tokenizer.special_tokens), "\n")
         text, is_whole = first_text({"input": options.inputs or ["-"]}, options.first, end)
         if not is_whole:
@@ -74,7 +75,7 @@ def run(argv: Sequence[str]) -> int:
     if options.html is not None:
         from bpeflow.inspection.html import explanation_page
 
-        page = explanation_page(explanation, str(options.tokenizer), options.explain)
+        page = explanation_page(explanation, options.tokenizer.resolve().name, options.explain)
         with atomic_path(options.html) as temporary:
             temporary.write_text(page, encoding="utf-8")
         return 0

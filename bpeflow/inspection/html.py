@@ -18,6 +18,7 @@ __all__ = ["TOKENS_CSS", "explanation_page", "tokens_html"]
 _PAGE_CSS = """\
 :root { color-scheme: light dark; }
 body { font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+h1 { overflow-wrap: anywhere; }
 .bpe-tokens { border: 1px solid rgb(128 128 128 / .4); border-radius: 6px; padding: .6rem .8rem; }
 """
 
