@@ -27,7 +27,7 @@ def settings_of(corpus: Path, out: Path, **options: object) -> dict[str, object]
     return {"input": str(corpus), "vocab_size": 330, "out_dir": str(out), "backend": "python", **options}
 
 
-RESULTS = ("counts.npz", "vocab.json", "merges.txt")
+RESULTS = ("counts.npz", "vocab.json", "merges.txt", "bpeflow.json")
 
 
 @pytest.fixture
