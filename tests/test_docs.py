@@ -19,6 +19,7 @@ from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.main import main
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(bpeflow.__file__).parent  # elsewhere if a wheel is tested
 
 
 def python_blocks(document: str) -> list[str]:
@@ -110,7 +111,7 @@ def test_all_commands_that_are_shown_are_valid() -> None:
     texts = [
         block for path in documents for block in re.findall(r"^```sh\n(.*?)^```", path.read_text("utf-8"), re.M | re.S)
     ]
-    others = [ROOT / "Makefile", *ROOT.glob("configs/*.yaml"), *ROOT.glob("bpeflow/cli/*.py")]
+    others = [ROOT / "Makefile", *ROOT.glob("configs/*.yaml"), *PACKAGE.glob("cli/*.py")]
     texts += [path.read_text("utf-8") for path in others]
     commands = "|".join(["-[-a-z]", *COMMANDS])
     shown = re.findall(
@@ -126,7 +127,7 @@ def test_all_commands_that_are_shown_are_valid() -> None:
 
 def test_every_folder_of_the_package_is_in_the_readme_and_in_hacking() -> None:
     readme, hacking = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "HACKING.md"))
-    for folder in (path for path in (ROOT / "bpeflow").iterdir() if (path / "__init__.py").exists()):
+    for folder in (path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()):
         assert f"bpeflow/{folder.name}/" in readme
         assert f"`{folder.name}/`" in hacking
 

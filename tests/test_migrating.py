@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+import bpeflow
+
 TEXT = (Path(__file__).parents[1] / "docs" / "migrating.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 #: Enough text for a vocabulary of a thousand tokens, and text that tools treat differently.
 CORPUS = "<|endoftext|>".join(
-    path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parents[1] / "bpeflow").glob("*.py"))
+    path.read_text(encoding="utf-8") for path in sorted(Path(bpeflow.__file__).parent.glob("*.py"))
 )
 CORPUS += "line\r\n\r\nends\n\n\n <b>naïve</b> 日本語 \t x=12345;\n<|endoftext|>"
 

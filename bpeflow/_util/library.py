@@ -68,6 +68,14 @@ def library_folders() -> Iterator[Path]:
     yield from (Path(folder) / "bpeflow/_native" for folder in sys.path)
 
 
+def build_records() -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the folders of libraries that have a build.json, and its content, which CMakeLists.txt defines."""
+    for folder in library_folders():
+        record = folder / "build.json"
+        if record.is_file():
+            yield folder, json.loads(record.read_text(encoding="utf-8"))
+
+
 def check_status(status: int, function: Any, arguments: tuple[Any, ...]) -> int:  # noqa: ARG001
     """Raise the exception for a status of the header. ctypes calls this after each call that returns a status.
 
@@ -112,13 +120,10 @@ def _declare(library: ctypes.CDLL, path: Path, signatures: Mapping[str, Signatur
 
 
 def _why_missing(library: str) -> str:
-    """Return why a library is missing: the reason that the build recorded in build.json (see CMakeLists.txt)."""
-    for folder in library_folders():
-        record = folder / "build.json"
-        if record.is_file():
-            reason: str = json.loads(record.read_text(encoding="utf-8"))["missing"].get(library, "")
-            if reason:
-                return f"{reason}, then reinstall bpeflow"
+    """Return why a library is missing: the reason that the build recorded."""
+    for _, record in build_records():
+        if reason := record["missing"].get(library):
+            return f"{reason}, then reinstall bpeflow"
     return (
         "the package has no native libraries: their build failed during installation, or this source tree was never "
         "installed; pip install -v . shows the compiler's messages"

@@ -46,7 +46,8 @@ Examples
   bpeflow train --input 'corpus/*.txt' --vocab_size 32k --out_dir runs/mine
   bpeflow encode --tokenizer runs/mine --input 'corpus/*.txt' --out train.bin
 
-`bpeflow help COMMAND` describes a command and its flags; -V prints the version."""
+`bpeflow help COMMAND` describes a command and its flags; --version prints the
+version, with --verbose also how it was built."""
 
 
 def answer(argv: Sequence[str]) -> int | None:

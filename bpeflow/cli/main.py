@@ -44,6 +44,8 @@ def _run(argv: Sequence[str]) -> int:
 def _command(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Return the command and its arguments."""
     name, rest = argv[0], argv[1:]
+    if name in ("-V", "--version"):
+        return "version", rest
     if name.startswith("-"):
         return "train", argv
     if name == "help":

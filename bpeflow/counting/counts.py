@@ -243,8 +243,9 @@ class PretokenCounts(Mapping[bytes, int]):
     def dump(self, path: Path) -> None:
         """Write as `save` does, but not atomically: the caller gives the file its name when it is complete."""
         with path.open("wb") as file:
-            version = np.array([FILE_VERSION], dtype=np.int64)
-            arrays = {"version": version, "data": self.data, "offsets": self.offsets, "counts": self.counts}
+            arrays = {"version": np.array([FILE_VERSION], "<i8"), "data": self.data}
+            arrays["offsets"] = self.offsets.astype("<i8", copy=False)
+            arrays["counts"] = self.counts.astype("<i8", copy=False)
             if self.pattern is not None:
                 arrays |= {"pattern": np.array(self.pattern), "unmatched": np.array(self.unmatched)}
             if self.normalizer:
@@ -262,7 +263,8 @@ class PretokenCounts(Mapping[bytes, int]):
                     raise FormatError(
                         f"counts of version {arrays['version']}; this bpeflow reads version {FILE_VERSION}"
                     )
-                counts = cls(arrays["data"], arrays["offsets"], arrays["counts"])
+                data, offsets, numbers = (_native_order(arrays[name]) for name in ("data", "offsets", "counts"))
+                counts = cls(data, offsets, numbers)
                 if "pattern" in arrays:
                     names = arrays["normalizer"].tolist() if "normalizer" in arrays else ()
                     counts = counts.with_pattern(
@@ -360,6 +362,11 @@ def _encode(token: str | bytes) -> bytes:
         return token.encode() if isinstance(token, str) else token
     except UnicodeEncodeError:
         raise FormatError(f"pre-token {token!r} has a lone surrogate, which UTF-8 cannot encode") from None
+
+
+def _native_order(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of this processor's byte order, which that of a file need not have."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt.NDArray[Any]) -> None:

@@ -7,13 +7,26 @@
 
 namespace bpeflow {
 
-// Supported platforms are x86-64 and arm64. Packing keys into words relies on their byte order.
-static_assert(sizeof(std::size_t) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+static_assert(sizeof(std::size_t) == 8);
+
+// The first byte of a word is its lowest on every processor, so that keys can be padded and cut by shifts and masks.
+inline std::uint64_t little_endian(std::uint64_t word) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return __builtin_bswap64(word);
+#else
+    return word;
+#endif
+}
 
 inline std::uint64_t load_word(const std::uint8_t *bytes) {
     std::uint64_t word;
     std::memcpy(&word, bytes, sizeof word);
-    return word;
+    return little_endian(word);
+}
+
+inline void store_word(std::uint8_t *bytes, std::uint64_t word) {
+    word = little_endian(word);
+    std::memcpy(bytes, &word, sizeof word);
 }
 
 // One step of the hash: multiply, then fold the upper half, which depends on all bits, into the lower half.
@@ -62,8 +75,10 @@ inline void load_short(const std::uint8_t *bytes, std::size_t length, std::size_
         words[0] = load_word(bytes) & load_word(keep);
         words[1] = load_word(bytes + 8) & load_word(keep + 8);
     } else {
-        words[0] = words[1] = 0;
-        std::memcpy(words, bytes, length);
+        std::uint8_t padded[SHORT] = {};
+        std::memcpy(padded, bytes, length);
+        words[0] = load_word(padded);
+        words[1] = load_word(padded + 8);
     }
 }
 

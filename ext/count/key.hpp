@@ -85,7 +85,8 @@ struct Key {
             std::memset(to + (std::size_t{length} - 1) / 8 * 8, 0, 8);
             std::memcpy(to, bytes, length);
         } else {
-            std::memcpy(to, words, length > 8 ? 16 : 8);
+            store_word(to, words[0]);
+            if (length > 8) store_word(to + 8, words[1]);
         }
     }
 };

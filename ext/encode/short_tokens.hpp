@@ -1,14 +1,13 @@
 // The front of encoding: tokens of up to 8 bytes that a pre-token can be as a whole.
 #pragma once
 
-#include "hash.hpp"
+#include "cache_key.hpp"
 #include "kernels.hpp"
 #include "tokens.hpp"
 #include "whole_tokens.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 namespace bpeflow {
@@ -22,13 +21,11 @@ class ShortTokens {
             const std::size_t length = ordinary.length(id);
             const std::uint8_t *const bytes = ordinary.bytes(id);
             if (length == 0 || length > 8 || bytes[length - 1] == 0) continue;
-            std::uint64_t word = 0;
-            std::memcpy(&word, bytes, length);
-            const std::size_t slot = keys().slot_of(word);
-            if (keys_[slot] != 0) continue;
             CacheKey key;
             key.set(bytes, length, length);
-            if (whole.find(key) != id) continue;
+            const std::uint64_t word = key.words[0];
+            const std::size_t slot = keys().slot_of(word);
+            if (keys_[slot] != 0 || whole.find(key) != id) continue;
             keys_[slot] = word;
             ids_[slot] = id;
         }

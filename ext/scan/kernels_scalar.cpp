@@ -1,5 +1,6 @@
 // The kernels without vector instructions, for any processor.
 
+#include "hash.hpp"
 #include "kernels.hpp"
 #include "unicode_tables.hpp"
 
@@ -108,8 +109,7 @@ std::size_t find_scalar(const KeyTable &table, const std::uint8_t *text, const s
     for (std::size_t i = 0; i < count; i++) {
         const std::uint32_t start = starts[i], length = starts[i + 1] - start;
         const std::uint64_t is_short = length <= 8;
-        std::uint64_t word;
-        std::memcpy(&word, text + start, sizeof word);
+        const std::uint64_t word = load_word(text + start);
         const std::uint64_t kept = ~std::uint64_t{0} >> ((64 - 8 * length) & 63 & (0 - is_short)) & (0 - is_short);
         const std::uint64_t key = word & kept;
         const auto slot = static_cast<std::uint32_t>(table.slot_of(key));

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
+from available import skip_missing
 
+from bpeflow._util import library
+from bpeflow._util.library import library_folders
+from bpeflow.backends.native import OMP
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.main import main
+from bpeflow.pretokenize.native import native_instructions
+from bpeflow.pretokenize.regex import unicode_version
 
 
 @pytest.mark.parametrize("argv", [["-h"], ["--help"], ["help"], []], ids=" ".join)
@@ -40,6 +49,46 @@ def test_help_describes_each_command(name: str, capsys: pytest.CaptureFixture[st
 def test_the_version(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([flag]) == 0
     assert capsys.readouterr().out == f"bpeflow {version('bpeflow')}\n"
+
+
+def test_the_verbose_version_describes_the_build(capsys: pytest.CaptureFixture[str]) -> None:
+    skip_missing("omp", OMP.unavailable())
+    assert main(["--version", "--verbose"]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"bpeflow {version('bpeflow')}"
+    details = {line[:18].strip(): line[18:] for line in lines}
+    assert sys.executable in details["Python"]
+    assert f"Unicode {unicode_version()}" in details["regex"]
+    folder, libraries = details["libraries"].split(": ")
+    assert next(library_folders()).parts[-1] == Path(folder).name
+    assert {"c", "count", "encode", "omp"} <= set(libraries.split(", "))
+    assert re.match(r"C \w+ [\d.]+, C\+\+ \w+ [\d.]+, \w+", details["built with"])
+    compiled, usable, _ = details["instructions"].split("; ")
+    assert set(compiled.removeprefix("compiled: ").split()) >= set(usable.removeprefix("usable here: ").split())
+    assert set(usable.removeprefix("usable here: ").split()) == set(native_instructions())
+    assert re.match(r"\d\.\d", details["OpenMP"])
+    assert sys.platform != "linux" or "/lib" in details["OpenMP"]  # the path of the runtime
+    assert details["counting"] == f"native, {native_instructions()[0]}"
+    assert details["backend omp"] == OMP.describe()
+
+
+def test_the_verbose_version_says_what_was_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {"build_type": "Release", "c_compiler": "GNU 12", "cxx_compiler": " ", "instructions": "", "openmp": ""}
+    (tmp_path / "build.json").write_text(json.dumps({**record, "missing": {"omp": "no compiler was found"}}))
+    monkeypatch.setattr(library, "library_folders", lambda: [tmp_path])
+    monkeypatch.delitem(vars(OMP), "_library", raising=False)  # as in a fresh process
+    assert main(["--version", "--verbose"]) == 0
+    out = capsys.readouterr().out
+    assert f"  libraries       {tmp_path}: none\n" in out
+    assert "  OpenMP          not compiled" in out
+    assert "  backend omp     not available: no compiler was found, then reinstall bpeflow\n" in out
+
+
+def test_the_version_has_no_other_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version", "--verbos"]) == 2
+    assert "unknown flag --verbos; did you mean --verbose?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

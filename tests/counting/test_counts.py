@@ -160,6 +160,24 @@ def test_a_folder_or_a_path_in_place_of_counts_is_an_error(tmp_path: Path) -> No
         PretokenCounts.from_mapping("runs/owt")  # type: ignore[arg-type]
 
 
+def test_files_of_the_other_byte_order_can_be_read(tmp_path: Path) -> None:
+    counts = PretokenCounts.from_mapping({b"abc": 1 << 40, b"de": 1})
+    arrays = {"version": np.array([1]), "offsets": counts.offsets, "counts": counts.counts}
+    for order in "<>":
+        ordered = {name: array.astype(array.dtype.newbyteorder(order)) for name, array in arrays.items()}
+        np.savez(tmp_path / "counts.npz", data=counts.data, **ordered)
+        assert PretokenCounts.load(tmp_path / "counts.npz") == counts
+
+
+def test_files_are_little_endian(tmp_path: Path) -> None:
+    PretokenCounts.from_mapping({b"abc": 2}).save(tmp_path / "counts.npz")
+    with np.load(tmp_path / "counts.npz") as arrays:
+        assert {name: array.dtype.str for name, array in arrays.items()} == {
+            **dict.fromkeys(("version", "offsets", "counts"), "<i8"),
+            "data": "|u1",
+        }
+
+
 def test_another_kind_of_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "counts.npz"
     path.write_bytes(b"hello")
