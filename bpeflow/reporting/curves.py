@@ -1,0 +1,107 @@
+"""The figures behind the charts, computed from a vocabulary, counts of its merges, and ids of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow.run_dir.report import GrowthPoint
+from bpeflow.vocab import Vocab
+
+#: Points of a curve. A line through more looks the same.
+_POINTS = 120
+
+Curve = tuple[list[float], list[float]]
+
+
+class HeapsFit(NamedTuple):
+    """Heaps' law fitted to counts: a text of n pre-tokens has about `factor` × n ** `exponent` distinct ones."""
+
+    factor: float
+    exponent: float
+
+    def distinct(self, pretokens: float) -> float:
+        """Return the number of distinct pre-tokens that it predicts."""
+        return float(self.factor * pretokens**self.exponent)
+
+
+def fit_heaps(growth: Sequence[GrowthPoint]) -> HeapsFit | None:
+    """Fit Heaps' law to the growth of distinct pre-tokens, by least squares of the logarithms; None for few points.
+
+    The first points are left out: there almost all pre-tokens are new.
+    """
+    points = [(point.pretokens, point.distinct) for point in growth if point.pretokens and point.distinct]
+    points = [point for point in points if point[0] >= points[-1][0] / 100]
+    if len(points) < 3:
+        return None
+    exponent, logarithm = np.polyfit(*np.log(np.array(points, np.float64)).T, 1)
+    return HeapsFit(float(np.exp(logarithm)), float(exponent))
+
+
+def merge_count_curve(counts: Sequence[int]) -> Curve:
+    """Return some ranks, from 1, at equal distances on a logarithmic axis, and the counts of the merges."""
+    ranks = _spread(1, len(counts))
+    return [float(rank) for rank in ranks], [float(counts[rank - 1]) for rank in ranks]
+
+
+def bytes_per_token_curve(vocab: Vocab, ids: NDArray[np.int64], size: int) -> Curve:
+    """Return sizes of the vocabulary, and the bytes per token of a text with the vocabulary cut to each size.
+
+    A prefix of a vocabulary encodes a text as the whole one does, without the later merges. So the ids that the whole
+    one makes are enough: each token whose merge is left out is split into the two that it was made of.
+
+    Args:
+        vocab: the vocabulary. Where several merges make one token, only the first is taken into account.
+        ids: the text, encoded with it.
+        size: bytes of the text.
+    """
+    occurrences = np.bincount(ids, minlength=len(vocab)).tolist()
+    tokens = [sum(occurrences)]
+    sizes = [len(vocab)]
+    seen = set()
+    first_merges = []
+    for left, right, token in vocab.merge_ids.tolist():
+        if token not in seen:
+            seen.add(token)
+            first_merges.append((left, right, token))
+    for left, right, token in reversed(first_merges):
+        times = occurrences[token]
+        occurrences[left] += times
+        occurrences[right] += times
+        tokens.append(tokens[-1] + times)
+        sizes.append(sizes[-1] - 1)
+    sizes.reverse()
+    tokens.reverse()
+    chosen = [place - sizes[0] for place in _spread(sizes[0], sizes[-1])]
+    return [float(sizes[i]) for i in chosen], [size / max(tokens[i], 1) for i in chosen]
+
+
+def enough_size(curve: Curve) -> tuple[int, float] | None:
+    """Return the size from which doubling the vocabulary saves less than 5 % of the tokens, and its bytes per token.
+
+    None if it saves more even at the last doubling.
+    """
+    sizes, ratios = np.array(curve[0]), np.array(curve[1])
+    halves = sizes[sizes >= 2 * sizes[0]] / 2
+    for half in halves.tolist():
+        here, doubled = np.interp([half, 2 * half], sizes, ratios)
+        if 1 - here / doubled < 0.05:
+            return round(half), float(here)
+    return None
+
+
+def token_lengths(vocab: Vocab) -> list[int]:
+    """Return how many tokens have 1 byte, 2 bytes, and so on; special tokens are left out."""
+    specials = set(vocab.special_tokens.values())
+    lengths = [len(token) for i, token in enumerate(vocab.tokens) if i not in specials]
+    return np.bincount(lengths, minlength=2)[1:].tolist()
+
+
+def _spread(first: int, last: int) -> list[int]:
+    """Return integers from `first` to `last` at about equal ratios."""
+    if last < first:
+        return []
+    return np.unique(np.geomspace(first, last, _POINTS).round().astype(np.int64)).tolist()
