@@ -13,6 +13,7 @@ from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import FingerprintSummary
+from bpeflow.counting.growth import GrowthPoint
 from bpeflow.counting.segments import SegmentStatistics
 from bpeflow.counting.shards import Spilled
 from bpeflow.errors import FormatError
@@ -124,6 +125,7 @@ class CountingReport(_Record):
         threads: counting threads of the calling process; 1 if there were worker processes.
         stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
         fingerprint: everything that the counts depend on, to compare with when resuming.
+        growth: distinct pre-tokens and positions by the amount of text; the last point is the whole corpus.
     """
 
     seconds: float
@@ -134,6 +136,7 @@ class CountingReport(_Record):
     threads: int
     stages: dict[str, StageReport]
     fingerprint: FingerprintSummary
+    growth: tuple[GrowthPoint, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
