@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.run_dir.report import GrowthPoint
+from bpeflow.counting.growth import GrowthPoint
 from bpeflow.vocab import Vocab
 
 #: Points of a curve. A line through more looks the same.
@@ -28,13 +28,29 @@ class HeapsFit(NamedTuple):
         return float(self.factor * pretokens**self.exponent)
 
 
-def fit_heaps(growth: Sequence[GrowthPoint]) -> HeapsFit | None:
+def expected_growth(counts: NDArray[np.int64]) -> Curve:
+    """Return numbers of pre-tokens, and how many distinct ones that many of a corpus in random order would have.
+
+    Of those that occur c times, a share p of the corpus has 1 - (1 - p)^c: the rarefaction curve of ecology.
+    """
+    times, words = np.unique(counts, return_counts=True)
+    total = int(np.sum(times * words))
+    sizes = _spread(1, total)
+    distinct = [float(np.sum(words * -np.expm1(times * np.log1p(-size / total)))) for size in sizes[:-1]]
+    return [float(size) for size in sizes], [*distinct, float(len(counts))]
+
+
+def recorded_growth(growth: Sequence[GrowthPoint]) -> Curve:
+    """Return numbers of pre-tokens, and how many distinct ones the corpus had up to there."""
+    return [float(point.pretokens) for point in growth], [float(point.distinct) for point in growth]
+
+
+def fit_heaps(growth: Curve) -> HeapsFit | None:
     """Fit Heaps' law to the growth of distinct pre-tokens, by least squares of the logarithms; None for few points.
 
-    The first points are left out: there almost all pre-tokens are new.
+    The first hundredth of the corpus is left out: there almost all pre-tokens are new.
     """
-    points = [(point.pretokens, point.distinct) for point in growth if point.pretokens and point.distinct]
-    points = [point for point in points if point[0] >= points[-1][0] / 100]
+    points = [(seen, distinct) for seen, distinct in zip(*growth, strict=True) if seen >= growth[0][-1] / 100]
     if len(points) < 3:
         return None
     exponent, logarithm = np.polyfit(*np.log(np.array(points, np.float64)).T, 1)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.reporting.curves import Curve, bytes_per_token_curve
+from bpeflow.reporting.curves import Curve, bytes_per_token_curve, expected_growth, recorded_growth
 from bpeflow.reporting.sample import SAMPLE_BYTES, TextSample, sample_corpus
-from bpeflow.run_dir.layout import MONITOR_FILE, REPORT_FILE
+from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.report import RunReport, read_report
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -42,6 +43,7 @@ class RunData:
         merge_counts: the count of each merge when it was learned; empty if they are unknown.
         monitored: the samples of the monitor, or some of them if there are many; empty without a monitor.
         sample: a sample of text to measure on and to show.
+        growth: the growth of distinct pre-tokens with the corpus; None if it is unknown.
     """
 
     name: str
@@ -50,6 +52,7 @@ class RunData:
     merge_counts: Sequence[int] = ()
     monitored: Sequence[Mapping[str, Any]] = ()
     sample: TextSample = field(default_factory=lambda: TextSample({}, ""))
+    growth: Curve | None = None
 
     @cached_property
     def encoded(self) -> list[Encoded]:
@@ -102,7 +105,8 @@ def load_runs(folders: Mapping[str, Path], sample: Sequence[str] = ()) -> list[R
     for name, folder in folders.items():
         tokenizer = BaseTokenizer.load(folder) if reports[name].learning is not None else None
         monitored = _read_samples(folder / MONITOR_FILE)
-        runs.append(RunData(name, reports[name], tokenizer, _merge_counts(tokenizer), monitored, taken))
+        growth = _growth(reports[name], folder / COUNTS_FILE)
+        runs.append(RunData(name, reports[name], tokenizer, _merge_counts(tokenizer), monitored, taken, growth))
     return runs
 
 
@@ -122,6 +126,13 @@ def _take_sample(reports: Mapping[str, RunReport], sample: Sequence[str]) -> Tex
         return samples[names[0]]
     texts = {f"{name}: {source}": texts for name in names for source, texts in samples[name].texts.items()}
     return TextSample(texts, f"a sample of the corpora of {', '.join(names)}, which they were trained on")
+
+
+def _growth(report: RunReport, path: Path) -> Curve | None:
+    """Return the growth that a run in segments has recorded, else that which the counts let expect."""
+    if report.counting is not None and len(report.counting.growth) > 2:
+        return recorded_growth(report.counting.growth)
+    return expected_growth(PretokenCounts.read(path).counts) if path.is_file() else None
 
 
 def _merge_counts(tokenizer: BaseTokenizer | None) -> Sequence[int]:

@@ -96,25 +96,24 @@ def _fill(sample: Mapping[str, Any], queue: str) -> float:
 
 
 def _growth(runs: Sequence[RunData], charts: Charts) -> str:
-    curves: dict[str, Curve] = {}
+    title = "Growth of distinct pre-tokens"
+    curves = {run.name: run.growth for run in runs if run.growth is not None}
+    if not curves:
+        return _figure(title, "", "The counts are not in the run folder.")
     fits: dict[str, Curve] = {}
     sentences = []
     for run in runs:
-        growth = run.report.counting.growth if run.report.counting else ()
-        if len(growth) < 2:
-            continue
-        seen = [float(point.pretokens) for point in growth]
-        curves[run.name] = (seen, [float(point.distinct) for point in growth])
-        if fit := fit_heaps(growth):
+        if run.growth is not None and (fit := fit_heaps(run.growth)):
+            seen = run.growth[0]
             fits[run.name] = (seen, [fit.distinct(pretokens) for pretokens in seen])
             sentences.append(
-                f"{_prefix(run, runs)}about {fit.factor:.3g} × n^{fit.exponent:.3f} distinct ones in n pre-tokens "
-                f"(dotted: Heaps' law), so twice the corpus would have {2**fit.exponent:.2f} times as many."
+                f"{_prefix(run, runs)}n pre-tokens have about {fit.factor:.3g} × n^{fit.exponent:.3f} distinct ones, so "
+                f"twice the corpus would have {2**fit.exponent:.2f} times as many."
             )
-    if not curves:
-        return _figure("Growth of distinct pre-tokens", "", "It was not recorded: the run counted too little, or resumed.")
+    recorded = any(run.report.counting and len(run.report.counting.growth) > 2 for run in runs)
+    how = "As counted, segment by segment;" if recorded else "Computed from the counts, for the corpus in random order;"
     chart = charts.lines(curves, "pre-tokens", "distinct pre-tokens", log="xy", fits=fits)
-    return _figure("Growth of distinct pre-tokens", chart, *sentences)
+    return _figure(title, chart, how, "dotted: Heaps' law, fitted.", *sentences)
 
 
 # ---- learning ----

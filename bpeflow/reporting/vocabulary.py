@@ -34,11 +34,7 @@ def packed_vocab(vocab: Vocab, merge_counts: Sequence[int]) -> str:
         "left": merges[:, 0].tolist(),
         "right": merges[:, 1].tolist(),
         "token": np.diff(merges[:, 2], prepend=0).tolist(),
-        "count": _differences(merge_counts),
+        "count": np.diff(np.array(merge_counts, np.int64), prepend=0).tolist() if merge_counts else [],
     }
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     return b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()
-
-
-def _differences(counts: Sequence[int]) -> list[int]:
-    return [count - before for before, count in zip((0, *counts[:-1]), counts, strict=True)]
