@@ -38,6 +38,8 @@ class Vocab(VocabIds, Mapping[int, bytes]):
             is unknown. Vocabularies are compared without it.
         unmatched: what to do with text that the pattern does not match; None if the pattern is unknown.
         normalizer: the names of the normalizers of the text, like the pattern.
+        merge_counts: how often the pair of each merge occurred in training when it was merged; None for merges that
+            were not learned then, and instead of all if nothing is known. Vocabularies are compared without it.
 
     >>> from bpeflow import Vocab
     >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")], special_tokens=["<s>"])
@@ -59,6 +61,7 @@ class Vocab(VocabIds, Mapping[int, bytes]):
     pattern: Pattern | None = field(default=None, compare=False)
     unmatched: UnmatchedPolicy | None = field(default=None, compare=False)
     normalizer: tuple[NormalizerName, ...] = field(default=(), compare=False)
+    merge_counts: tuple[int | None, ...] | None = field(default=None, compare=False)
 
     @classmethod
     def from_merge_ids(
@@ -226,7 +229,14 @@ class Vocab(VocabIds, Mapping[int, bytes]):
                 break
             builder.add(left + right)
             taken.append((left, right))
-        return replace(self, tokens=tuple(builder.tokens), special_tokens=specials, merges=tuple(taken))
+        unknown = (None,) * (len(taken) - len(self.merges))
+        return replace(
+            self,
+            tokens=tuple(builder.tokens),
+            special_tokens=specials,
+            merges=tuple(taken),
+            merge_counts=self.merge_counts and self.merge_counts + unknown,
+        )
 
     def reusable_ids(self, *, special_tokens: bool) -> dict[bytes, int]:
         """Return the id of each string whose token a new merge would not make again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords
     from bpeflow.dataset.encode import EncodedCorpus
+    from bpeflow.inspection.explain import Explainer, Explanation
     from bpeflow.progress import Observer
+    from bpeflow.tokenizer.special_tokens import SpecialChoice
 
 
 class Tokenizer(BaseTokenizer):
@@ -137,3 +140,23 @@ class Tokenizer(BaseTokenizer):
         from bpeflow.dataset.encode import encode_documents
 
         return encode_documents(self, documents, dst, **options)
+
+    def explain(
+        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> Explanation:
+        """Explain how a text is encoded: its pre-tokens and tokens, and the merges in the order in which they applied.
+
+        Arguments and errors are those of `encode`. A notebook shows the result in colours.
+
+        >>> from bpeflow import Tokenizer
+        >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+        >>> [(step.left, step.right) for step in tokenizer.explain("low").pieces[0].steps]
+        [(b'o', b'w'), (b'l', b'ow')]
+        """
+        return self._explainer.explain(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        from bpeflow.inspection.explain import Explainer
+
+        return Explainer(self)

@@ -1,0 +1,1 @@
+"""Looking at tokenizers: why a text has its tokens, what a vocabulary has, and where two differ."""
