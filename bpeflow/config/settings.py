@@ -116,7 +116,9 @@ class OutputSettings(_Frozen):
     @model_validator(mode="after")
     def _check_format(self) -> OutputSettings:
         given = [name for name, field in OutputSettings.model_fields.items() if getattr(self, name) != field.default]
-        if "huggingface" not in self.formats and (others := [name for name in given if name not in ("formats", "report")]):
+        if "huggingface" not in self.formats and (
+            others := [name for name in given if name not in ("formats", "report")]
+        ):
             raise ValueError(f"{', '.join(others)}: for the huggingface format only; add it to output.formats")
         return self
 

@@ -48,7 +48,9 @@ class PlainObserver(Observer):
     def learning(self, learned: int, wanted: int) -> None:
         if (since := self._due("learning", learned, learned >= wanted)) is not None:
             elapsed, new = since
-            self._print(f"learning: {learned:,} of {wanted:,} merges{_comma(time_left(elapsed, new, wanted - learned))}")
+            self._print(
+                f"learning: {learned:,} of {wanted:,} merges{_comma(time_left(elapsed, new, wanted - learned))}"
+            )
 
     def monitored(self, sample: MonitorSample) -> None:
         parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
@@ -84,7 +86,7 @@ class PlainObserver(Observer):
 
 
 def time_left(elapsed: float, done: int, left: int) -> str:
-    """Return how long `left` will take if `done` took `elapsed` seconds, as in `2:05 left`; nothing if it is unknown."""
+    """Return how long `left` will take if `done` took `elapsed` seconds: `2:05 left`; nothing if it is unknown."""
     if done <= 0 or left <= 0:
         return ""
     minutes, seconds = divmod(round(elapsed * left / done), 60)

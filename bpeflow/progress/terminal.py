@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from typing import IO, cast
 
 from rich.console import Console, ConsoleRenderable
-from rich.control import Control, ControlType
+from rich.control import Control
 from rich.live import Live
+from rich.segment import ControlType
 
 from bpeflow._util.streams import LenientStream
 from bpeflow.flow import MonitorSample

@@ -36,12 +36,12 @@ _GAP = "  "
 
 
 class Merge(NamedTuple):
-    """A learned merge with its rank, from 1, and its count."""
+    """A learned merge: its rank, from 1, and how often the pair occurred."""
 
     rank: int
     left: bytes
     right: bytes
-    count: int
+    times: int
 
 
 @dataclass
@@ -97,7 +97,9 @@ class Activity:
         elapsed, new = self.marks[-1][0] - since, self.done - before
         merges = self.name == "learning"
         of_all = self.total is not None and (merges or width >= 78)
-        yield " of ".join(_amount(number, merges) for number in (self.done, self.total)[: 1 + of_all] if number is not None)
+        yield " of ".join(
+            _amount(number, merges) for number in (self.done, self.total)[: 1 + of_all] if number is not None
+        )
         if elapsed > 0.05 and new > 0:
             if not merges:
                 yield f"{format_size(new / elapsed)}/s"
@@ -180,12 +182,12 @@ class View:
         if not merges:
             return
         ranks = max(len(f"{merge.rank:,}") for merge in merges)
-        counts = max(len(f"{merge.count:,}") for merge in merges)
+        counts = max(len(f"{merge.times:,}") for merge in merges)
         room = max((width - ranks - counts - 13) // 2, 3)
         yield Text("newest merges", "bold")
         for merge in reversed(merges):
             pair = f"{show_token(merge.left, room)} + {show_token(merge.right, room)}"
-            yield _cut(Text(f"{merge.rank:>{ranks + 2},}{_GAP}{merge.count:>{counts},} ×{_GAP}{pair}"), width)
+            yield _cut(Text(f"{merge.rank:>{ranks + 2},}{_GAP}{merge.times:>{counts},} ×{_GAP}{pair}"), width)
 
 
 def _amount(number: int, merges: bool) -> str:

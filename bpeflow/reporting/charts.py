@@ -29,6 +29,7 @@ _VARIABLES = {_INK: "--ink", _GRID: "--grid"} | {colour: f"--series-{i}" for i, 
 _DASHES = ("-", "--", "-.", ":")
 
 _STYLE = {
+    "axes.axisbelow": True,
     "axes.edgecolor": _INK,
     "axes.facecolor": "none",
     "axes.grid": True,
@@ -90,8 +91,9 @@ class Charts:
             for number, (name, (xs, ys)) in enumerate(curves.items()):
                 colour = _SERIES[number % COLOURS]
                 dashes = _DASHES[number // COLOURS % len(_DASHES)]
-                how = {"drawstyle": "steps-mid"} if steps else {}
-                axes.plot(xs, ys, color=colour, linestyle=dashes, label=name, **how)
+                [line] = axes.plot(xs, ys, color=colour, linestyle=dashes, label=name)
+                if steps:
+                    line.set_drawstyle("steps-mid")
                 if fits and name in fits:
                     axes.plot(*fits[name], color=colour, linestyle=":", linewidth=1.0)
             axes.set_xlabel(x)
@@ -128,13 +130,10 @@ class Charts:
 
     def _label_axes(self, axes: Axes, log: str) -> None:
         for axis, name in ((axes.xaxis, "x"), (axes.yaxis, "y")):
-            formatter = self._ticker.EngFormatter(sep="")  # 32k, 1.5M
             if name in log:
                 axis.set_minor_formatter(self._ticker.NullFormatter())
-                axis.set_major_formatter(formatter)
-            else:
-                axis.set_major_locator(self._ticker.MaxNLocator(6))
-                axis.set_major_formatter(formatter)
+            if max(axis.get_view_interval()) >= 1000:
+                axis.set_major_formatter(self._ticker.EngFormatter(sep=""))  # 32k, 1.5M
 
     def _svg(self, draw: Callable[[Axes], None], height: float = _HEIGHT) -> str:
         self._number += 1
@@ -161,7 +160,9 @@ def _for_page(svg: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' id="[\w.]+_\d+"', "", svg)  # of groups: each chart has the same, and nothing refers to them
-    svg = re.sub(r"font(?:-family)?: (?:(\d+px) )?[^;\"]*", lambda match: f"font-size: {match[1]}" if match[1] else "", svg)
+    svg = re.sub(
+        r"font(?:-family)?: (?:(\d+px) )?[^;\"]*", lambda match: f"font-size: {match[1]}" if match[1] else "", svg
+    )
     svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" role="img">', svg, count=1)
     svg = re.sub(r">\s+<", "><", svg)
     for colour, variable in _VARIABLES.items():

@@ -53,14 +53,19 @@ def fit_heaps(growth: Curve) -> HeapsFit | None:
     points = [(seen, distinct) for seen, distinct in zip(*growth, strict=True) if seen >= growth[0][-1] / 100]
     if len(points) < 3:
         return None
-    exponent, logarithm = np.polyfit(*np.log(np.array(points, np.float64)).T, 1)
+    seen, distinct = np.log(np.array(points, np.float64)).T
+    exponent, logarithm = np.polyfit(seen, distinct, 1)
     return HeapsFit(float(np.exp(logarithm)), float(exponent))
 
 
-def merge_count_curve(counts: Sequence[int]) -> Curve:
-    """Return some ranks, from 1, at equal distances on a logarithmic axis, and the counts of the merges."""
-    ranks = _spread(1, len(counts))
-    return [float(rank) for rank in ranks], [float(counts[rank - 1]) for rank in ranks]
+def merge_count_curve(counts: Sequence[int | None]) -> Curve:
+    """Return some ranks, from 1, at equal distances on a logarithmic axis, and the counts of the merges.
+
+    Merges whose count is unknown, or 0, are left out.
+    """
+    points = [(float(rank), float(counts[rank - 1] or 0)) for rank in _spread(1, len(counts))]
+    points = [point for point in points if point[1]]
+    return [rank for rank, _ in points], [count for _, count in points]
 
 
 def bytes_per_token_curve(vocab: Vocab, ids: NDArray[np.int64], size: int) -> Curve:
@@ -113,11 +118,11 @@ def token_lengths(vocab: Vocab) -> list[int]:
     """Return how many tokens have 1 byte, 2 bytes, and so on; special tokens are left out."""
     specials = set(vocab.special_tokens.values())
     lengths = [len(token) for i, token in enumerate(vocab.tokens) if i not in specials]
-    return np.bincount(lengths, minlength=2)[1:].tolist()
+    return [int(number) for number in np.bincount(lengths, minlength=2)[1:]]
 
 
 def _spread(first: int, last: int) -> list[int]:
     """Return integers from `first` to `last` at about equal ratios."""
     if last < first:
         return []
-    return np.unique(np.geomspace(first, last, _POINTS).round().astype(np.int64)).tolist()
+    return sorted({round(value) for value in np.geomspace(first, last, _POINTS).tolist()})

@@ -40,7 +40,7 @@ class RunData:
         name: its name on the page.
         report: what ``run.json`` holds.
         tokenizer: the tokenizer; None if the run only counted.
-        merge_counts: the count of each merge when it was learned; empty if they are unknown.
+        merge_counts: the count of each merge when it was learned; None where it is unknown.
         monitored: the samples of the monitor, or some of them if there are many; empty without a monitor.
         sample: a sample of text to measure on and to show.
         growth: the growth of distinct pre-tokens with the corpus; None if it is unknown.
@@ -49,7 +49,7 @@ class RunData:
     name: str
     report: RunReport
     tokenizer: BaseTokenizer | None
-    merge_counts: Sequence[int] = ()
+    merge_counts: Sequence[int | None] = ()
     monitored: Sequence[Mapping[str, Any]] = ()
     sample: TextSample = field(default_factory=lambda: TextSample({}, ""))
     growth: Curve | None = None
@@ -106,7 +106,8 @@ def load_runs(folders: Mapping[str, Path], sample: Sequence[str] = ()) -> list[R
         tokenizer = BaseTokenizer.load(folder) if reports[name].learning is not None else None
         monitored = _read_samples(folder / MONITOR_FILE)
         growth = _growth(reports[name], folder / COUNTS_FILE)
-        runs.append(RunData(name, reports[name], tokenizer, _merge_counts(tokenizer), monitored, taken, growth))
+        counts = (tokenizer and tokenizer.vocab.merge_counts) or ()
+        runs.append(RunData(name, reports[name], tokenizer, counts, monitored, taken, growth))
     return runs
 
 
@@ -119,7 +120,9 @@ def _take_sample(reports: Mapping[str, RunReport], sample: Sequence[str]) -> Tex
         if not given.texts:
             raise ConfigError(f"--sample {' '.join(sample)}: {given.description}")
         return replace(given, description=" ".join(sample))
-    corpora = {(str(values.get("input")), str(values.get("sources"))): name for name, values in [*settings.items()][::-1]}
+    corpora = {
+        (str(values.get("input")), str(values.get("sources"))): name for name, values in [*settings.items()][::-1]
+    }
     names = [name for name in settings if name in corpora.values()]
     samples = {name: sample_corpus(settings[name], SAMPLE_BYTES // len(names)) for name in names}
     if len(names) == 1:
@@ -133,11 +136,6 @@ def _growth(report: RunReport, path: Path) -> Curve | None:
     if report.counting is not None and len(report.counting.growth) > 2:
         return recorded_growth(report.counting.growth)
     return expected_growth(PretokenCounts.read(path).counts) if path.is_file() else None
-
-
-def _merge_counts(tokenizer: BaseTokenizer | None) -> Sequence[int]:
-    counts = None if tokenizer is None else getattr(tokenizer.vocab, "merge_counts", None)
-    return () if counts is None else [int(count) for count in counts]
 
 
 def _read_samples(path: Path) -> list[dict[str, Any]]:

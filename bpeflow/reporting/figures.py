@@ -70,26 +70,26 @@ def _monitored(runs: Sequence[RunData], charts: Charts) -> Iterator[str]:
             "Throughput and queues", "", "There are no samples over time: a run writes them with --do_monitor."
         )
         return
-    yield _figure(
-        "Throughput", charts.lines(rates, "seconds", "MB/s"), "Text counted per second, between two samples."
-    )
+    yield _figure("Throughput", charts.lines(rates, "seconds", "MB/s"), "Text counted per second, between two samples.")
     for run in runs:
         if run.name not in rates:
             continue
         depths: dict[str, Curve] = {}
         for queue in run.monitored[0]["queues"]:
-            points = [(sample["elapsed"], 100 * _fill(sample, queue)) for sample in run.monitored if queue in sample["queues"]]
+            points = [
+                (sample["elapsed"], 100 * _fill(sample, queue)) for sample in run.monitored if queue in sample["queues"]
+            ]
             depths[queue] = ([x for x, _ in points], [y for _, y in points])
         yield _figure(
             f"Queues{_of(run, runs)}",
             charts.lines(depths, "seconds", "% full", top=105),
-            "By items or bytes, whichever is closer to its bound. If a queue is full, the stage after it is the slow one.",
+            "By items or bytes, whichever is closer to its bound. The stage after a full queue is the slow one.",
         )
 
 
 def _fill(sample: Mapping[str, Any], queue: str) -> float:
     depth, bound = sample["queues"][queue], sample["bounds"][queue]
-    return max(depth[unit] / max(bound[unit], 1) for unit in ("items", "bytes"))
+    return max(float(depth[unit] / max(bound[unit], 1)) for unit in ("items", "bytes"))
 
 
 # ---- counting ----
@@ -104,11 +104,11 @@ def _growth(runs: Sequence[RunData], charts: Charts) -> str:
     sentences = []
     for run in runs:
         if run.growth is not None and (fit := fit_heaps(run.growth)):
-            seen = run.growth[0]
+            seen = [pretokens for pretokens in run.growth[0] if pretokens >= run.growth[0][-1] / 100]
             fits[run.name] = (seen, [fit.distinct(pretokens) for pretokens in seen])
             sentences.append(
-                f"{_prefix(run, runs)}n pre-tokens have about {fit.factor:.3g} × n^{fit.exponent:.3f} distinct ones, so "
-                f"twice the corpus would have {2**fit.exponent:.2f} times as many."
+                f"{_prefix(run, runs)}n pre-tokens have about {fit.factor:.3g} × n^{fit.exponent:.3f} distinct ones, "
+                f"so twice the corpus would have {2**fit.exponent:.2f} times as many."
             )
     recorded = any(run.report.counting and len(run.report.counting.growth) > 2 for run in runs)
     how = "As counted, segment by segment;" if recorded else "Computed from the counts, for the corpus in random order;"
@@ -129,21 +129,17 @@ def _learned(runs: Sequence[RunData], charts: Charts) -> Iterator[str]:
 
 
 def _merge_counts(runs: Sequence[RunData], charts: Charts) -> str:
-    curves = {run.name: merge_count_curve(run.merge_counts) for run in runs if run.merge_counts}
-    curves = {name: _positive(curve) for name, curve in curves.items()}
+    curves = {run.name: merge_count_curve(run.merge_counts) for run in runs}
+    curves = {name: curve for name, curve in curves.items() if len(curve[0]) > 1}
     if not curves:
         return _figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
     lasts = [
-        f"{_prefix(run, runs)}the last merge was made {run.merge_counts[-1]:,} times." for run in runs if run.merge_counts
+        f"{_prefix(run, runs)}{curves[run.name][1][-1]:,.0f} times when the last merge was made."
+        for run in runs
+        if run.name in curves
     ]
     chart = charts.lines(curves, "rank of the merge", "count", log="xy")
-    return _figure("Merge counts", chart, "How often each pair occurred when it was merged;", *lasts)
-
-
-def _positive(curve: Curve) -> Curve:
-    """Leave out points that a logarithmic axis cannot show: initial merges that do not occur."""
-    points = [(x, y) for x, y in zip(*curve, strict=True) if y > 0]
-    return [x for x, _ in points], [y for _, y in points]
+    return _figure("Merge counts", chart, "How often each pair occurred when it was merged:", *lasts)
 
 
 def _token_lengths(runs: Sequence[RunData], charts: Charts) -> str:
@@ -170,10 +166,10 @@ def _bytes_per_token(runs: Sequence[RunData], charts: Charts) -> str:
         if run.name in curves:
             enough = enough_size(curves[run.name])
             sentences.append(
-                f"{_prefix(run, runs)}from about {enough[0]:,} entries on ({enough[1]:.2f} bytes per token), doubling the "
-                "vocabulary saves less than 5 % of the tokens."
+                f"{_prefix(run, runs)}From about {enough[0]:,} entries on ({enough[1]:.2f} bytes per token), doubling "
+                "the vocabulary saves less than 5 % of the tokens."
                 if enough
-                else f"{_prefix(run, runs)}doubling the vocabulary saves more than 5 % of the tokens at every size."
+                else f"{_prefix(run, runs)}Doubling the vocabulary saves more than 5 % of the tokens at every size."
             )
     chart = charts.lines(curves, "entries of the vocabulary", "bytes per token", log="x")
     return _figure(title, chart, f"Measured on {runs[0].sample.description}.", *sentences)

@@ -21,7 +21,7 @@ async function unpack(base64) {
   let id = 0, sum = 0;
   for (let index = 0; index < left.length; index++) {
     id += token[index];
-    if (count.length) counts.push((sum += count[index]));
+    counts.push((sum += count[index]));
     if (merges.has(id)) continue;
     merges.set(id, index);
     bytes[id] = bytes[left[index]] + bytes[right[index]];
@@ -106,7 +106,7 @@ function draw() {
       parents.append(" + ");
       parent(parents, vocab, vocab.right[merge]);
     }
-    cell(row, merge !== undefined && vocab.counts.length ? vocab.counts[merge].toLocaleString("en") : "", "number");
+    cell(row, vocab.counts[merge] >= 0 ? vocab.counts[merge].toLocaleString("en") : "", "number");
     cell(row, vocab.bytes[id].length, "number");
   }
 }

@@ -9,8 +9,9 @@ from importlib import resources
 from typing import Any
 
 from bpeflow import __version__
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_count, format_size
 from bpeflow.config import Settings
+from bpeflow.inspection.html import TOKENS_CSS
 from bpeflow.reporting.charts import Charts
 from bpeflow.reporting.data import RunData
 from bpeflow.reporting.figures import chart_figures
@@ -47,7 +48,8 @@ def make_page(runs: Sequence[RunData], charts: Charts) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<link rel="icon" href="data:,">\n<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n'
+        f'<link rel="icon" href="data:,">\n<title>{escape(title)}</title>\n'
+        f"<style>\n{style}{TOKENS_CSS}\n</style>\n</head>\n"
         f"<body>\n{body}\n<script>\n{script}</script>\n</body>\n</html>\n"
     )
 
@@ -90,7 +92,8 @@ def _corpus(run: RunData) -> str:
         for number, what in ((corpus.skipped_documents, "skipped: not UTF-8"), (corpus.bad_records, "bad records"))
         if number
     )
-    return f"{format_size(corpus.bytes)} in {corpus.files:,} files, {corpus.documents:,} documents{left_out}"
+    files, documents = format_count(corpus.files, "file"), format_count(corpus.documents, "document")
+    return f"{format_size(corpus.bytes)} in {files}, {documents}{left_out}"
 
 
 def _pretokens(run: RunData) -> str:
@@ -141,7 +144,7 @@ def _machine(run: RunData) -> str:
 _OVERVIEW: Mapping[str, Callable[[RunData], str | None]] = {
     "Corpus": _corpus,
     "Pre-tokens": _pretokens,
-    "Pattern": lambda run: run.report.corpus and str(run.report.settings.get("pattern")),
+    "Pattern": lambda run: _as_text(run.report.settings.get("pattern")),
     "Vocabulary": _vocabulary,
     "Bytes per token": _ratio,
     "Counting": _counting,
@@ -168,7 +171,9 @@ def _settings(runs: Sequence[RunData]) -> str:
     else:
         chosen = {key: cells for key, cells in rows.items() if cells != [_as_text(defaults.get(key))]}
         title, none = "Settings", "All settings have their defaults."
-    listed = table(header, [[key, *cells] for key, cells in chosen.items()], numbers=False) if chosen else f"<p>{none}</p>"
+    listed = (
+        table(header, [[key, *cells] for key, cells in chosen.items()], numbers=False) if chosen else f"<p>{none}</p>"
+    )
     return f"<h2>{title}</h2>\n{listed}\n<details><summary>All settings</summary>{everything}</details>"
 
 
@@ -258,7 +263,5 @@ def _vocabularies(runs: Sequence[RunData]) -> Iterator[str]:
         '<tbody><tr><td id="above" colspan="5"></td></tr></tbody><tbody id="visible"></tbody>'
         '<tbody><tr><td id="below" colspan="5"></td></tr></tbody></table></div>'
     )
-    if not all(run.merge_counts for run in runs if run.name in packed):
-        yield '<p class="faint">Counts are missing where they were not kept with the tokenizer.</p>'
     for number, text in enumerate(packed.values()):
         yield f'<script type="text/plain" id="vocabulary-{number}">{text}</script>'

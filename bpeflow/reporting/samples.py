@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from bpeflow.inspection.html import tokens_html
 from bpeflow.reporting.data import RunData
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Pieces that are shown, and the characters of each.
 _PIECES, _LENGTH = 3, 500
@@ -30,10 +30,4 @@ def _pieces(run: RunData) -> Iterator[str]:
     texts = [text for texts in run.sample.texts.values() for text in texts if len(text) >= _LENGTH]
     texts = texts or [text for texts in run.sample.texts.values() for text in texts]
     for text in texts[:: max(len(texts) // _PIECES, 1)][:_PIECES]:
-        yield text[:_LENGTH]
-
-
-def tokens_html(tokenizer: BaseTokenizer, text: str) -> str:
-    """Return a text with its tokens marked."""
-    ids = tokenizer.encode(text, allowed_special=())
-    return "".join(f"<span>{escape(tokenizer.decode([i]))}</span>" for i in ids)
+        yield text.strip()[:_LENGTH]

@@ -17,13 +17,14 @@ import numpy as np
 from bpeflow.vocab import Vocab
 
 
-def packed_vocab(vocab: Vocab, merge_counts: Sequence[int]) -> str:
+def packed_vocab(vocab: Vocab, merge_counts: Sequence[int | None]) -> str:
     """Return a vocabulary as base64 of compressed JSON, which `page.js` reads.
 
     The JSON has `size`, the number of ids; `tokens`, by id, the bytes of tokens that no merge makes, in hexadecimal;
     `special`, by id, the special tokens; and the columns `left`, `right`, `token` and `count` of the merges, where
-    `token` and `count` are differences from one merge to the next. `count` is empty if the counts are unknown.
+    `token` and `count` are differences from one merge to the next. A count that is unknown is -1.
     """
+    counts = [-1 if count is None else count for count in merge_counts or [None] * vocab.merge_count]
     merges = vocab.merge_ids.astype(np.int64)
     made = set(merges[:, 2].tolist())
     specials = {i: token for token, i in vocab.special_tokens.items()}
@@ -34,7 +35,7 @@ def packed_vocab(vocab: Vocab, merge_counts: Sequence[int]) -> str:
         "left": merges[:, 0].tolist(),
         "right": merges[:, 1].tolist(),
         "token": np.diff(merges[:, 2], prepend=0).tolist(),
-        "count": np.diff(np.array(merge_counts, np.int64), prepend=0).tolist() if merge_counts else [],
+        "count": np.diff(np.array(counts, np.int64), prepend=0).tolist(),
     }
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     return b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()
