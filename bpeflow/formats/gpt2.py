@@ -11,11 +11,12 @@ is an object::
       "special_tokens": {text: id},
       "whole_tokens": false,
       "merges": number of merges,
-      "hidden_tokens": {id: printable form}
+      "hidden_tokens": {id: printable form},
+      "merge_counts": [training count of each merge, by rank; null if it is unknown]
     }
 
 ``hidden_tokens`` is only written if there are tokens without an entry in ``vocab.json``, which can hold only one id for
-each printable form.
+each printable form. ``merge_counts`` is only written if counts are known, and no id depends on it.
 """
 
 from __future__ import annotations
@@ -87,9 +88,12 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
     hidden = _hidden_tokens(spec.vocab)
     if hidden:
         content["hidden_tokens"] = hidden
+    lines = json.dumps(content, ensure_ascii=False, indent=2).removesuffix("\n}")
+    if spec.vocab.merge_counts:  # one line
+        lines += f',\n  "merge_counts": {json.dumps(spec.vocab.merge_counts, separators=(",", ":"))}'
     path = folder / TOKENIZER_FILE
     with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(lines + "\n}\n", encoding="utf-8")
     return [*paths, path]
 
 
@@ -120,12 +124,16 @@ def load(folder: Path) -> TokenizerSpec:
         raise FormatError(
             f"{path} and {vocab_path} differ in special tokens: {sorted(different)[:5]}; write both files again"
         )
+    counts = content.get("merge_counts")
     if content.get("merges", vocab.merge_count) != vocab.merge_count:
         raise FormatError(
             f"{merges_path}: {vocab.merge_count} merges, but {path.name} says {content['merges']}; one of the files is "
             "damaged or belongs to another tokenizer"
         )
-    vocab = _restore_hidden_tokens(vocab.annotated(special_tokens=specials), content["hidden_tokens"], path)
+    if counts and len(counts) != vocab.merge_count:
+        raise FormatError(f"{path}: {len(counts)} merge_counts, but there are {vocab.merge_count} merges")
+    vocab = vocab.annotated(special_tokens=specials, merge_counts=tuple(counts) if counts else None)
+    vocab = _restore_hidden_tokens(vocab, content["hidden_tokens"], path)
     return TokenizerSpec(
         vocab, content["pattern"], content["whole_tokens"], content["unmatched"], content["normalizer"]
     )
@@ -294,6 +302,13 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
         content["normalizer"] = load_normalizer(content.get("normalizer", ())).names
     except ConfigError as error:
         raise FormatError(f"{path}: {error}") from None
+    counts = content.get("merge_counts", [])
+    if (
+        not isinstance(counts, list)
+        or not {*map(type, counts)} <= {int, type(None)}
+        or min(filter(None, counts), default=1) < 0
+    ):
+        raise FormatError(f"{path}: merge_counts must be a list of counts, or null where one is unknown")
     if not all(key.isdecimal() and len(key) <= 10 and is_text(form) for key, form in content["hidden_tokens"].items()):
         raise FormatError(f"{path}: hidden_tokens must be an object of id: printable form")
     return content

@@ -1,4 +1,4 @@
-"""`explain`: the tokens of a text as `Tokenizer.encode` yields them, the merges that made them, and why no more applied."""
+"""`Explainer`: the tokens of a text as `Tokenizer.encode` yields them, their merges, and why no more applied."""
 
 from __future__ import annotations
 

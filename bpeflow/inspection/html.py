@@ -22,7 +22,8 @@ TOKENS_CSS = """
 .bpe-c0 { background: rgb(66 133 244 / .32); } .bpe-c1 { background: rgb(52 168 83 / .32); }
 .bpe-c2 { background: rgb(251 160 4 / .36); } .bpe-c3 { background: rgb(234 67 53 / .30); }
 .bpe-c4 { background: rgb(156 39 176 / .28); } .bpe-c5 { background: rgb(0 172 193 / .32); }
-.bpe-special { border: 1px solid currentColor; border-radius: 3px; padding: 0 3px; font-weight: 600; margin-inline-end: 2px; }
+.bpe-special { border: 1px solid currentColor; border-radius: 3px; padding: 0 3px; font-weight: 600;
+  margin-inline-end: 2px; }
 .bpe-esc { opacity: .65; font-size: .85em; }
 .bpe-dropped { opacity: .5; text-decoration: line-through; margin-inline-end: 2px; }
 """.strip()

@@ -193,7 +193,7 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
     if not are_tuples or not {*map(type, chain.from_iterable(pairs))} <= {bytes}:
         pairs = tuple(_validate_merge(rank, merge) for rank, merge in enumerate(pairs))
     if isinstance(vocab, Vocab):
-        return vocab if pairs == vocab.merges else replace(vocab, merges=pairs)
+        return vocab if pairs == vocab.merges else replace(vocab, merges=pairs, merge_counts=None)
     if not isinstance(vocab, Mapping):
         raise InputTypeError(f"vocab must be a mapping from id to bytes, not {type(vocab).__name__}")
     for token_id, token in vocab.items():

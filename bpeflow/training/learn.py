@@ -115,7 +115,8 @@ class LearnedMerges(Sequence[Merge]):
         specials = self.special_tokens if special_tokens is None else special_tokens
         if self.base is not None:
             merges = self.pairs[len(self.base.vocab.merges) :]
-            return self.base.vocab.extend(merges, specials, reuse_tokens=self.reuse_tokens, max_tokens=max_tokens)
+            vocab = self.base.vocab.extend(merges, specials, reuse_tokens=self.reuse_tokens, max_tokens=max_tokens)
+            return vocab.annotated(merge_counts=self._known_counts(vocab))
         vocab = Vocab.build(
             self.pairs,
             specials,
@@ -123,7 +124,19 @@ class LearnedMerges(Sequence[Merge]):
             reuse_tokens=self.reuse_tokens,
             max_tokens=max_tokens,
         )
-        return replace(vocab, pattern=self.pattern, unmatched=self.unmatched, normalizer=self.normalizer)
+        return replace(
+            vocab,
+            pattern=self.pattern,
+            unmatched=self.unmatched,
+            normalizer=self.normalizer,
+            merge_counts=self._known_counts(vocab),
+        )
+
+    def _known_counts(self, vocab: Vocab) -> tuple[int | None, ...] | None:
+        """Return the counts of the merges of a vocabulary. Those of initial merges are not what they were learned by."""
+        if vocab.merge_count <= self.replayed:
+            return None
+        return (None,) * self.replayed + self.counts[self.replayed : vocab.merge_count]
 
     def tokenizer(
         self,
