@@ -74,6 +74,7 @@ class Charts:
         steps: bool = False,
         fits: Mapping[str, Curve] | None = None,
         top: float | None = None,
+        several: bool = False,
     ) -> str:
         """Return a chart of curves.
 
@@ -85,6 +86,7 @@ class Charts:
             steps: whether to draw steps rather than lines between points.
             fits: fitted curves, drawn dotted in the colours of the curves of the same name.
             top: the upper end of the vertical axis.
+            several: whether there are several runs, so that a single curve needs its name.
         """
 
         def draw(axes: Axes) -> None:
@@ -105,6 +107,8 @@ class Charts:
             self._label_axes(axes, log)
             if len(curves) > 1:
                 axes.legend()
+            elif several:
+                axes.set_title(next(iter(curves)))
 
         return self._svg(draw)
 

@@ -70,7 +70,8 @@ def _monitored(runs: Sequence[RunData], charts: Charts) -> Iterator[str]:
             "Throughput and queues", "", "There are no samples over time: a run writes them with --do_monitor."
         )
         return
-    yield _figure("Throughput", charts.lines(rates, "seconds", "MB/s"), "Text counted per second, between two samples.")
+    chart = charts.lines(rates, "seconds", "MB/s", several=len(runs) > 1)
+    yield _figure("Throughput", chart, "Text counted per second, between two samples.")
     for run in runs:
         if run.name not in rates:
             continue
@@ -104,8 +105,8 @@ def _growth(runs: Sequence[RunData], charts: Charts) -> str:
     sentences = []
     for run in runs:
         if run.growth is not None and (fit := fit_heaps(run.growth)):
-            seen = [pretokens for pretokens in run.growth[0] if pretokens >= run.growth[0][-1] / 100]
-            fits[run.name] = (seen, [fit.distinct(pretokens) for pretokens in seen])
+            end = run.growth[0][-1]
+            fits[run.name] = ([end / 100, 4 * end], [fit.distinct(end / 100), fit.distinct(4 * end)])
             sentences.append(
                 f"{_prefix(run, runs)}n pre-tokens have about {fit.factor:.3g} × n^{fit.exponent:.3f} distinct ones, "
                 f"so twice the corpus would have {2**fit.exponent:.2f} times as many."
@@ -113,7 +114,7 @@ def _growth(runs: Sequence[RunData], charts: Charts) -> str:
     recorded = any(run.report.counting and len(run.report.counting.growth) > 2 for run in runs)
     how = "As counted, segment by segment;" if recorded else "Computed from the counts, for the corpus in random order;"
     chart = charts.lines(curves, "pre-tokens", "distinct pre-tokens", log="xy", fits=fits)
-    return _figure(title, chart, how, "dotted: Heaps' law, fitted.", *sentences)
+    return _figure(title, chart, how, "dotted: Heaps' law, fitted, up to four times the corpus.", *sentences)
 
 
 # ---- learning ----
