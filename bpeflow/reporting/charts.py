@@ -36,7 +36,6 @@ _STYLE = {
     "axes.labelcolor": _INK,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "figure.constrained_layout.use": True,
     "figure.facecolor": "none",
     "font.family": "sans-serif",
     "font.size": 9,
@@ -105,10 +104,8 @@ class Charts:
             if not log.endswith("y"):
                 axes.set_ylim(bottom=0, top=top)
             self._label_axes(axes, log)
-            if len(curves) > 1:
+            if several or len(curves) > 1:
                 axes.legend()
-            elif several:
-                axes.set_title(next(iter(curves)))
 
         return self._svg(draw)
 
@@ -130,7 +127,7 @@ class Charts:
             axes.set_xlabel("seconds")
             axes.set_xlim(left=0)
 
-        return self._svg(draw, height=0.8 + 0.25 * len(spans))
+        return self._svg(draw, left=1.0, height=0.8 + 0.25 * len(spans))
 
     def _label_axes(self, axes: Axes, log: str) -> None:
         for axis, name in ((axes.xaxis, "x"), (axes.yaxis, "y")):
@@ -139,10 +136,13 @@ class Charts:
             if max(axis.get_view_interval()) >= 1000:
                 axis.set_major_formatter(self._ticker.EngFormatter(sep=""))  # 32k, 1.5M
 
-    def _svg(self, draw: Callable[[Axes], None], height: float = _HEIGHT) -> str:
+    def _svg(self, draw: Callable[[Axes], None], left: float = 0.65, height: float = _HEIGHT) -> str:
+        """Return a chart, with `left` inches for the labels of the vertical axis."""
         self._number += 1
         with self._style():
             figure = self._figure(figsize=(_WIDTH, height))
+            # Fixed margins: to find the best ones takes matplotlib as long as the drawing.
+            figure.subplots_adjust(left=left / _WIDTH, right=0.98, bottom=0.52 / height, top=1 - 0.12 / height)
             draw(figure.add_subplot())
             written = io.StringIO()
             figure.savefig(written, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))

@@ -67,13 +67,18 @@ def _sample(settings: CountSettings, wanted: int) -> dict[str, tuple[str, ...]]:
     reader = _PieceReader(settings, corpus, max(wanted // _PLACES, 1))
     begin = 0
     for entry in local:
-        # The places in an entry are those of the corpus that lie in it.
+        # The places in an entry are those of the corpus that lie in it. Of a small source there is at least its start.
         places = range(-(-begin * _PLACES // max(total, 1)), -(-(begin + entry.weight) * _PLACES // max(total, 1)))
         offsets = [place * total // _PLACES - begin for place in places]
-        for source, text in reader.read(entry, offsets):
-            texts[corpus.sources[source].name].append(text)
+        source = corpus.sources[_source_of(entry)].name
+        if offsets or source not in texts:
+            texts[source] += reader.read(entry, offsets or [0])
         begin += entry.weight
     return {source: tuple(pieces) for source, pieces in texts.items()}
+
+
+def _source_of(entry: CorpusEntry) -> int:
+    return entry.files[0].source if isinstance(entry, StreamTask) else getattr(entry, "source", 0)
 
 
 class _PieceReader:
@@ -89,23 +94,25 @@ class _PieceReader:
         )
         self._buffer = ChunkBuffer()
 
-    def read(self, entry: CorpusEntry, offsets: list[int]) -> Iterator[tuple[int, str]]:
-        """Yield the texts of a piece at each of these offsets, with the number of their source."""
+    def read(self, entry: CorpusEntry, offsets: list[int]) -> Iterator[str]:
+        """Yield the texts of a piece at each of these offsets, or of as many as do not overlap."""
         if isinstance(entry, StreamTask):
             whole = replace(entry, sampled=False)
             yield from self._texts(islice(self._streams.read(whole), len(offsets)))
         elif isinstance(entry, CorpusFile):
+            end = 0
             for offset in offsets:
-                begin = 0
-                if offset:
+                begin = end
+                if offset > end:
                     begin = find_boundary(entry, offset, self._delimiters, self._pretokenizer, longest=_LONGEST)
-                part = replace(entry, begin=begin)
-                reader = ChunkReader(
-                    [part], self._size, self._delimiters, self._pretokenizer, "replace", longest=_LONGEST
-                )
-                yield from self._texts(islice(reader.chunks(), 1))
+                for chunk in islice(self._plan(replace(entry, begin=begin)).chunks(), 1):
+                    end = chunk.offset + chunk.length
+                    yield from self._texts(iter([chunk]))
 
-    def _texts(self, chunks: Iterator[Chunk]) -> Iterator[tuple[int, str]]:
+    def _plan(self, part: CorpusFile) -> ChunkReader:
+        return ChunkReader([part], self._size, self._delimiters, self._pretokenizer, "replace", longest=_LONGEST)
+
+    def _texts(self, chunks: Iterator[Chunk]) -> Iterator[str]:
         for chunk in chunks:
             delimiters = self._delimiters
             data = bytes(self._buffer.read(chunk))
@@ -114,4 +121,4 @@ class _PieceReader:
                 data = bytes(read_records(chunk, field, "replace", "skip").data)
                 delimiters = record_delimiters(delimiters)
             for text in decode_chunk(data, chunk, delimiters, "replace").texts:
-                yield chunk.source, text.decode()
+                yield text.decode()
