@@ -174,3 +174,12 @@ def test_a_notebook_without_widgets_gets_lines(
     assert Console().is_jupyter
     bpeflow.learn_merges({"low": 5}, 258, progress=True)
     assert capsys.readouterr() == ("", "learning: 2 of 2 merges\n")
+
+
+def test_the_observer_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "report.md"
+    [script] = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    exec(script, {})
+    assert re.fullmatch(
+        r"(\d+\.\d busy counters, \d distinct pre-tokens\n)+merge 1: b'o' \+ b'w', 4 times\n", capsys.readouterr().out
+    )
