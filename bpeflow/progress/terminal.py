@@ -59,6 +59,8 @@ class TerminalObserver(Observer):
 
     def __exit__(self, *exception: object) -> None:
         self._view.end()
+        if self._live.console.is_jupyter:  # where `stop` does not draw once more
+            self._live.refresh()
         self._live.stop()
 
     def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
