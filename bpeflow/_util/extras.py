@@ -1,4 +1,4 @@
-"""Optional libraries, imported only when a corpus needs them."""
+"""Optional libraries, imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 from bpeflow.errors import CorpusError
 
 
-def load_extra(module: str, extra: str, needed_by: str) -> Any:
+def load_extra(module: str, extra: str, needed_by: str, error: type[Exception] = CorpusError) -> Any:
     """Import an optional library.
 
     Args:
         module: the module to import.
         extra: the extra of this package that installs it.
-        needed_by: the inputs that need it, in the plural, for the message.
+        needed_by: what needs it, in the plural, for the message.
+        error: the exception to raise.
 
     Raises:
-        CorpusError: the library is not installed. The message names the extra.
+        CorpusError: or `error`: the library is not installed. The message names the extra.
     """
     try:
         return import_module(module)
-    except ModuleNotFoundError as error:
-        raise CorpusError(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({error})") from error
+    except ModuleNotFoundError as missing:
+        raise error(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({missing})") from missing

@@ -62,6 +62,7 @@ class OutputKeywords(TransformersKeywords, total=False):
     """The content of `output`."""
 
     formats: TokenizerFormat | Sequence[TokenizerFormat]
+    report: bool | None
 
 
 class MonitorKeywords(TypedDict, total=False):

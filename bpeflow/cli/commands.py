@@ -18,6 +18,7 @@ GROUPS = {
         "encode": "encode a corpus to a token file",
         "decode": "decode a token file to text",
         "evaluate": "compare tokenizers on corpora",
+        "report": "write a page about a run, or about several",
         "convert": "write a tokenizer in another format",
     },
     "Look at tokenizers": {

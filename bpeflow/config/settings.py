@@ -73,11 +73,18 @@ class MonitorSettings(_Frozen):
 class OutputSettings(_Frozen):
     """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``.
 
-    All but `formats` are about the huggingface format, and the options of ``bpeflow convert``.
+    All but `formats` and `report` are about the huggingface format, and the options of ``bpeflow convert``.
     """
 
     formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(as_tuple)] = _run(
         (), "additional formats to write: huggingface, tiktoken, cs336", example=["huggingface"]
+    )
+    report: bool | None = _run(
+        None,
+        "write report.html, a page about the run, as bpeflow report does; needs bpeflow[report]",
+        "The page is in the run folder when the run is finished. Without matplotlib there is a warning instead.",
+        unset="after runs of a minute or more, where matplotlib is installed",
+        example=True,
     )
     eos: NonEmpty | None = _run(
         None,
@@ -110,7 +117,9 @@ class OutputSettings(_Frozen):
     @model_validator(mode="after")
     def _check_format(self) -> OutputSettings:
         given = [name for name, field in OutputSettings.model_fields.items() if getattr(self, name) != field.default]
-        if "huggingface" not in self.formats and (others := [name for name in given if name != "formats"]):
+        if "huggingface" not in self.formats and (
+            others := [name for name in given if name not in ("formats", "report")]
+        ):
             raise ValueError(f"{', '.join(others)}: for the huggingface format only; add it to output.formats")
         return self
 

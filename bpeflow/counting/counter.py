@@ -27,6 +27,7 @@ from bpeflow.counting.table import (
     weighted,
 )
 from bpeflow.errors import UnmatchedTextError
+from bpeflow.flow import set_gauge
 from bpeflow.pretokenize.regex import Pretokenizer
 
 
@@ -65,6 +66,7 @@ class ChunkCounter:
         tables = self._new_tables()
         statistics = DocumentStatistics()
         buffer = ChunkBuffer()
+        most = 0  # the most distinct pre-tokens in a table so far
         most_new = 0  # the most new pre-tokens in a chunk so far: an estimate for the next chunk
         spilled = False
         for chunk in chunks:
@@ -72,6 +74,8 @@ class ChunkCounter:
             before = len(table)
             statistics += self._count(chunk, buffer.read(chunk), table)
             most_new = max(most_new, len(table) - before)
+            most = max(most, len(table))
+            set_gauge(most)
             if sum(table.memory(most_new) for table in tables.values()) > self.memory.counter:
                 shards = self._shards(tables, statistics, spill=True)
                 tables, statistics = self._new_tables(), DocumentStatistics()

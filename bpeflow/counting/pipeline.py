@@ -103,9 +103,15 @@ class PipelineRunner:
     def _on_progress(self, sample: MonitorSample) -> None:
         if "counter" in sample.stages:
             self.report_progress(sample.stages["counter"].weight_done)
+        if self._observer is not None:
+            self._observer.working(self._with_earlier(sample))
 
     def _on_pipeline_sample(self, sample: MonitorSample) -> None:
-        """Pass on a sample, with the totals of earlier pipelines added."""
+        if self._on_sample is not None:
+            self._on_sample(self._with_earlier(sample))
+
+    def _with_earlier(self, sample: MonitorSample) -> MonitorSample:
+        """Return a sample with the totals of earlier pipelines added."""
         items: defaultdict[str, int] = defaultdict(int)
         weight: defaultdict[str, int] = defaultdict(int)
         for report in self.reports:
@@ -115,9 +121,8 @@ class PipelineRunner:
         def with_earlier(stage: str, rate: StageRate) -> StageRate:
             return replace(rate, items=rate.items + items[stage], weight_done=rate.weight_done + weight[stage])
 
-        if self._on_sample is not None:
-            stages = {stage: with_earlier(stage, rate) for stage, rate in sample.stages.items()}
-            self._on_sample(replace(sample, elapsed=monotonic() - self._began, stages=stages))
+        stages = {stage: with_earlier(stage, rate) for stage, rate in sample.stages.items()}
+        return replace(sample, elapsed=monotonic() - self._began, stages=stages)
 
 
 def sum_reports(first: Iterable[WorkerReport], second: Iterable[WorkerReport]) -> list[WorkerReport]:

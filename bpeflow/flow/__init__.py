@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .pipeline import MAIN, Executor, Pipeline, StartMethod, WorkerReport, in_order
     from .spec import QueueSpec, Source, Stage
     from .threads import wait_readable
+    from .worker import set_gauge
 
 __all__ = [
     "MAIN",
@@ -79,6 +80,7 @@ __all__ = [
     "WorkerReport",
     "in_order",
     "peak_memory",
+    "set_gauge",
     "stall_watch",
     "wait_readable",
 ]
@@ -102,6 +104,7 @@ _MODULES = {
     "WorkerReport": "pipeline",
     "in_order": "pipeline",
     "peak_memory": "meters",
+    "set_gauge": "worker",
     "stall_watch": "monitor",
     "wait_readable": "threads",
 }

@@ -47,7 +47,8 @@ class Reading(NamedTuple):
     """The words of a worker's row. Times are in nanoseconds, by the clock `time.monotonic_ns`, which processes share.
 
     `id` is the number given to `Meter.begin`, and 0 unless the worker runs. `cpu` and `peak_memory` are those of a
-    worker that has finished, and 0 before. From `starting` on: the time spent in each activity before the current one.
+    worker that has finished, and 0 before. `gauge` is what the worker has given to `set_gauge`. From `starting` on: the
+    time spent in each activity before the current one.
     """
 
     items_in: int
@@ -60,6 +61,7 @@ class Reading(NamedTuple):
     since: int
     cpu: int
     peak_memory: int
+    gauge: int
     starting: int
     working: int
     waiting_for_item: int
@@ -78,7 +80,8 @@ class Reading(NamedTuple):
         return [nanoseconds / 1e9 for nanoseconds in spent]
 
 
-_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ID, _ACTIVITY, _SINCE, _CPU, _PEAK, _STARTING = range(11)
+_ITEMS_IN, _BYTES_IN, _ITEMS_OUT, _BYTES_OUT, _WEIGHT, _ID = range(6)
+_ACTIVITY, _SINCE, _CPU, _PEAK, _GAUGE, _STARTING = range(6, 12)
 
 
 class Meter:
@@ -124,6 +127,10 @@ class Meter:
     def add_finished(self, weight: int) -> None:
         """Count one taken item of this weight as finished."""
         self._cells[_WEIGHT] += weight
+
+    def set_gauge(self, value: int) -> None:
+        """Record the number that the worker shows."""
+        self._cells[_GAUGE] = value
 
 
 class Meters:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .diagnosis import Stall, StallLog, find_bottleneck, find_stall
 from .meters import Activity, QueueDepth
-from .pipeline import MAIN, Pipeline, Snapshot
+from .pipeline import MAIN, Pipeline, Snapshot, StageTotals
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ class StageRate:
         items: Items taken so far, or put by the source.
         weight_done: Total weight of the finished inputs.
         workers_alive: Workers that are running.
+        workers_busy: How many of them were at work since the last sample, on average; the others waited.
+        gauge: The greatest number that a worker has given to `set_gauge`.
     """
 
     items_per_second: float
@@ -38,6 +40,8 @@ class StageRate:
     items: int
     weight_done: int
     workers_alive: int
+    workers_busy: float = 0.0
+    gauge: int = 0
 
 
 @dataclass(frozen=True)
@@ -189,6 +193,8 @@ class Monitor:
                 items=items,
                 weight_done=totals.weight_done,
                 workers_alive=totals.workers_alive,
+                workers_busy=_working_seconds(before, totals) / seconds,
+                gauge=totals.gauge,
             )
         del stages[MAIN]
         return MonitorSample(
@@ -235,6 +241,10 @@ def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
     """Return a monitor that only logs a warning when there has been no progress for `patience` seconds."""
     log = StallLog()
     return Monitor(pipeline, patience / 6, lambda sample: log.update(sample.stall), processes=False, patience=patience)
+
+
+def _working_seconds(before: StageTotals, now: StageTotals) -> float:
+    return now.seconds[Activity.WORKING] - before.seconds[Activity.WORKING]
 
 
 def _plain_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

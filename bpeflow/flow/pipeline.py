@@ -51,13 +51,17 @@ class WorkerReport:
 
 @dataclass(frozen=True)
 class StageTotals:
-    """Totals of all workers of a stage so far, as in `WorkerReport`, and the time spent in each `Activity`."""
+    """Totals of all workers of a stage so far, as in `WorkerReport`, and the time spent in each `Activity`.
+
+    `gauge` is the greatest number that a worker has given to `set_gauge`.
+    """
 
     items_in: int
     items_out: int
     weight_done: int
     workers_alive: int
     seconds: tuple[float, ...]
+    gauge: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,7 @@ class Pipeline:
                 weight_done=sum(reading.weight_done for reading in workers),
                 workers_alive=sum(reading.id > 0 for reading in workers),
                 seconds=tuple(map(sum, zip(*(reading.spent(now) for reading in workers), strict=True))),
+                gauge=max(reading.gauge for reading in workers),
             )
             for worker, reading in enumerate(workers):
                 if reading.id:

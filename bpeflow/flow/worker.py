@@ -48,6 +48,19 @@ class Inputs(Iterator[Any]):
         return item
 
 
+#: The meter of the worker that this thread runs.
+_current = threading.local()
+
+
+def set_gauge(value: int) -> None:
+    """Show a number in samples of the pipeline, such as the size of a table. For stage functions, while they run.
+
+    Outside of a stage function it does nothing.
+    """
+    if (meter := getattr(_current, "meter", None)) is not None:
+        meter.set_gauge(value)
+
+
 def run_stage(step: Source | Stage, take: Callable[[], Any], put: Callable[[Any], None], meter: Meter) -> None:
     """Call the function of a source, or that of a stage with its inputs, and put out what it yields.
 
@@ -58,6 +71,7 @@ def run_stage(step: Source | Stage, take: Callable[[], Any], put: Callable[[Any]
         for item in step.function():
             put(item)
         return
+    _current.meter = meter
     inputs = Inputs(take, step.weigh, meter)
     for item in step.function(inputs):
         put(item)

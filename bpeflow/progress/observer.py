@@ -34,11 +34,21 @@ class Observer:
     def learning(self, learned: int, wanted: int) -> None:
         """Report merges learned so far."""
 
+    def merged(self, merges: int, left: bytes, right: bytes, count: int) -> None:
+        """Report the newest of the merges learned so far and its count, about ten times per second."""
+
     def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
         """Report bytes of input encoded so far."""
 
     def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
         """Report bytes of a token file decoded so far."""
+
+    def working(self, sample: MonitorSample) -> None:
+        """Receive the state of the counting pipeline twice per second: queues, rates and busy workers.
+
+        The gauge of the counters is the number of distinct pre-tokens that one of them has found so far. What each
+        process uses is left out; `monitored` has it.
+        """
 
     def monitored(self, sample: MonitorSample) -> None:
         """Receive a sample of the queue monitor (`monitor.enabled`)."""

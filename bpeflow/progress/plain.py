@@ -48,7 +48,9 @@ class PlainObserver(Observer):
     def learning(self, learned: int, wanted: int) -> None:
         if (since := self._due("learning", learned, learned >= wanted)) is not None:
             elapsed, new = since
-            self._print(f"learning: {learned:,} of {wanted:,} merges{_time_left(elapsed, new, wanted - learned)}")
+            self._print(
+                f"learning: {learned:,} of {wanted:,} merges{_comma(time_left(elapsed, new, wanted - learned))}"
+            )
 
     def monitored(self, sample: MonitorSample) -> None:
         parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
@@ -56,7 +58,7 @@ class PlainObserver(Observer):
 
     def _print_bytes(self, what: str, done: int, total: int | None) -> None:
         elapsed, new = self._since_first(what, done)
-        left = "" if total is None else _time_left(elapsed, new, total - done)
+        left = "" if total is None else _comma(time_left(elapsed, new, total - done))
         self._share = f"{done / total:.0%}{left}" if total else ""
         if self._due(what, done, total is not None and done >= total) is not None:
             rate = f", {format_size(new / elapsed)}/s" if elapsed > 0.05 else ""
@@ -83,11 +85,17 @@ class PlainObserver(Observer):
         return since
 
 
-def _time_left(elapsed: float, done: int, left: int) -> str:
+def time_left(elapsed: float, done: int, left: int) -> str:
+    """Return how long `left` will take if `done` took `elapsed` seconds: `2:05 left`; nothing if it is unknown."""
     if done <= 0 or left <= 0:
         return ""
-    seconds = round(elapsed * left / done)
-    return f", {seconds // 60}:{seconds % 60:02} left"
+    minutes, seconds = divmod(round(elapsed * left / done), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
+
+
+def _comma(text: str) -> str:
+    return f", {text}" if text else ""
 
 
 def bottleneck_line(sample: MonitorSample) -> str:
@@ -96,6 +104,9 @@ def bottleneck_line(sample: MonitorSample) -> str:
     if stage is None:
         return ""
     cores = available_cores()
-    busy = sum(process.cpu_percent for process in sample.processes) / 100
+    if sample.processes:
+        busy = sum(process.cpu_percent for process in sample.processes) / 100
+    else:
+        busy = sum(rate.workers_busy for rate in sample.stages.values())
     remedy = f"all {cores} cores are busy" if busy >= _ALL_CORES * cores else _REMEDIES.get(stage)
     return f"bottleneck: {stage}" + (f", {remedy}" if remedy else "")

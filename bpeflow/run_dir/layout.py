@@ -6,6 +6,7 @@ runs/owt/
   vocab.json, merges.txt, …  its tokenizer
   vocab_16000/               a smaller vocabulary of the same run
   monitor.jsonl              samples of the queue monitor
+  report.html                the run as a page (`reporting`)
   .lock                      held while a run is at work; names the process and its scratch folder
   unfinished/                what that run has written so far, under the same names, and:
     settings.json            its settings, written first (`run_dir.recorded`)
@@ -27,6 +28,7 @@ __all__ = [
     "LOCK_FILE",
     "MANIFEST_FILE",
     "MONITOR_FILE",
+    "PAGE_FILE",
     "REPORT_FILE",
     "RUN_FILES",
     "SEGMENTS",
@@ -40,6 +42,7 @@ __all__ = [
 REPORT_FILE = "run.json"
 COUNTS_FILE = "counts.npz"
 MONITOR_FILE = "monitor.jsonl"
+PAGE_FILE = "report.html"
 LOCK_FILE = ".lock"
 
 #: The subfolder in which a run works until its results are complete.
@@ -57,7 +60,7 @@ _TOKENIZER_FILES = tuple(name for known in FORMATS for name in known.all_files)
 VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FILES))
 
 #: Globs of everything that a finished run leaves, the report first.
-RUN_FILES = (REPORT_FILE, COUNTS_FILE, MONITOR_FILE, *VOCAB_FILES)
+RUN_FILES = (REPORT_FILE, COUNTS_FILE, MONITOR_FILE, PAGE_FILE, *VOCAB_FILES)
 
 #: Globs of everything that a run may be writing in `UNFINISHED`.
 WORKING_FILES = (SETTINGS_FILE, DONE_FILE, CHECKPOINT_FILE, *RUN_FILES)

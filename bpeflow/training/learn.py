@@ -247,12 +247,10 @@ def learn_with_settings(
     earlier = checkpoint.load(initial_merges) if checkpoint else ()
     task = learning_task(counts, settings, earlier or initial_merges, base)
     with explain_memory_error("learning the merges", _less_memory(task)), chosen.start(task) as session:
-        records = _step_to_the_end(session, task, observer, checkpoint)
+        pairs, pair_counts = _step_to_the_end(session, task, observer, checkpoint)
         statistics = session.statistics()
     if task.max_tokens == len(task.tokens):  # no room for a token, so no merge was replayed either
         pairs, pair_counts = initial_merges, (0,) * len(initial_merges)
-    else:
-        pairs, pair_counts = _pairs_of(records, task), tuple(records["count"].tolist())
     return LearnedMerges(
         pairs=pairs,
         counts=pair_counts,
@@ -296,34 +294,38 @@ def _less_memory(task: MergeTask) -> str:
 
 def _step_to_the_end(
     session: MergeSession, task: MergeTask, observer: Observer | None, checkpoint: Checkpoint | None
-) -> npt.NDArray[np.void]:
-    """Learn everything the task asks for, in steps of about `STEP_SECONDS` each."""
+) -> tuple[tuple[Merge, ...], tuple[int, ...]]:
+    """Learn everything the task asks for, in steps of about `STEP_SECONDS` each. Return the pairs and their counts."""
     observer = observer or Observer()
     wanted, made, step = task.max_tokens - len(task.tokens), 0, FIRST_STEP
     observer.learning(0, wanted)
-    steps = []
+    tokens = list(task.tokens)
+    pairs: list[Merge] = []
+    counts: list[int] = []
     finished = False
     while not finished:
         started = perf_counter()
         records = session.step(step)
-        steps.append(records)
+        pairs += _pairs_of(records, tokens)
+        counts += records["count"].tolist()
         finished = len(records) < step
         if perf_counter() - started < STEP_SECONDS / 2:
             step *= 2
         made = int(records["token"].max(initial=made + len(task.tokens) - 1)) + 1 - len(task.tokens)
         observer.learning(made, made if finished else wanted)
+        if pairs:
+            observer.merged(len(pairs), *pairs[-1], counts[-1])
         if checkpoint is not None and checkpoint.due and not finished:
-            checkpoint.save(_pairs_of(np.concatenate(steps), task))
-    return np.concatenate(steps)
+            checkpoint.save(pairs)
+    return tuple(pairs), tuple(counts)
 
 
-def _pairs_of(records: npt.NDArray[np.void], task: MergeTask) -> tuple[Merge, ...]:
-    """Return the bytes of the pairs."""
-    tokens = list(task.tokens)
-    pairs = []
+def _pairs_of(records: npt.NDArray[np.void], tokens: list[bytes]) -> list[Merge]:
+    """Return the bytes of the pairs, and append the new tokens to `tokens`."""
+    pairs: list[Merge] = []
     for left_id, right_id, token in zip(*(records[name].tolist() for name in ("left", "right", "token")), strict=True):
         left, right = tokens[left_id], tokens[right_id]
         pairs.append((left, right))
         if token == len(tokens):
             tokens.append(left + right)
-    return tuple(pairs)
+    return pairs

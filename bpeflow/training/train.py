@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -21,7 +22,15 @@ from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.progress import Observer, shown
 from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint
-from bpeflow.run_dir.layout import COUNTS_FILE, RUN_FILES, SEGMENTS, UNFINISHED, VOCAB_FILES, vocab_subfolder
+from bpeflow.run_dir.layout import (
+    COUNTS_FILE,
+    PAGE_FILE,
+    RUN_FILES,
+    SEGMENTS,
+    UNFINISHED,
+    VOCAB_FILES,
+    vocab_subfolder,
+)
 from bpeflow.run_dir.recorded import make_run_settings
 from bpeflow.run_dir.report import RunReport
 from bpeflow.run_dir.resume import CountsOrigin, find_counts, find_learned, settle_interrupted
@@ -37,6 +46,9 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import TrainKeywords
     from bpeflow.dataset.facade import Tokenizer
+
+#: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
+PAGE_AFTER = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -343,7 +355,26 @@ def _learn_and_finish(
                 settings.sizes[-1],
             )
     report = folder.finish(report, started)
+    _write_page(report, settings, folder)
     return TrainResult(spec, report, counts, learned)
+
+
+def _write_page(report: RunReport, settings: Settings, folder: RunDir) -> None:
+    """Write the page about a finished run, if it is to have one. The run has succeeded, whatever happens here."""
+    wanted = settings.output.report
+    if wanted is None:
+        wanted = (report.seconds or 0.0) >= PAGE_AFTER and find_spec("matplotlib") is not None
+    if folder.path is None or not wanted:
+        return
+    path = folder.path / PAGE_FILE
+    try:
+        from bpeflow.reporting.write import write_page  # matplotlib
+
+        write_page([folder.path], path)
+    except Exception as error:
+        log.warning("%s was not written: %s", path, error)
+    else:
+        log.info("a page about the run: %s", path)
 
 
 def _write_tokenizers(learned: LearnedMerges, settings: Settings, folder: RunDir) -> TokenizerSpec:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, channel
+from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, channel, set_gauge
 
 # ---- items
 
@@ -69,6 +69,13 @@ def pickled(items: bytes) -> Iterator[Any]:
 
 def pass_on(items: Iterator[Any]) -> Iterator[Any]:
     yield from items
+
+
+def show_gauge_and_work(items: Iterator[int]) -> Iterator[int]:
+    for item in items:
+        set_gauge(100 + item)
+        time.sleep(0.15)
+        yield item
 
 
 def square(items: Iterator[int]) -> Iterator[int]:

@@ -11,7 +11,18 @@ import flow_workers as w
 import pytest
 from flow_checks import wait_until
 
-from bpeflow.flow import Monitor, MonitorSample, Pipeline, QueueDepth, QueueSpec, Source, Stage, StageRate
+from bpeflow.flow import (
+    Executor,
+    Monitor,
+    MonitorSample,
+    Pipeline,
+    QueueDepth,
+    QueueSpec,
+    Source,
+    Stage,
+    StageRate,
+    set_gauge,
+)
 
 
 def weighted_pipeline(count: int) -> Pipeline:
@@ -34,13 +45,25 @@ def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
     assert all(process.rss_bytes > 1 << 20 for process in during.processes)
     assert during.stages["counter"].workers_alive == 2
     last = samples[-1]
-    assert last.stages["counter"] == StageRate(
-        last.stages["counter"].items_per_second, last.stages["counter"].weight_per_second, 40, 400, 0
-    )
+    rate = last.stages["counter"]
+    assert rate == StageRate(rate.items_per_second, rate.weight_per_second, 40, 400, 0, rate.workers_busy)
     assert last.stages["chunk reader"].items == 40
     assert [process.pid for process in last.processes] == [os.getpid()]
     assert [sample.elapsed for sample in samples] == sorted(sample.elapsed for sample in samples)
     json.dumps([sample.to_dict() for sample in samples])
+
+
+@pytest.mark.parametrize("executor", ["processes", "threads"])
+def test_workers_show_a_number_and_how_busy_they_are(executor: Executor) -> None:
+    samples: list[MonitorSample] = []
+    stage = Stage("counter", w.show_gauge_and_work, QueueSpec("chunk_queue", 4), workers=2)
+    pipeline = Pipeline(Source("chunk reader", partial(w.numbers, 2)), [stage], QueueSpec("merged_queue", 4))
+    with Monitor(pipeline, interval=1000, on_sample=samples.append):
+        list(pipeline.run(executor))
+    [sample] = samples
+    assert (sample.stages["chunk reader"].gauge, sample.stages["counter"].gauge) == (0, 101)
+    assert 0.25 < sample.stages["counter"].workers_busy * sample.elapsed < 2 * sample.elapsed
+    set_gauge(5)  # outside of a pipeline it does nothing
 
 
 def test_a_long_interval_gives_one_sample_and_does_not_delay_the_run() -> None:

@@ -21,6 +21,7 @@ from bpeflow import Observer
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.errors import ConfigError
+from bpeflow.flow import MonitorSample
 from bpeflow.progress import terminal as terminal_module
 
 TEXT = ["low low low", "lower"]
@@ -104,6 +105,23 @@ def test_an_observer_of_the_caller_is_called(corpus: Path, name: str) -> None:
     assert ACTIVITY.get(name, "counting") in observer.seen
 
 
+def test_an_observer_sees_the_pipeline_and_the_newest_merges(corpus: Path) -> None:
+    class Events(Observer):
+        def working(self, sample: MonitorSample) -> None:
+            samples.append(sample)
+
+        def merged(self, merges: int, left: bytes, right: bytes, count: int) -> None:
+            newest.append((merges, left, right, count))
+
+    samples: list[MonitorSample] = []
+    newest: list[tuple[int, bytes, bytes, int]] = []
+    bpeflow.train({"input": corpus, "vocab_size": 259}, Events())
+    assert newest == [(2, b"l", b"ow", 2)]
+    assert [*samples[-1].stages] == ["chunk reader", "counter", "merger"]
+    assert samples[-1].stages["counter"].gauge == 2, "low and lower"
+    assert samples[-1].processes == ()
+
+
 def test_a_terminal_gets_bars(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(80, monkeypatch) as screen:
         bpeflow.train_bpe(corpus, 258, [], progress=True)
@@ -156,3 +174,12 @@ def test_a_notebook_without_widgets_gets_lines(
     assert Console().is_jupyter
     bpeflow.learn_merges({"low": 5}, 258, progress=True)
     assert capsys.readouterr() == ("", "learning: 2 of 2 merges\n")
+
+
+def test_the_observer_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "report.md"
+    [script] = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    exec(script, {})
+    assert re.fullmatch(
+        r"(\d+\.\d busy counters, \d distinct pre-tokens\n)+merge 1: b'o' \+ b'w', 4 times\n", capsys.readouterr().out
+    )

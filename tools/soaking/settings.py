@@ -12,6 +12,7 @@ LEFT_OUT = {
     "restart": "passed as a flag",
     "overwrite": "always given, as the folder may have earlier results",
     "normalizer": "decoded files are compared with their input",
+    "output.report": "a page about the run, made of its results",
     "sources.exclude": "like exclude",
     "sources.text_field": "like text_field",
     "sources.text_column": "like text_column",
