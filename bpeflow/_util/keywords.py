@@ -71,6 +71,18 @@ class MonitorKeywords(TypedDict, total=False):
     interval: float | None
 
 
+class EngineKeywords(TypedDict, total=False):
+    """The content of `engine`."""
+
+    kind: Literal["local", "processes", "ray"]
+    address: str | None
+    workers: int | None
+    cpus_per_task: int
+    task_memory: Size
+    partitions: int | None
+    retries: int
+
+
 class CountKeywords(TypedDict, total=False):
     """Further settings of `bpeflow.count`."""
 
@@ -121,6 +133,7 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     overwrite: bool
     output: OutputKeywords
     monitor: MonitorKeywords
+    engine: EngineKeywords
 
 
 class TokenizerKeywords(TrainKeywords, total=False):
