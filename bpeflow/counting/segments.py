@@ -303,9 +303,9 @@ class SegmentFolder:
                 log.warning("%s keeps finished segments, %s of text: continue with --resume", self.path, text)
             raise
 
-    def shards(self) -> list[Shard]:
-        """Return the shards of all segments, without statistics."""
-        return [record.counts.shard(self.path) for record in self._records]
+    def shards(self, folder: Path | None = None) -> list[Shard]:
+        """Return the shards of all segments, without statistics. `folder` is another path of the folder."""
+        return [record.counts.shard(folder or self.path) for record in self._records]
 
     def documents(self) -> DocumentStatistics:
         """Return the statistics of all documents."""
