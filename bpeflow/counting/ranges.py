@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 
 from bpeflow.counting.shards import KeyRange, Mark, Shard
@@ -41,7 +42,7 @@ def divide(shards: Sequence[Shard], parts: int) -> list[RangeSum]:
     blocks = sorted(
         (begin.key, end.offset - begin.offset)
         for shard in shards
-        for begin, end in zip(_places(shard)[:-1], _places(shard)[1:], strict=True)
+        for begin, end in pairwise(_places(shard))
     )
     total = sum(size for _, size in blocks)
     bounds: list[bytes] = []
