@@ -310,7 +310,7 @@ def _count(
         folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
         distributing(settings.engine) as engine,
     ):
-        counted = corpus.count(observer, on_sample, interval, engine)
+        counted = corpus.count(observer, on_sample, interval, distributor=engine)
     report = replace(
         start_report(settings),
         corpus=describe_corpus(corpus, counted),
