@@ -18,6 +18,8 @@ __all__ = [
     "ConfigError",
     "CorpusError",
     "CountOverflowError",
+    "EngineError",
+    "EngineUnavailableError",
     "FlowError",
     "FolderInUseError",
     "FormatError",
@@ -34,6 +36,7 @@ __all__ = [
     "ScratchError",
     "SettingsError",
     "SpecialTokenError",
+    "TaskLostError",
     "UnknownTokenError",
     "UnmatchedTextError",
     "WorkerDiedError",
@@ -114,6 +117,18 @@ class UnknownTokenError(BpeflowError, ValueError):
 
 class BackendUnavailableError(BpeflowError):
     """A backend that was requested by name but is not available, with the reason and the remedy."""
+
+
+class EngineError(BpeflowError):
+    """A cluster that is not there or not fit for the work, or a failure of one of its nodes, with the remedy."""
+
+
+class EngineUnavailableError(EngineError):
+    """An engine whose library is not installed or too old, with the remedy."""
+
+
+class TaskLostError(EngineError):
+    """A task whose worker or node died, or was killed because memory ran out."""
 
 
 class BackendsDifferError(BpeflowError):

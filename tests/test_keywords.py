@@ -23,6 +23,7 @@ from bpeflow.vocab import Vocab
 
 NESTED: dict[Any, Any] = {
     config.SourceSettings: keywords.SourceKeywords,
+    config.EngineSettings: keywords.EngineKeywords,
     config.QueueSettings: keywords.QueueKeywords,
     config.OutputSettings: keywords.OutputKeywords,
     config.MonitorSettings: keywords.MonitorKeywords,

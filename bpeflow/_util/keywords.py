@@ -79,6 +79,18 @@ class ThinRareKeywords(TypedDict):
     keep: float
 
 
+class EngineKeywords(TypedDict, total=False):
+    """The content of `engine`."""
+
+    kind: Literal["local", "processes", "ray"]
+    address: str | None
+    workers: int | None
+    cpus_per_task: int
+    task_memory: Size
+    partitions: int | None
+    retries: int
+
+
 class CountKeywords(TypedDict, total=False):
     """Further settings of `bpeflow.count`."""
 
@@ -130,6 +142,7 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     overwrite: bool
     output: OutputKeywords
     monitor: MonitorKeywords
+    engine: EngineKeywords
 
 
 class TokenizerKeywords(TrainKeywords, total=False):

@@ -23,6 +23,7 @@ from bpeflow.errors import (
     BpeflowError,
     ConfigError,
     CorpusError,
+    EngineUnavailableError,
     FlowError,
     FormatError,
     SettingsError,
@@ -131,7 +132,7 @@ def exit_status(error: BaseException) -> int:
         return _fail([words], 128 + number)
     if isinstance(error, SettingsError):
         return _fail(str(error).splitlines(), USAGE)
-    if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailableError):
+    if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailableError | EngineUnavailableError):
         return _fail([str(error)], USAGE)
     expected = _expected(error)
     if expected is None:

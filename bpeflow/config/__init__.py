@@ -1,13 +1,11 @@
 """Settings: their models, and how they are made from YAML, flags and keyword arguments."""
 
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
+from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, QueueSettings
 from bpeflow.config.settings import (
     COUNT_ONLY,
     CountSettings,
     MergeSettings,
-    MonitorSettings,
-    OutputSettings,
-    QueueSettings,
     Settings,
     SourceSettings,
     check_vocab_sizes,
@@ -17,6 +15,7 @@ from bpeflow.config.thin_rare import ThinRare
 __all__ = [
     "COUNT_ONLY",
     "CountSettings",
+    "EngineSettings",
     "MergeSettings",
     "MonitorSettings",
     "OutputSettings",

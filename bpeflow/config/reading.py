@@ -15,7 +15,7 @@ from bpeflow.errors import ConfigError, SettingsError
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
-_SECTIONS = frozenset({"monitor", "output", "queue"})
+_SECTIONS = frozenset({"engine", "monitor", "output", "queue"})
 
 
 def make_settings(

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, ByteSize, Field, model_validator
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.config.fields import (
@@ -27,6 +27,7 @@ from bpeflow.config.fields import (
     as_tuple,
     setting,
 )
+from bpeflow.config.sections import EngineSettings, Frozen, MonitorSettings, OutputSettings, QueueSettings
 from bpeflow.config.thin_rare import ThinRare, as_thin_rare
 from bpeflow.vocab import check_special_tokens
 
@@ -43,88 +44,7 @@ _learning = partial(setting, group="learning")
 _run = partial(setting, group="run")
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
-class QueueSettings(_Frozen):
-    """The bounds of each queue. When either is reached, the stage that feeds the queue waits."""
-
-    max_items: int = _pipeline(64, "items in flight per queue", example=64, ge=1)
-    max_bytes: Size = _pipeline(ByteSize(256_000_000), "bytes in flight per queue", example="256mb")
-
-
-class MonitorSettings(_Frozen):
-    """The queue monitor."""
-
-    enabled: bool = _pipeline(
-        False, "print queue depths and rates at an interval, and write monitor.jsonl", example=True
-    )
-    interval: float | None = _pipeline(
-        None,
-        "seconds between two samples of the monitor",
-        unset="2 in the table on a terminal, otherwise 10",
-        example=5,
-        gt=0,
-        le=86_400,
-    )
-
-
-class OutputSettings(_Frozen):
-    """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``.
-
-    All but `formats` and `report` are about the huggingface format, and the options of ``bpeflow convert``.
-    """
-
-    formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(as_tuple)] = _run(
-        (), "additional formats to write: huggingface, tiktoken, cs336", example=["huggingface"]
-    )
-    report: bool | None = _run(
-        None,
-        "write report.html, a page about the run, as bpeflow report does; needs bpeflow[report]",
-        "The page is in the run folder when the run is finished. Without matplotlib there is a warning instead.",
-        unset="after runs of a minute or more, where matplotlib is installed",
-        example=True,
-    )
-    eos: NonEmpty | None = _run(
-        None,
-        "special token that ends a text in transformers",
-        unset="<|endoftext|>, <|end_of_text|> or </s>, if there is one",
-        example="<|im_end|>",
-    )
-    bos: NonEmpty | None = _run(
-        None,
-        "special token that begins a text in transformers; none is added without add_bos",
-        unset="<|begin_of_text|> or <s>, if there is one",
-        example="<s>",
-    )
-    add_bos: bool = _run(
-        False, "let transformers add bos before each text; otherwise its ids are those of bpeflow", example=True
-    )
-    pad: NonEmpty | None = _run(
-        None,
-        "special token that pads texts in transformers",
-        unset="<|pad|>, <pad> or [PAD], if there is one",
-        example="<|pad|>",
-    )
-    chat_template: NonEmpty | None = _run(
-        None, "chat template for transformers: a Jinja file, or chatml, llama3 or phi3", unset="none", example="chatml"
-    )
-    max_length: int | None = _run(
-        None, "longest input of the model in tokens, for transformers", unset="no limit", example=2048, ge=1
-    )
-
-    @model_validator(mode="after")
-    def _check_format(self) -> OutputSettings:
-        given = [name for name, field in OutputSettings.model_fields.items() if getattr(self, name) != field.default]
-        if "huggingface" not in self.formats and (
-            others := [name for name in given if name not in ("formats", "report")]
-        ):
-            raise ValueError(f"{', '.join(others)}: for the huggingface format only; add it to output.formats")
-        return self
-
-
-class TokenSettings(_Frozen):
+class TokenSettings(Frozen):
     """Settings that counting and learning share."""
 
     special_tokens: Annotated[tuple[NonEmpty, ...], BeforeValidator(as_tuple)] = _pretokens(
@@ -138,7 +58,7 @@ class TokenSettings(_Frozen):
         return self
 
 
-class SourceSettings(_Frozen):
+class SourceSettings(Frozen):
     """One source of a mixed corpus. Settings omitted here are those of the whole corpus."""
 
     name: NonEmpty = setting("", "name in the report", unset="the first path", example="books", validate_default=False)
@@ -394,6 +314,7 @@ class Settings(CountSettings, MergeSettings):
     )
     output: OutputSettings = OutputSettings()
     monitor: MonitorSettings = MonitorSettings()
+    engine: EngineSettings = EngineSettings()
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Settings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
@@ -13,29 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.cpu import available_cores
 from bpeflow._util.memory import explain_memory_error
-from bpeflow._util.text import format_size
 from bpeflow.config import CountSettings, ThinRare, make_settings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus
+from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.growth import Growth, GrowthForecast, GrowthPoint
 from bpeflow.counting.merger import reduce_shards
+from bpeflow.counting.outcome import report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
+from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.segments import (
     SegmentFolder,
-    SegmentPlan,
     SegmentStatistics,
     has_segments,
     remove_segments,
 )
 from bpeflow.counting.shards import Shard, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
@@ -159,6 +160,7 @@ class CorpusCounter:
         sample_interval: float = 10.0,
         on_forecast: Callable[[GrowthForecast], None] | None = None,
         thin: ThinRare | None = None,
+        distributor: Distributor | None = None,
     ) -> CorpusCounts:
         """Count the corpus.
 
@@ -171,6 +173,7 @@ class CorpusCounter:
             sample_interval: seconds between two samples.
             on_forecast: callback for forecasts of the vocabulary at the end, while segments are counted.
             thin: the setting `thin_rare`, for the forecasts.
+            distributor: has the segments counted elsewhere. There must be a folder for them, which all tasks share.
 
         Raises:
             ResumeError: the segments are of another corpus or of other settings.
@@ -206,35 +209,35 @@ class CorpusCounter:
             memory=memory,
             look=look,
         )
-        segments = self._segments(memory)
         growth = Growth(self.total_bytes, on_forecast, thin)
+        segments = self._segments(memory, distributor, lambda shard, weight: growth.add([shard], weight))
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
-            if segments is None:
+            if distributor is not None and segments is not None:
+                shards = distributor.count(segments, self._work(segments.path, distributor), runner)
+            elif segments is None:
                 runner.report_progress()
                 shards = runner.run(build.counting(self.corpus.entries), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-
-                def count_segment(entries: list[CorpusEntry]) -> list[Shard]:
-                    shards = runner.run(build.counting(entries, "bytes"), executor)
-                    growth.add(shards, sum(entry.weight for entry in entries))
-                    return shards
-
-                counted = segments.count(runner, count_segment)
-                shards = runner.run(build.summing(counted, MemoryBudget.share(limit, 1, 1)), executor)
+                counted = segments.count(
+                    runner, lambda entries: runner.run(build.counting(entries, "bytes"), executor), memory
+                )
+                shards = runner.run(build.summing(counted, limit), executor)
+            if segments is not None:
+                shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
             reducing = perf_counter()
             counts, documents = reduce_shards(shards, memory)
         ended = perf_counter()
         documents.log_left_out(log)
-        self._warn_of_empty_sources(documents)
+        warn_of_empty_sources(self.corpus.sources, documents)
         files = sum(self.corpus.file_counts())
         if look.undivided and documents.documents <= files:
             log.warning("%r divided no file: each is one document", self.delimiters.separator)
         if not len(counts):
             self.forget_segments()
-            raise CorpusError(f"nothing to count: {self._why_nothing(documents)}")
-        self._report_unmatched(documents)
+            raise CorpusError(f"nothing to count: {why_nothing(documents, self.pretokenizer)}")
+        report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
         whole = GrowthPoint(
             bytes=documents.bytes, pretokens=counts.total, distinct=len(counts), positions=len(counts.data)
@@ -260,47 +263,39 @@ class CorpusCounter:
         if self._segments_folder is not None:
             remove_segments(self._segments_folder)
 
-    def _warn_of_empty_sources(self, documents: DocumentStatistics) -> None:
-        """Warn of sources of which nothing was counted: a mistyped `text_field` looks like many bad records."""
-        for source, statistics in zip(self.corpus.sources, documents.sources, strict=False):
-            if statistics.bad_records and not statistics.documents:
-                log.warning("source %s: no record has text; is its text_field or text_column right?", source.name)
-
-    def _why_nothing(self, documents: DocumentStatistics) -> str:
-        """Return why a corpus has no pre-tokens."""
-        left_out = documents.skipped_documents + documents.bad_records
-        if left_out and documents.documents <= left_out:
-            return "all documents were skipped"
-        if not documents.bytes:
-            return "the corpus is empty"
-        if self.pretokenizer.custom:
-            return (
-                f"the pattern {self.pretokenizer.regex!r} matches nothing in the corpus, or there is nothing but "
-                "separators and special tokens"
+    def check_distributable(self) -> None:
+        """Raise `ConfigError` if other machines cannot count the corpus."""
+        if self._segments_folder is None:
+            raise ConfigError("out_dir is missing: engines other than local need a folder that all nodes share")
+        if self.corpus.main_process_only:
+            raise ConfigError(
+                "standard input, iterables and files in memory cannot be read by other processes: save them to files, "
+                "or use engine.kind: local"
             )
-        return "the corpus has nothing but separators and special tokens"
 
-    def _report_unmatched(self, documents: DocumentStatistics) -> None:
-        """Log how much of the text the pattern did not match: a warning if text is lost, or if it matched nothing."""
-        unmatched, example = documents.unmatched_bytes, documents.unmatched_example
-        if not unmatched:
-            return
-        percent = 100 * unmatched / (unmatched + documents.matched_bytes)
-        share = f"{percent:.1f} % of the text ({format_size(unmatched)})"
-        if self.settings.unmatched == "drop":
-            log.warning(
-                "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
-            )
-        elif not documents.matched_bytes:
-            log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", self.settings.pattern, example)
-        else:
-            log.info("pattern: %s lies between matches and makes pre-tokens of its own, e.g. %s", share, example)
+    def _work(self, folder: Path, distributor: Distributor) -> CountWork:
+        scratch_dir = self.settings.scratch_dir
+        pipeline = {"input": (), "sources": (), "scratch_dir": scratch_dir and scratch_dir.absolute()}
+        return CountWork(
+            folder=folder.absolute(),
+            settings=self.settings.model_copy(update=pipeline),
+            sources=self.corpus.sources,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            scanner=self.scanner,
+            threads=distributor.threads if self.scanner == "native" else 1,
+            memory=distributor.memory,
+        )
 
-    def _segments(self, memory: MemoryBudget) -> SegmentFolder | None:
+    def _segments(
+        self, memory: MemoryBudget, distributor: Distributor | None, on_segment: Callable[[Shard, int], None]
+    ) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
-        if folder is None or not (self.total_bytes > size or has_segments(folder)):
+        if distributor is not None:
+            size, memory = distributor.segment_size(self.total_bytes, size), distributor.memory
+        elif folder is None or not (self.total_bytes > size or has_segments(folder)):
             return None
-        if self.corpus.main_process_only:  # can be read only once, so no other run could resume it
+        if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
         boundary = partial(
             find_boundary,
@@ -310,7 +305,7 @@ class CorpusCounter:
             longest=memory.longest_text,
         )
         plan = SegmentPlan(self.corpus.entries, size, boundary)
-        return SegmentFolder(folder, plan, self.fingerprint, memory)
+        return SegmentFolder(folder, plan, self.fingerprint, on_segment)
 
     def _small_input(self) -> int:
         if self.settings.small_input is not None:

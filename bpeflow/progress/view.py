@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -211,7 +212,7 @@ def _rows(samples: Sequence[MonitorSample], measured: MonitorSample | None) -> I
     """Yield a row of the table for each stage, with the queue that it reads."""
     first, last = samples[0], samples[-1]
     seconds = last.elapsed - first.elapsed
-    for stage, queue in zip((*last.stages, MAIN), (None, *last.queues), strict=True):
+    for stage, queue in zip_longest((*last.stages, MAIN), (None, *last.queues)):
         row = dict.fromkeys(_ORDER, "") | {"stage": stage}
         if queue is not None:
             depth, bounds = last.queues[queue], last.bounds[queue]

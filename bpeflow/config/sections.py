@@ -1,0 +1,141 @@
+"""The sections of a config: settings that belong together, under one key."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, model_validator
+
+from bpeflow.config.fields import MemoryLimit, NonEmpty, Size, as_tuple, setting
+
+_pipeline = partial(setting, group="pipeline")
+_run = partial(setting, group="run")
+
+
+class Frozen(BaseModel):
+    """A model whose values do not change, and that knows all its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class QueueSettings(Frozen):
+    """The bounds of each queue. When either is reached, the stage that feeds the queue waits."""
+
+    max_items: int = _pipeline(64, "items in flight per queue", example=64, ge=1)
+    max_bytes: Size = _pipeline(ByteSize(256_000_000), "bytes in flight per queue", example="256mb")
+
+
+class MonitorSettings(Frozen):
+    """The queue monitor."""
+
+    enabled: bool = _pipeline(
+        False, "print queue depths and rates at an interval, and write monitor.jsonl", example=True
+    )
+    interval: float | None = _pipeline(
+        None,
+        "seconds between two samples of the monitor",
+        unset="2 in the table on a terminal, otherwise 10",
+        example=5,
+        gt=0,
+        le=86_400,
+    )
+
+
+class EngineSettings(Frozen):
+    """The machines that count. All settings but `kind` are about those that run tasks."""
+
+    kind: Literal["local", "processes", "ray"] = _pipeline(
+        "local",
+        "what counts: local (the processes and threads of this machine), ray (tasks on a cluster) or processes",
+        "The result is the same. With ray, out_dir and the input are on storage that all nodes see under the same "
+        "path. processes runs the tasks of a cluster on this machine, to try that out.",
+        example="ray",
+    )
+    address: NonEmpty | None = _pipeline(
+        None,
+        "address of the Ray cluster, host:port; local starts one of this machine alone",
+        unset="the cluster that this machine belongs to, else one of this machine alone",
+        example="10.0.0.1:6379",
+    )
+    workers: int | None = _pipeline(
+        None, "tasks at the same time", unset="as many as the cluster has cores for", example=64, ge=1
+    )
+    cpus_per_task: int = _pipeline(
+        1, "threads of a task", "More of them need less memory than as many tasks.", example=4, ge=1, le=1024
+    )
+    task_memory: MemoryLimit = _pipeline(
+        ByteSize(2_000_000_000),
+        "memory for the counts of a task, as memory_limit is for this machine; the rest is spilled",
+        example="4gb",
+    )
+    partitions: int | None = _pipeline(
+        None,
+        "tasks that sum the counts of all segments, each those of a range of pre-tokens",
+        unset="one per task that runs at the same time, or per 512mb of counts if that is more",
+        example=64,
+        ge=1,
+        le=100_000,
+    )
+    retries: int = _pipeline(
+        3,
+        "how many times a task is repeated whose worker or node died",
+        "Errors of the input end the run at once.",
+        example=5,
+        ge=0,
+        le=1000,
+    )
+
+
+class OutputSettings(Frozen):
+    """What a run writes besides ``vocab.json``, ``merges.txt`` and ``bpeflow.json``.
+
+    All but `formats` and `report` are about the huggingface format, and the options of ``bpeflow convert``.
+    """
+
+    formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(as_tuple)] = _run(
+        (), "additional formats to write: huggingface, tiktoken, cs336", example=["huggingface"]
+    )
+    report: bool | None = _run(
+        None,
+        "write report.html, a page about the run, as bpeflow report does; needs bpeflow[report]",
+        "The page is in the run folder when the run is finished. Without matplotlib there is a warning instead.",
+        unset="after runs of a minute or more, where matplotlib is installed",
+        example=True,
+    )
+    eos: NonEmpty | None = _run(
+        None,
+        "special token that ends a text in transformers",
+        unset="<|endoftext|>, <|end_of_text|> or </s>, if there is one",
+        example="<|im_end|>",
+    )
+    bos: NonEmpty | None = _run(
+        None,
+        "special token that begins a text in transformers; none is added without add_bos",
+        unset="<|begin_of_text|> or <s>, if there is one",
+        example="<s>",
+    )
+    add_bos: bool = _run(
+        False, "let transformers add bos before each text; otherwise its ids are those of bpeflow", example=True
+    )
+    pad: NonEmpty | None = _run(
+        None,
+        "special token that pads texts in transformers",
+        unset="<|pad|>, <pad> or [PAD], if there is one",
+        example="<|pad|>",
+    )
+    chat_template: NonEmpty | None = _run(
+        None, "chat template for transformers: a Jinja file, or chatml, llama3 or phi3", unset="none", example="chatml"
+    )
+    max_length: int | None = _run(
+        None, "longest input of the model in tokens, for transformers", unset="no limit", example=2048, ge=1
+    )
+
+    @model_validator(mode="after")
+    def _check_format(self) -> OutputSettings:
+        given = [name for name, field in OutputSettings.model_fields.items() if getattr(self, name) != field.default]
+        if "huggingface" not in self.formats and (
+            others := [name for name in given if name not in ("formats", "report")]
+        ):
+            raise ValueError(f"{', '.join(others)}: for the huggingface format only; add it to output.formats")
+        return self
