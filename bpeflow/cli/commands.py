@@ -21,6 +21,11 @@ GROUPS = {
         "report": "write a page about a run, or about several",
         "convert": "write a tokenizer in another format",
     },
+    "Look at tokenizers": {
+        "show": "show the tokens of a text, and the merges that made them",
+        "inspect": "describe a vocabulary, and how it fits a corpus",
+        "diff": "compare two vocabularies",
+    },
     "Look up": {
         "config": "print every setting with its description and default",
         "backends": "list the merge backends, and why any is unavailable",

@@ -184,7 +184,7 @@ def add_corpus_flags(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def parse_with_corpus(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
+def parse_with_corpus(parser: Parser, argv: Sequence[str], *, required: bool = True) -> dict[str, Any]:
     """Parse flags whose defaults are the corpus that ``--config`` describes. ``--input`` replaces all its sources.
 
     Returns the values of the flags; that of ``--input``, `inputs`, may have sources as mappings.
@@ -202,7 +202,7 @@ def parse_with_corpus(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
     options = vars(parser.parse(argv))
     del options["config"]
     options["inputs"] = options["inputs"] or inputs
-    if not options["inputs"]:
+    if required and not options["inputs"]:
         parser.error("missing: --input, or --config with an input")
     return options
 

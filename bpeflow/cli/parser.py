@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         for word in argv[: argv.index("--") if "--" in argv else None]:
             if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
                 self._refuse(flag, known)
-        options, rest = self.parse_known_args(argv)
+        options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)

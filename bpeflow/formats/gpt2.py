@@ -303,12 +303,8 @@ def _read_tokenizer_file(path: Path) -> dict[str, Any]:
     except ConfigError as error:
         raise FormatError(f"{path}: {error}") from None
     counts = content.get("merge_counts", [])
-    if (
-        not isinstance(counts, list)
-        or not {*map(type, counts)} <= {int, type(None)}
-        or min(filter(None, counts), default=1) < 0
-    ):
-        raise FormatError(f"{path}: merge_counts must be a list of counts, or null where one is unknown")
+    if not isinstance(counts, list) or not all(c is None or (type(c) is int and c >= 0) for c in counts):
+        raise FormatError(f"{path}: merge_counts must be a list of counts, with null where one is unknown")
     if not all(key.isdecimal() and len(key) <= 10 and is_text(form) for key, form in content["hidden_tokens"].items()):
         raise FormatError(f"{path}: hidden_tokens must be an object of id: printable form")
     return content

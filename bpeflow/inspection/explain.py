@@ -167,9 +167,9 @@ class Explanation:
         return "\n".join(explanation_lines(self, steps=True))
 
     def _repr_html_(self) -> str:
-        from bpeflow.inspection.html import TOKENS_CSS, explanation_html
+        from bpeflow.inspection.html import notebook_html
 
-        return f"<style>{TOKENS_CSS}</style>{explanation_html(self)}"
+        return notebook_html(self)
 
 
 class Explainer:

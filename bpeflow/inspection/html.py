@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from html import escape
-from itertools import count
+from itertools import count, pairwise
 
 from bpeflow.inspection.explain import Explainer, Explanation, Token
+from bpeflow.inspection.plain import KEPT_WHOLE, border_sentence, span, step_sentence, summary_sentence
 from bpeflow.inspection.shown import LINE_END, is_incomplete, shown_parts
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -26,7 +27,32 @@ TOKENS_CSS = """
   margin-inline-end: 2px; }
 .bpe-esc { opacity: .65; font-size: .85em; }
 .bpe-dropped { opacity: .5; text-decoration: line-through; margin-inline-end: 2px; }
+.bpe-steps { border-collapse: collapse; margin-top: 1.5rem; width: 100%; }
+.bpe-steps th, .bpe-steps td { border-top: 1px solid rgb(128 128 128 / .25); padding: .3rem .8rem .3rem 0;
+  text-align: left; vertical-align: top; white-space: nowrap; }
+.bpe-steps td { font-family: ui-monospace, "SF Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+.bpe-steps td:last-child { overflow-wrap: anywhere; white-space: pre-wrap; width: 100%; }
+.bpe-steps sub, .bpe-note { opacity: .7; font-size: .8em; }
 """.strip()
+
+_PAGE_CSS = """\
+:root { color-scheme: light dark; }
+body { font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
+.bpe-tokens { border: 1px solid rgb(128 128 128 / .4); border-radius: 6px; padding: .6rem .8rem; }
+"""
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{style}</style>
+<h1>{title}</h1>
+{body}
+</html>
+"""
 
 
 def tokens_html(tokenizer: BaseTokenizer, text: str) -> str:
@@ -46,7 +72,7 @@ def explanation_html(explanation: Explanation) -> str:
         start = piece.characters[0]
         if end < start:
             parts.append(_dropped(explanation.text[end:start]))
-        tokens = "".join(_token(token, next(colours)) for token in piece.tokens)
+        tokens = "".join(_token(token, next(colours), break_lines=True) for token in piece.tokens)
         if piece.kind == "special token":
             parts.append(_special(piece.tokens[0]))
         else:
@@ -57,8 +83,55 @@ def explanation_html(explanation: Explanation) -> str:
     return f'<div class="bpe-tokens" dir="auto">{"".join(parts)}</div>'
 
 
-def _token(token: Token, number: int) -> str:
-    return f'<span class="bpe-t bpe-c{number % _COLOURS}" title="{_title(token)}">{_escaped(token.bytes)}</span>'
+def explanation_page(explanation: Explanation, title: str, steps: bool) -> str:
+    """Return a self-contained page: the tokens, and a table of the pre-tokens.
+
+    Args:
+        explanation: the explanation.
+        title: the title.
+        steps: whether the merges of each pre-token are listed, and why its neighbours did not merge.
+    """
+    summary = escape(summary_sentence(explanation))
+    return _PAGE.format(
+        title=escape(title),
+        style=f"{TOKENS_CSS}\n{_PAGE_CSS}",
+        body=f"<p>{summary}</p>\n{explanation_html(explanation)}\n{steps_html(explanation, steps)}",
+    )
+
+
+def notebook_html(explanation: Explanation) -> str:
+    """Return the tokens with their style sheet, and the table of pre-tokens and merges to open below them."""
+    summary = escape(summary_sentence(explanation))
+    details = f"<details><summary>{summary}</summary>{steps_html(explanation)}</details>"
+    return f"<style>{TOKENS_CSS}</style>{explanation_html(explanation)}{details}"
+
+
+def steps_html(explanation: Explanation, steps: bool = True) -> str:
+    """Return a table of the pre-tokens with their tokens and ids, and with their merges if `steps`."""
+    colours, borders, previous = count(), iter(explanation.borders), None
+    rows = []
+    for piece in explanation.pieces:
+        if previous is not None:
+            sentence = border_sentence(next(borders), previous, piece.tokens[0])
+            if steps:
+                rows.append(f'<tr><td></td><td></td><td class="bpe-note">{escape(sentence)}</td></tr>')
+        tokens = " ".join(
+            f"{_special(token) if piece.kind == 'special token' else _token(token, next(colours))}<sub>{token.id}</sub>"
+            for token in piece.tokens
+        )
+        sentences = [KEPT_WHOLE] if piece.kind == "whole token" else []
+        sentences += [step_sentence(step) for step in piece.steps]
+        sentences += [border_sentence(next(borders), *pair) for pair in pairwise(piece.tokens)]
+        notes = "".join(f'<div class="bpe-note">{escape(sentence)}</div>' for sentence in sentences if steps)
+        rows.append(f"<tr><td>{span(piece.characters)}</td><td>{span(piece.span)}</td><td>{tokens}{notes}</td></tr>")
+        previous = piece.tokens[-1]
+    body = "\n".join(rows)
+    return f'<table class="bpe-steps"><tr><th>chars</th><th>bytes</th><th>tokens and ids</th></tr>\n{body}\n</table>'
+
+
+def _token(token: Token, number: int, *, break_lines: bool = False) -> str:
+    text = _escaped(token.bytes, break_lines)
+    return f'<span class="bpe-t bpe-c{number % _COLOURS}" title="{_title(token)}">{text}</span>'
 
 
 def _special(token: Token) -> str:
@@ -75,14 +148,14 @@ def _title(token: Token) -> str:
     return f"id {token.id}, characters {start}–{end}, bytes {first}–{last}{incomplete}"
 
 
-def _escaped(token: bytes) -> str:
-    return "".join(
-        f'<span class="bpe-esc">{_broken(escape(part.text))}</span>' if part.escaped else escape(part.text)
-        for part in shown_parts(token)
-    )
-
-
-def _broken(text: str) -> str:
-    """End the line after the last sign of a line end."""
-    before, sign, after = text.rpartition(LINE_END)
-    return f"{before}{sign}\n{after}" if sign else text
+def _escaped(token: bytes, break_lines: bool = False) -> str:
+    """Return a token in HTML. A line ends after the last sign of a line end, if `break_lines`."""
+    parts = []
+    for part in shown_parts(token):
+        text = escape(part.text)
+        if part.escaped:
+            if break_lines and LINE_END in text:
+                text = f"{LINE_END}\n".join(text.rsplit(LINE_END, 1))
+            text = f'<span class="bpe-esc">{text}</span>'
+        parts.append(text)
+    return "".join(parts)

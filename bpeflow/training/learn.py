@@ -133,7 +133,7 @@ class LearnedMerges(Sequence[Merge]):
         )
 
     def _known_counts(self, vocab: Vocab) -> tuple[int | None, ...] | None:
-        """Return the counts of the merges of a vocabulary. Those of initial merges are not what they were learned by."""
+        """Return the training counts of the merges of a vocabulary, which initial merges do not have."""
         if vocab.merge_count <= self.replayed:
             return None
         return (None,) * self.replayed + self.counts[self.replayed : vocab.merge_count]

@@ -1,0 +1,191 @@
+"""`bpeflow diff`: compare two vocabularies."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
+from bpeflow.cli.options import add_corpus_flags, add_quiet_flag, add_separator_flag, parse_with_corpus
+from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.progress import observing
+from bpeflow.dataset.facade import Tokenizer
+from bpeflow.inspection.corpus import count_pretokens, token_occurrences
+from bpeflow.inspection.difference import (
+    Block,
+    PretokenDifference,
+    VocabDifference,
+    compare_pretokens,
+    compare_texts,
+    compare_vocabs,
+)
+from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.vocab import Merge
+
+_DESCRIPTION = """\
+Compare two vocabularies: the tokens and merges that they share, the first rank at which the merges differ, and how they
+split text differently.
+
+--text shows their tokens of a text side by side, where they differ. --input shows their bytes per token on a corpus,
+and the most frequent pre-tokens that they divide differently. (Those are the pre-tokens of the first tokenizer.)
+
+  bpeflow diff runs/small runs/large --text "an unbelievable story"
+  bpeflow diff runs/owt r50k_base.tiktoken --input held_out.txt
+"""
+
+#: Tokens of a list and pre-tokens that are shown, and the most columns of the screen for each token.
+_LISTED, _PRETOKENS, _WIDTH = 10, 20, 40
+
+#: The fields of the two tokenizers.
+_SIDES = ("first", "second")
+
+
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("diff", _DESCRIPTION, "A B [flags]")
+    for name, which in (("first", "A"), ("second", "B")):
+        parser.add_argument(name, metavar="PATH", type=Path, help=f"tokenizer {which}: run folder, or any known format")
+    parser.add_argument("--text", metavar="TEXT", help="text to encode with both")
+    parser.add_argument(
+        "--input", metavar="PATH", nargs="+", dest="inputs",
+        help="corpus to encode with both: files, folders, globs, @lists or URLs",
+    )  # fmt: skip
+    add_corpus_flags(parser)
+    add_separator_flag(parser)
+    parser.add_argument(
+        "--invalid_utf8", metavar="POLICY", default="replace",
+        help="input that is not UTF-8: error, replace, or skip the document (default: replace)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
+    add_quiet_flag(parser)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Compare two vocabularies."""
+    parser = make_parser()
+    options = parse_with_corpus(parser, argv, required=False)
+    quiet, as_json, text = (options.pop(name) for name in ("quiet", "json", "text"))
+    paths = [options.pop(name) for name in ("first", "second")]
+    inputs, separator = options.pop("inputs"), options.pop("separator")
+    options |= {"separator": separator} if separator else {}
+    names = [*short_names(list(map(str, paths))).values()]
+    if len(names) == 1:
+        parser.error(f"{paths[0]} is given twice: need two tokenizers")
+    if "-" in inputs:
+        parser.error("standard input can be read only once: save it to a file, and give that as --input")
+    with observing(quiet) as observer:
+        tokenizers = [Tokenizer.load(path) for path in paths]
+        difference = compare_vocabs(tokenizers[0], tokenizers[1])
+        content: dict[str, Any] = {"tokenizers": names, "vocabulary": difference.to_dict()}
+        lines = list(_vocab_lines(difference, names))
+        if text is not None:
+            explained = [tokenizer.explain(text) for tokenizer in tokenizers]
+            blocks = list(compare_texts(explained[0], explained[1]))
+            tokens = [len(explanation.tokens) for explanation in explained]
+            content["text"] = {"tokens": tokens, "blocks": [_block_dict(block) for block in blocks if block.differs]}
+            lines += ["", "text", *_ratio_lines([len(text.encode())] * 2, tokens), *_block_lines(blocks)]
+        if inputs:
+            counts = [count_pretokens(tokenizer, inputs, observer, **options) for tokenizer in tokenizers]
+            tokens = [int(token_occurrences(*pair).sum()) for pair in zip(tokenizers, counts, strict=True)]
+            sizes = [of_one.total_bytes for of_one in counts]
+            words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))
+            content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": [_word_dict(word) for word in words]}
+            lines += ["", "corpus", *_ratio_lines(sizes, tokens), *_word_lines(words)]
+    if as_json:
+        json.dump(content, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 0
+
+
+def _vocab_lines(difference: VocabDifference, names: Sequence[str]) -> Iterator[str]:
+    shown = [one_line(name) for name in names]
+    yield f"A: {shown[0]}"
+    yield f"B: {shown[1]}"
+    yield ""
+    yield f"tokens   {difference.shared:,} shared, {difference.same_ids:,} of them with the same id"
+    for letter, tokens in (("A", difference.only_first), ("B", difference.only_second)):
+        yield f"         {len(tokens):,} only in {letter}: {_list(tokens)}"
+    yield f"merges   {difference.shared_merges:,} shared"
+    if difference.first_difference is None:
+        yield "         all of them, at the same ranks"
+    else:
+        yield f"         first difference at rank {difference.first_difference:,}:"
+        for letter, merge in zip("AB", difference.merges_there, strict=True):
+            yield f"           {letter}: {_merge(merge)}"
+    for token, ids in difference.special_tokens.items():
+        each = ", ".join(f"{letter}: {'none' if i is None else i}" for letter, i in zip("AB", ids, strict=True))
+        yield f"special  {one_line(token)} ({each})"
+    for name, values in difference.settings.items():
+        for letter, value in zip("AB", values, strict=True):
+            yield f"{name}  {letter}: {one_line(str(value))}"
+
+
+def _ratio_lines(sizes: Sequence[int], tokens: Sequence[int]) -> Iterator[str]:
+    for letter, size, number in zip("AB", sizes, tokens, strict=True):
+        ratio = f", {size / number:.3f} bytes per token" if number else ""
+        yield f"  {letter}: {format_count(number, 'token')} for {format_size(size)}{ratio}"
+
+
+def _block_lines(blocks: Sequence[Block]) -> Iterator[str]:
+    different = [block for block in blocks if block.differs]
+    if not different:
+        yield "  both divide it in the same way"
+        return
+    rows = [
+        (
+            f"{block.span[0]}-{block.span[1]}",
+            *(" ".join(f"{_token(t.bytes)}:{t.id}" for t in side) for side in (block.first, block.second)),
+        )
+        for block in different
+    ]
+    yield from _table([("bytes", "A", "B"), *rows])
+
+
+def _word_lines(words: Sequence[PretokenDifference]) -> Iterator[str]:
+    if not words:
+        yield "  both divide every pre-token in the same way"
+        return
+    rows = [(f"{word.count:,}", *(" ".join(map(_token, side)) for side in (word.first, word.second))) for word in words]
+    yield from _table([("count", "A", "B"), *rows])
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(row[column]) for row in rows) for column in range(2)]
+    for first, second, third in rows:
+        gap = " " * (widths[1] - cell_len(second))
+        yield f"  {first:>{widths[0]}}  {second}{gap}  {third}"
+
+
+def _block_dict(block: Block) -> dict[str, Any]:
+    sides = {name: [{"id": token.id, "hex": token.bytes.hex()} for token in getattr(block, name)] for name in _SIDES}
+    return {"span": block.span, **sides}
+
+
+def _word_dict(word: PretokenDifference) -> dict[str, Any]:
+    return {
+        **asdict(word),
+        "pretoken": word.pretoken.hex(),
+        **{name: [token.hex() for token in getattr(word, name)] for name in _SIDES},
+    }
+
+
+def _merge(merge: Merge | None) -> str:
+    return "no more merges" if merge is None else " + ".join(map(_token, merge))
+
+
+def _token(token: bytes) -> str:
+    return show_token(token, _WIDTH)
+
+
+def _list(tokens: Sequence[VocabToken]) -> str:
+    shown = " ".join(_token(token.bytes) for token in tokens[:_LISTED])
+    return f"{shown} …" if len(tokens) > _LISTED else shown or "none"

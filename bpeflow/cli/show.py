@@ -1,0 +1,88 @@
+"""`bpeflow show`: show the tokens of a text, and how they came to be."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import format_size
+from bpeflow.cli.options import add_description_flags, description, size
+from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.progress import set_up_logging
+from bpeflow.corpus.first_text import first_text
+from bpeflow.dataset.facade import Tokenizer
+
+_DESCRIPTION = """\
+Show the tokens of a text, with their ids and offsets: in colours on a terminal, as plain text elsewhere or with
+NO_COLOR set. Bytes that are not UTF-8 by themselves are shown as \\xf0, and control characters as \\x07.
+
+--explain adds the merges of each pre-token in the order in which they applied, with ranks and training counts (if the
+tokenizer has them), and why neighbours did not merge. --html writes the same to a page for a browser.
+
+  bpeflow show runs/owt "The quick brown fox"
+  bpeflow show runs/owt --explain " unbelievable"
+  bpeflow show runs/owt --input corpus.jsonl.gz --first 2kb
+  git diff | bpeflow show cl100k_base.tiktoken - --html diff.html
+"""
+
+#: Bytes of input that are shown by default.
+_FIRST = 10_000
+
+log = logging.getLogger(__name__)
+
+
+def make_parser() -> Parser:
+    """Return the parser of the command's flags."""
+    parser = new_parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
+    parser.add_argument("tokenizer", metavar="PATH", type=Path, help="run folder, or tokenizer in any known format")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="text to show, or - for standard input")
+    parser.add_argument(
+        "--input", metavar="PATH", nargs="+", dest="inputs",
+        help="show the beginning of files, folders, globs, URLs, or - for standard input instead",
+    )  # fmt: skip
+    parser.add_argument(
+        "--first", metavar="SIZE", type=size, default=_FIRST, help="bytes of input to show (default: 10kb)"
+    )
+    add_description_flags(parser)
+    parser.add_argument("--explain", action="store_true", help="also show merges, and why neighbours did not merge")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a self-contained page instead")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Show a text."""
+    parser = make_parser()
+    options = parser.parse(argv)
+    if (options.text is None) == (options.inputs is None):
+        parser.error("need a TEXT to show, - for standard input, or --input PATH")
+    set_up_logging()
+    tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
+    text = options.text
+    if text is None or text == "-":
+        end = next(iter(tokenizer.special_tokens), "\n")
+        text, is_whole = first_text({"input": options.inputs or ["-"]}, options.first, end)
+        if not is_whole:
+            log.info("showing the first %s; --first SIZE shows more", format_size(options.first))
+    explanation = tokenizer.explain(text)
+    if options.html is not None:
+        from bpeflow.inspection.html import explanation_page
+
+        page = explanation_page(explanation, str(options.tokenizer), options.explain)
+        with atomic_path(options.html) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+        return 0
+    from rich.console import Console
+
+    console = Console()
+    if console.is_terminal and console.color_system is not None and not console.no_color:
+        from bpeflow.inspection.terminal import print_explanation
+
+        print_explanation(explanation, console, options.explain)
+    else:
+        from bpeflow.inspection.plain import explanation_lines
+
+        sys.stdout.writelines(f"{line}\n" for line in explanation_lines(explanation, options.explain))
+    return 0

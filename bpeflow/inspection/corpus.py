@@ -1,0 +1,223 @@
+"""`inspect_corpus`: how a tokenizer encodes a corpus, and how each smaller prefix of its vocabulary would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.counting.count import CorpusCounter
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.inspection.explain import MergeTable
+from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.progress import Observer
+from bpeflow.tokenizer.registry import new_encoder
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
+from bpeflow.tokenizer.tokenizer import BaseTokenizer
+
+#: A pattern that matches all of a text, which is one pre-token already.
+_WHOLE = "(?s:.+)"
+
+#: The smallest size of a prefix that is evaluated, besides the vocabulary without merges. Each further one is twice as
+#: large.
+_FIRST_SIZE = 1024
+
+#: Pre-tokens that are encoded at once. More: more memory, about 1 KB each. Fewer: more calls.
+_BATCH = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class UsedToken(VocabToken):
+    """A token and how often it occurs.
+
+    Attributes:
+        count: its occurrences.
+    """
+
+    count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "id": self.id,
+            "text": self.bytes.decode(errors="replace"),
+            "hex": self.bytes.hex(),
+            "count": self.count,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A smaller vocabulary: the tokens that no merge makes, and those of the first merges.
+
+    Attributes:
+        entries: the number of its tokens, special ones included.
+        merges: the number of its merges.
+        tokens: the tokens of the corpus.
+        bytes_per_token: its compression.
+    """
+
+    entries: int
+    merges: int
+    tokens: int
+    bytes_per_token: float
+
+
+@dataclass(frozen=True)
+class CorpusFigures:
+    """How a tokenizer encodes a corpus. Special tokens, which are no text, are left out.
+
+    Attributes:
+        bytes: bytes of the pre-tokens.
+        pretokens: the number of pre-tokens.
+        distinct_pretokens: the number of distinct pre-tokens.
+        tokens: the number of tokens.
+        used: the tokens that occur, the most frequent first.
+        unused: the tokens that do not occur, in the order of ids.
+        prefixes: what smaller prefixes of the vocabulary would yield; empty if merges come before those that make their
+            parts, so that a prefix would not apply them in the same order.
+    """
+
+    bytes: int
+    pretokens: int
+    distinct_pretokens: int
+    tokens: int
+    used: tuple[UsedToken, ...]
+    unused: tuple[VocabToken, ...]
+    prefixes: tuple[Prefix, ...]
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Compression: more is better."""
+        return self.bytes / self.tokens if self.tokens else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        names = ("bytes", "pretokens", "distinct_pretokens", "tokens", "bytes_per_token")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "used": [token.to_dict() for token in self.used],
+            "unused": [token.to_dict() for token in self.unused],
+            "prefixes": [asdict(prefix) for prefix in self.prefixes],
+        }
+
+
+def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFigures:
+    """Return how a tokenizer encodes the pre-tokens of a corpus.
+
+    >>> from bpeflow import Tokenizer, count
+    >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+    >>> figures = inspect_corpus(tokenizer, count(iter(["low low", "lower"])))
+    >>> figures.tokens, figures.used[0]
+    (6, UsedToken(id=258, bytes=b'low', count=3))
+    >>> [(prefix.entries, prefix.tokens) for prefix in figures.prefixes]
+    [(257, 12), (259, 6)]
+
+    Args:
+        tokenizer: the tokenizer.
+        counts: the counts of pre-tokens by its pattern.
+    """
+    occurrences = token_occurrences(tokenizer, counts)
+    tokens = tokenizer.vocab.decoded_tokens
+    specials = set(tokenizer.special_tokens.values())
+    order = np.argsort(-occurrences, kind="stable")
+    used = order[: np.count_nonzero(occurrences)].tolist()
+    return CorpusFigures(
+        bytes=counts.total_bytes,
+        pretokens=counts.total,
+        distinct_pretokens=len(counts),
+        tokens=int(occurrences.sum()),
+        used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
+        unused=tuple(
+            VocabToken(i, token) for i, token in enumerate(tokens) if token and not occurrences[i] and i not in specials
+        ),
+        prefixes=tuple(_prefixes(tokenizer, occurrences, counts.total_bytes)),
+    )
+
+
+def count_pretokens(
+    tokenizer: BaseTokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
+) -> PretokenCounts:
+    """Count the pre-tokens of a corpus as a tokenizer splits it. Special tokens are not counted.
+
+    Args:
+        tokenizer: the tokenizer.
+        inputs: paths, or mappings as in the setting `sources`.
+        observer: progress callbacks.
+        options: further settings of `bpeflow.config.CountSettings`. By default bytes that are not UTF-8 are replaced.
+
+    Raises:
+        CorpusError: input is missing or unreadable, or has no text.
+    """
+    sources = [entry for entry in inputs if not isinstance(entry, str)]
+    corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
+    values = {"invalid_utf8": "replace", **options, **(corpus or {"input": list(inputs)})}
+    ours = {
+        "pattern": tokenizer.pattern,
+        "unmatched": tokenizer.unmatched,
+        "normalizer": tokenizer.normalizer,
+        "special_tokens": sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__),
+    }
+    return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
+
+
+def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
+    """Return how often each id occurs in the pre-tokens of a corpus."""
+    occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+    words = list(counts)
+    for start in range(0, len(words), _BATCH):
+        ids, ends = encode_pretokens(tokenizer, words[start : start + _BATCH])
+        repeats = np.diff(ends, prepend=0)
+        np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + _BATCH], repeats))
+    return occurrences
+
+
+def encode_pretokens(
+    tokenizer: BaseTokenizer, words: Sequence[bytes]
+) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    """Encode texts each of which is one pre-token, and normalized. Return all ids, and where those of each text end."""
+    spec = replace(tokenizer.to_spec(), pattern=_WHOLE, unmatched="isolate", normalizer=())
+    return new_encoder(spec).encode_batch(words, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
+
+
+def _prefixes(tokenizer: BaseTokenizer, occurrences: NDArray[np.int64], size: int) -> list[Prefix]:
+    """Return the prefixes of a vocabulary whose merges each come after those that make their parts.
+
+    Then the merges of a pre-token are applied in the order of ranks, so a prefix of `n` merges stops before the first
+    whose rank is `n` or more, and each token falls into the pieces that it has at that point.
+    """
+    merges, tokens = tokenizer.vocab.merge_ids, tokenizer.vocab.decoded_tokens
+    made: dict[int, int] = {}  # the rank of the first merge that makes each token
+    last = {result: rank for rank, (_, _, result) in enumerate(merges.tolist())}
+    for rank, (left, right, result) in enumerate(merges.tolist()):
+        made.setdefault(result, rank)
+        if max(last.get(left, -1), last.get(right, -1)) >= rank:
+            return []
+    if not size:
+        return []
+    first_ranks = np.array(sorted(made.values()), np.int64)
+    others = len(tokens) - tokens.count(b"") - len(made)
+    sizes = [others]
+    sizes += [n for n in (_FIRST_SIZE << k for k in range(32)) if others < n < others + len(made)]
+    sizes += [others + len(made)] if made else []
+    limits = [int(first_ranks[n - others]) if n - others < len(made) else len(merges) for n in sizes]
+    pieces = np.zeros(len(sizes), np.int64)
+    table, whole = MergeTable(tokenizer.vocab), tokenizer.to_spec().whole_tokens
+    for token_id in np.flatnonzero(occurrences).tolist():
+        token = tokens[token_id]
+        if len(token) == 1 or token_id not in made:
+            pieces += occurrences[token_id]
+            continue
+        ranks = np.array([step.rank for step in table.merge(token).steps], np.int64)
+        of_token = len(token) - np.searchsorted(np.sort(ranks), limits)
+        if whole:  # where the prefix has the token, it is not merged
+            of_token[np.array(limits) > made[token_id]] = 1
+        pieces += occurrences[token_id] * of_token
+    return [
+        Prefix(entries, limit, int(number), size / int(number))
+        for entries, limit, number in zip(sizes, limits, pieces, strict=True)
+    ]

@@ -1,0 +1,131 @@
+"""Explanations in words: as plain text, and the sentences that all forms share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rich.cells import cell_len
+
+from bpeflow._util.text import format_count, show_token
+from bpeflow.inspection.explain import Border, Explanation, Missed, Reason, Step, Token
+
+#: Columns that a token takes at most.
+_TOKEN_WIDTH = 60
+
+#: What is between two tokens that merges do not reach across.
+_BORDERS: dict[Reason, str] = {
+    "pre-token": "border of pre-tokens",
+    "special token": "border of a special token",
+    "dropped text": "text between them that the pattern does not match",
+}
+
+#: The note on a pre-token that `whole_tokens` keeps from merging.
+KEPT_WHOLE = "the pre-token is a token, so it is not merged"
+
+#: Columns up to which shorter entries are padded to the longest.
+_ALIGNED = 28
+
+#: Merges that were missed at a border, at most, that are listed.
+_LISTED = 3
+
+
+def explanation_lines(explanation: Explanation, steps: bool) -> Iterator[str]:
+    """Yield the lines of an explanation as plain text: a pre-token or special token in each, with its tokens.
+
+    Args:
+        explanation: the explanation.
+        steps: whether the merges follow each pre-token, and why its neighbours did not merge.
+    """
+    rows = [
+        (span(piece.characters), span(piece.span), literal(piece.bytes), " ".join(map(_token, piece.tokens)))
+        for piece in explanation.pieces
+    ]
+    rows.insert(0, ("chars", "bytes", "pre-token", "tokens:ids"))
+    widths = [min(max(cell_len(row[column]) for row in rows), _ALIGNED) for column in range(3)]
+    headings, *lines = ("  ".join([*map(_padded, row[:3], widths), row[3]]).rstrip() for row in rows)
+    yield headings
+    borders = iter(explanation.borders)
+    for index, (line, piece) in enumerate(zip(lines, explanation.pieces, strict=True)):
+        before = next(borders) if index else None
+        if steps and before is not None:
+            last = explanation.pieces[index - 1].tokens[-1]
+            yield f"    {border_sentence(before, last, piece.tokens[0])}"
+        yield line
+        if steps:
+            yield from (f"    {step_sentence(step)}" for step in piece.steps)
+            if piece.kind == "whole token":
+                yield f"    {KEPT_WHOLE}"
+        for left, right in pairwise(piece.tokens):
+            border = next(borders)
+            if steps:
+                yield f"    {border_sentence(border, left, right)}"
+    yield summary_sentence(explanation)
+
+
+def step_sentence(step: Step) -> str:
+    """Say which merge was applied.
+
+    >>> step_sentence(Step(8, 1234, b"t", b"he", 264, 0))
+    "'t' + 'he' → 'the' (rank 8, count 1,234)"
+    """
+    return f"{literal(step.left)} + {literal(step.right)} → {literal(step.left + step.right)} ({_rank(step)})"
+
+
+def border_sentence(border: Border, left: Token, right: Token) -> str:
+    """Say why two neighbouring tokens did not merge."""
+    pair = f"{literal(left.bytes)} | {literal(right.bytes)}"
+    if border.reason == "no merge":
+        missed = "; ".join(map(_missed, border.missed[:_LISTED]))
+        more = f"; and {len(border.missed) - _LISTED:,} more" if len(border.missed) > _LISTED else ""
+        return f"{pair}: no merge joins them" + (f"; {missed}{more}" if missed else "")
+    exists = f", though a merge of rank {border.rank:,} would join them" if border.rank is not None else ""
+    return f"{pair}: {_BORDERS[border.reason]}{exists}"
+
+
+def summary_sentence(explanation: Explanation) -> str:
+    """Say how many tokens a text has.
+
+    >>> summary_sentence(Explanation("", (), ()))
+    '0 tokens in 0 pre-tokens: 0 characters, 0 bytes'
+    """
+    tokens, size = len(explanation.tokens), len(explanation.text.encode())
+    specials = sum(piece.kind == "special token" for piece in explanation.pieces)
+    of_these = f", {specials:,} of them special" if specials else ""
+    ratio = f", {size / tokens:.2f} bytes per token" if tokens else ""
+    pretokens = format_count(len(explanation.pieces) - specials, "pre-token")
+    return (
+        f"{format_count(tokens, 'token')}{of_these} in {pretokens}: "
+        f"{format_count(len(explanation.text), 'character')}, {format_count(size, 'byte')}{ratio}"
+    )
+
+
+def span(part: tuple[int, int]) -> str:
+    """Return start and end of a part of a text."""
+    return f"{part[0]}-{part[1]}"
+
+
+def literal(token: bytes) -> str:
+    """Return a token as a Python literal, in characters that can be printed."""
+    return show_token(token, _TOKEN_WIDTH)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+def _token(token: Token) -> str:
+    return f"{literal(token.bytes)}:{token.id}"
+
+
+def _missed(missed: Missed) -> str:
+    by = missed.taken_by
+    order = "lower" if by.rank < missed.rank else "the same, further left"
+    return (
+        f"{literal(missed.left)} + {literal(missed.right)} ({_rank(missed)}) was possible until "
+        f"{literal(by.left)} + {literal(by.right)} came first, whose rank {by.rank:,} is {order}"
+    )
+
+
+def _rank(merge: Step | Missed) -> str:
+    return f"rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")
