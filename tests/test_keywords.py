@@ -26,6 +26,7 @@ NESTED: dict[Any, Any] = {
     config.QueueSettings: keywords.QueueKeywords,
     config.OutputSettings: keywords.OutputKeywords,
     config.MonitorSettings: keywords.MonitorKeywords,
+    config.ThinRare: keywords.ThinRareKeywords,
 }
 TYPED = [
     *((model, typed, ()) for model, typed in NESTED.items()),

@@ -72,6 +72,13 @@ class MonitorKeywords(TypedDict, total=False):
     interval: float | None
 
 
+class ThinRareKeywords(TypedDict):
+    """The content of `thin_rare`."""
+
+    below: int
+    keep: float
+
+
 class CountKeywords(TypedDict, total=False):
     """Further settings of `bpeflow.count`."""
 
@@ -103,6 +110,7 @@ class LearnKeywords(TypedDict, total=False):
     tie_break: Literal["greatest_bytes", "smallest_ids", "huggingface"]
     min_frequency: int
     max_token_length: int | None
+    thin_rare: ThinRareKeywords | None
     threads: int | None
     max_search: Literal["heap", "scan"]
 

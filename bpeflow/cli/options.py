@@ -63,6 +63,7 @@ def add_learning_flags(parser: Parser, backend: bool = True) -> None:
     add_setting(group, "tie_break", metavar="NAME")
     add_setting(group, "min_frequency", metavar="N")
     add_setting(group, "max_token_length", metavar="N")
+    add_setting(group, "thin_rare", metavar="below=N,keep=FRACTION")
     add_setting(group, "init_from", metavar="PATH")
     if backend:
         add_setting(group, "backend", metavar="NAME")

@@ -126,6 +126,8 @@ def print_summary(summary: Summary, result: TrainResult, out_dir: str) -> None:
                 say("", line)
     if learning := report.learning:
         say("learning", f"{learning.seconds:.1f} s for {_merges(learning)}")
+        if thinned := learning.thinned:
+            say("", f"thin_rare: from {thinned.kept_pretokens:,} of {thinned.pretokens:,} distinct pre-tokens")
         longest = learning.longest_token
         say(
             "vocab",

@@ -12,6 +12,7 @@ from bpeflow.config.settings import (
     SourceSettings,
     check_vocab_sizes,
 )
+from bpeflow.config.thin_rare import ThinRare
 
 __all__ = [
     "COUNT_ONLY",
@@ -22,6 +23,7 @@ __all__ = [
     "QueueSettings",
     "Settings",
     "SourceSettings",
+    "ThinRare",
     "check_vocab_sizes",
     "load_settings",
     "load_values",

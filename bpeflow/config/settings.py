@@ -27,6 +27,7 @@ from bpeflow.config.fields import (
     as_tuple,
     setting,
 )
+from bpeflow.config.thin_rare import ThinRare, as_thin_rare
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
@@ -345,6 +346,14 @@ class MergeSettings(TokenSettings):
     min_frequency: int = _learning(1, "pairs that occur less often are not merged", example=2, ge=1, lt=2**63)
     max_token_length: int | None = _learning(
         None, "longest token that may be made, in bytes", unset="no limit", example=64, ge=1, lt=2**63
+    )
+    thin_rare: Annotated[ThinRare | None, BeforeValidator(as_thin_rare)] = _learning(
+        None,
+        "to save memory, learn from a part (keep) of the pre-tokens with low counts (below), which counts for all",
+        "keep: 0.1 keeps one in ten, with ten times its count. A hash of each decides, so merges depend only on the "
+        "counts and this setting. Saved counts stay exact.",
+        unset="none",
+        example={"below": 5, "keep": 0.1},
     )
     backend: str = _learning("auto", "merge backend: auto (the fastest available), omp, c or python", example="omp")
     threads: int | None = _learning(None, "threads of the omp backend", unset="one per core", example=4, ge=1, le=4096)

@@ -103,7 +103,12 @@ class MemoryBudget:
 
 def default_limit() -> int:
     """Return half of the available memory. The rest is for other programs and for what the limit does not cover."""
-    return min([_available(), *_control_group_limits(), *_process_limits()]) // 2
+    return available_memory() // 2
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that this process may still take, by the system and by all limits set for it."""
+    return min([_available(), *_control_group_limits(), *_process_limits()])
 
 
 def _available(meminfo: Path = Path("/proc/meminfo")) -> int:

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 from bpeflow._util.cpu import available_cores
 from bpeflow._util.memory import explain_memory_error
 from bpeflow._util.text import format_size
-from bpeflow.config import CountSettings, make_settings
+from bpeflow.config import CountSettings, ThinRare, make_settings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, find_corpus
+from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
+from bpeflow.counting.growth import Growth, GrowthForecast, GrowthPoint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
 from bpeflow.counting.segments import (
@@ -34,7 +35,7 @@ from bpeflow.counting.segments import (
     has_segments,
     remove_segments,
 )
-from bpeflow.counting.shards import Spilled, new_scratch, removed_at_end
+from bpeflow.counting.shards import Shard, Spilled, new_scratch, removed_at_end
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
@@ -87,6 +88,7 @@ class CorpusCounts:
         memory_limit: limit in bytes for the counts in all processes together.
         spilled: amount of data written to the scratch folder because of the limit.
         segments: statistics about the segments; None for a corpus that was counted in one go.
+        growth: the growth of the vocabulary over segments, and at the end.
     """
 
     counts: PretokenCounts
@@ -101,6 +103,7 @@ class CorpusCounts:
     memory_limit: int
     spilled: Spilled
     segments: SegmentStatistics | None = None
+    growth: tuple[GrowthPoint, ...] = ()
 
 
 class CorpusCounter:
@@ -154,6 +157,8 @@ class CorpusCounter:
         observer: Observer | None = None,
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
+        on_forecast: Callable[[GrowthForecast], None] | None = None,
+        thin: ThinRare | None = None,
     ) -> CorpusCounts:
         """Count the corpus.
 
@@ -164,6 +169,8 @@ class CorpusCounter:
             observer: progress callbacks.
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
+            on_forecast: callback for forecasts of the vocabulary at the end, while segments are counted.
+            thin: the setting `thin_rare`, for the forecasts.
 
         Raises:
             ResumeError: the segments are of another corpus or of other settings.
@@ -200,6 +207,7 @@ class CorpusCounter:
             look=look,
         )
         segments = self._segments(memory)
+        growth = Growth(self.total_bytes, on_forecast, thin)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
             if segments is None:
@@ -207,7 +215,13 @@ class CorpusCounter:
                 shards = runner.run(build.counting(self.corpus.entries), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-                counted = segments.count(runner, lambda entries: runner.run(build.counting(entries, "bytes"), executor))
+
+                def count_segment(entries: list[CorpusEntry]) -> list[Shard]:
+                    shards = runner.run(build.counting(entries, "bytes"), executor)
+                    growth.add(shards, sum(entry.weight for entry in entries))
+                    return shards
+
+                counted = segments.count(runner, count_segment)
                 shards = runner.run(build.summing(counted, MemoryBudget.share(limit, 1, 1)), executor)
             reducing = perf_counter()
             counts, documents = reduce_shards(shards, memory)
@@ -222,6 +236,9 @@ class CorpusCounter:
             raise CorpusError(f"nothing to count: {self._why_nothing(documents)}")
         self._report_unmatched(documents)
         statistics = segments.statistics() if segments else None
+        whole = GrowthPoint(
+            bytes=documents.bytes, pretokens=counts.total, distinct=len(counts), positions=len(counts.data)
+        )
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
@@ -235,6 +252,7 @@ class CorpusCounter:
             memory_limit=limit,
             spilled=runner.spilled,
             segments=statistics,
+            growth=(*(point for point in growth.points if point.bytes < whole.bytes), whole),
         )
 
     def forget_segments(self) -> None:

@@ -16,6 +16,7 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.shards import MAX_COUNT
 from bpeflow.counting.text_files import read_json, read_tsv, write_json, write_tsv
+from bpeflow.counting.thinning import Arrays, thin
 from bpeflow.errors import ConfigError, CountOverflowError, FormatError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 
@@ -142,6 +143,31 @@ class PretokenCounts(Mapping[bytes, int]):
         """Return the same counts with the pattern and the normalizer that they were counted with."""
         return PretokenCounts(self.data, self.offsets, self.counts, pattern, unmatched, normalizer)
 
+    def thin(self, below: int, keep: float) -> PretokenCounts:
+        """Return the counts with fewer rare pre-tokens, as the setting `thin_rare` does before merges are learned.
+
+        Of the pre-tokens counted less than `below`, one in 1/keep is kept, with its count times 1/keep. A fixed hash of
+        its bytes decides (`bpeflow.counting.pretoken_hash`), so the result depends only on the counts and the two
+        arguments, and with a smaller `keep` a part of the same pre-tokens is kept.
+
+        >>> counts = PretokenCounts.from_mapping({"low": 5, "er": 2, "new": 2, "est": 2, "wid": 1})
+        >>> list(counts.thin(below=5, keep=0.5).items())
+        [(b'low', 5), (b'er', 4), (b'new', 4)]
+
+        Args:
+            below: pre-tokens with lower counts are rare.
+            keep: the part of them that is kept: one divided by a whole number, such as 0.1. 1 keeps all.
+
+        Raises:
+            SettingsError: an argument is out of range.
+            CountOverflowError: a multiplied count does not fit 64 bits.
+        """
+        from bpeflow.config import ThinRare, make_settings  # pydantic, which counts alone do not need
+
+        chosen = make_settings(ThinRare, {"below": below, "keep": keep})
+        arrays = thin(Arrays(self.data, self.offsets, self.counts), chosen.below, chosen.one_in)
+        return PretokenCounts(*arrays, self.pattern, self.unmatched, self.normalizer)
+
     def __len__(self) -> int:
         return len(self.counts)
 
@@ -199,7 +225,7 @@ class PretokenCounts(Mapping[bytes, int]):
     @property
     def total(self) -> int:
         """The number of pre-tokens in the corpus, including repetitions. Exact, even beyond 64 bits."""
-        return _exact_sum(self.counts)
+        return sum_exactly(self.counts)
 
     @property
     def total_bytes(self) -> int:
@@ -207,7 +233,7 @@ class PretokenCounts(Mapping[bytes, int]):
         lengths = np.diff(self.offsets)
         if self.total * int(lengths.max(initial=0)) <= MAX_COUNT:
             return int(np.dot(lengths, self.counts))
-        return sum(int(length) * _exact_sum(self.counts[lengths == length]) for length in np.unique(lengths))
+        return sum(int(length) * sum_exactly(self.counts[lengths == length]) for length in np.unique(lengths))
 
     def save(self, path: str | Path) -> None:
         """Write an uncompressed ``.npz`` of plain arrays, without pickle. The file appears atomically."""
@@ -359,6 +385,6 @@ def _check_canonical(counts: PretokenCounts) -> None:
             )
 
 
-def _exact_sum(counts: npt.NDArray[np.int64]) -> int:
+def sum_exactly(counts: npt.NDArray[np.int64]) -> int:
     """Sum without overflow: the upper and the lower 32 bits separately. Neither sum comes near 64 bits."""
     return (int(np.sum(counts >> 32)) << 32) + int(np.sum(counts & 0xFFFFFFFF))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
-from itertools import chain
+from itertools import accumulate, chain, islice
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,7 @@ from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableErr
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
-
+    from bpeflow.counting.thinning import Arrays
 
 #: ``"bytes"``: ascending; a pre-token may be in several shards, whose counts are added up. ``"count"``: canonical
 #: order, count descending, then bytes ascending; no pre-token is in two shards.
@@ -76,6 +76,10 @@ class KWaySum(Protocol):
 
     def gathered(self, path: Path | None = None) -> Shard:
         """Return the gathered records as a shard: in a new file if `path` is given and there are any."""
+        ...
+
+    def blocks(self) -> Iterator[Arrays]:
+        """Yield all records in blocks, whose arrays are valid until the next one."""
         ...
 
     def counts(self) -> PretokenCounts:
@@ -123,6 +127,16 @@ class PythonKWaySum:
     def gathered(self, path: Path | None = None) -> Shard:
         return Shard.pack(self._partition, self._gathered, path if self._gathered else None)
 
+    def blocks(self) -> Iterator[Arrays]:
+        import numpy as np
+
+        from bpeflow.counting.thinning import Arrays
+
+        for block in iter(lambda: list(islice(self._records, _BLOCK)), []):
+            data = np.frombuffer(b"".join(token for token, _ in block), dtype=np.uint8)
+            offsets = np.array([0, *accumulate(len(token) for token, _ in block)], dtype=np.int64)
+            yield Arrays(data, offsets, np.array([count for _, count in block], dtype=np.int64))
+
     def counts(self) -> PretokenCounts:
         from bpeflow.counting.counts import PretokenCounts
 
@@ -163,6 +177,9 @@ def _checked(shard: Shard, key: Callable[[tuple[bytes, int]], Any]) -> Iterator[
 #: Records read per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records it
 #: is handled later, with fewer the overhead of the calls adds up.
 _STEP = 1_000_000
+
+#: Records in a block of `KWaySum.blocks`, at most.
+_BLOCK = 1 << 16
 
 #: The values of `enum bpeflow_shard_order` in bpeflow.h.
 _ORDERS: dict[Order, int] = {"bytes": 0, "count": 1}
@@ -252,6 +269,25 @@ class NativeKWaySum:
         with explain_write_error(path):
             self._library.bpeflow_kway_save(self._handle, None, os.fsencode(path))
         return Shard.in_file(self._partition, tokens, size, path)
+
+    def blocks(self) -> Iterator[Arrays]:
+        import numpy as np
+
+        from bpeflow.counting.thinning import Arrays
+
+        data = np.empty(16 * _BLOCK, dtype=np.uint8)
+        offsets, counts = np.zeros(_BLOCK + 1, dtype=np.int64), np.empty(_BLOCK, dtype=np.int64)
+        tokens, size = c_uint64(), c_uint64()
+        while not self.ended:
+            columns = data.ctypes.data, offsets.ctypes.data + offsets.itemsize, counts.ctypes.data
+            with self._file_errors():
+                self._library.bpeflow_kway_read(
+                    self._handle, _BLOCK, len(data), 0, *columns, byref(tokens), byref(size)
+                )
+            if tokens.value:
+                yield Arrays(data[: size.value], offsets[: tokens.value + 1], counts[: tokens.value])
+            else:  # the next pre-token is longer
+                data = np.empty(2 * len(data), dtype=np.uint8)
 
     def counts(self) -> PretokenCounts:
         import numpy as np  # late, as workers do not need it and start in half the time without

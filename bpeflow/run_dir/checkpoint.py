@@ -30,7 +30,7 @@ INTERVAL = 30.0
 VERSION = 1
 
 #: Settings that decide which merges are learned, besides the vocabulary sizes.
-_DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "special_tokens_first")
+_DECIDING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "thin_rare", "special_tokens_first")
 log = logging.getLogger(__name__)
 
 

@@ -16,6 +16,7 @@ from bpeflow.counting.fingerprint import FingerprintSummary
 from bpeflow.counting.growth import GrowthPoint
 from bpeflow.counting.segments import SegmentStatistics
 from bpeflow.counting.shards import Spilled
+from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import FormatError
 from bpeflow.run_dir.layout import REPORT_FILE
 
@@ -182,6 +183,7 @@ class LearningReport(_Record):
         wanted: merges that would have filled the vocabulary, initial ones included.
         lowest_count: the count of the last merge; None if none was learned.
         fingerprint: the settings that decide which merges are learned.
+        thinned: the effect of `thin_rare`; None without it.
     """
 
     replayed: int
@@ -194,6 +196,7 @@ class LearningReport(_Record):
     vocab_size: int
     longest_token: TokenReport
     fingerprint: dict[str, Any]
+    thinned: Thinned | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

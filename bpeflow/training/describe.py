@@ -113,6 +113,7 @@ def describe_counting(corpus: CorpusCounter, counted: CorpusCounts) -> CountingR
         threads=counted.counters if counted.in_process else 1,
         stages=describe_stages(counted),
         fingerprint=corpus.fingerprint.summary(),
+        growth=counted.growth,
     )
 
 
@@ -172,4 +173,5 @@ def describe_learning(
         vocab_size=len(vocab),
         longest_token=TokenReport(text=longest.decode(errors="replace"), bytes=len(longest), hex=longest.hex()),
         fingerprint=fingerprint,
+        thinned=learned.thinned,
     )

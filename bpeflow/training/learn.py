@@ -16,6 +16,7 @@ from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
 from bpeflow.backends.registry import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.progress import Observer, shown
@@ -37,8 +38,8 @@ STEP_SECONDS = 0.1
 
 #: The remedy if memory runs out.
 _LESS_MEMORY = (
-    "use backend: c, which needs the least, drop rare pre-tokens, or add memory. Counts in a run folder can be reused "
-    "(--resume, or bpeflow merge)"
+    "use backend: c, which needs the least, thin rare pre-tokens (--thin_rare below=5,keep=0.1), or add memory. Counts "
+    "in a run folder can be reused (--resume, or bpeflow merge)"
 )
 
 
@@ -77,6 +78,7 @@ class LearnedMerges(Sequence[Merge]):
         unmatched: what was done with text that the pattern did not match; None if the pattern is unknown.
         base: the tokenizer that was extended, whose merges come first; None if there is none.
         normalizer: the names of the normalizers of the text that was counted.
+        thinned: the effect of `thin_rare`; None without it.
 
     >>> from bpeflow import learn_merges
     >>> merges = learn_merges({"low": 5, "lower": 2}, vocab_size=258)
@@ -97,6 +99,7 @@ class LearnedMerges(Sequence[Merge]):
     unmatched: UnmatchedPolicy | None = None
     normalizer: tuple[NormalizerName, ...] = ()
     base: TokenizerSpec | None = field(default=None, repr=False)
+    thinned: Thinned | None = None
 
     def vocab(
         self,
@@ -204,7 +207,7 @@ def learn_merges(
         backend: ``"auto"``, ``"omp"``, ``"c"`` or ``"python"``. All give the same merges.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
-        options: `tie_break`, `min_frequency`, `max_token_length`, `threads`, `max_search`.
+        options: `tie_break`, `min_frequency`, `max_token_length`, `thin_rare`, `threads`, `max_search`.
 
     Raises:
         ConfigError: a setting is unknown or out of range, or no vocabulary of this size has the initial merges.
@@ -244,6 +247,7 @@ def learn_with_settings(
     the merges saved there, and saves its own at an interval.
     """
     chosen = choose_backend(settings.backend)
+    counts, thinned = _thinned(counts, settings)
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
     earlier = checkpoint.load(initial_merges) if checkpoint else ()
     task = learning_task(counts, settings, earlier or initial_merges, base)
@@ -266,6 +270,19 @@ def learn_with_settings(
         unmatched=counts.unmatched,
         base=base,
         normalizer=counts.normalizer,
+        thinned=thinned,
+    )
+
+
+def _thinned(counts: PretokenCounts, settings: MergeSettings) -> tuple[PretokenCounts, Thinned | None]:
+    if settings.thin_rare is None:
+        return counts, None
+    kept = counts.thin(settings.thin_rare.below, settings.thin_rare.keep)
+    return kept, Thinned(
+        pretokens=len(counts),
+        positions=len(counts.data),
+        kept_pretokens=len(kept),
+        kept_positions=len(kept.data),
     )
 
 

@@ -36,6 +36,7 @@ from bpeflow.run_dir.report import RunReport
 from bpeflow.run_dir.resume import CountsOrigin, find_counts, find_learned, settle_interrupted
 from bpeflow.run_dir.run_dir import RunDir
 from bpeflow.training.describe import describe_corpus, describe_counting, describe_learning, start_report
+from bpeflow.training.forecast import MergeStepWarning
 from bpeflow.training.initial import settle_initial, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.vocab import Merge, Vocab
@@ -314,7 +315,8 @@ def _count(
 ) -> tuple[PretokenCounts, RunReport]:
     """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
     with folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample:
-        counted = corpus.count(observer, on_sample, settings.monitor.interval or observer.sample_interval)
+        interval = settings.monitor.interval or observer.sample_interval
+        counted = corpus.count(observer, on_sample, interval, MergeStepWarning(settings), settings.thin_rare)
     report = replace(
         start_report(settings),
         corpus=describe_corpus(corpus, counted),

@@ -62,6 +62,24 @@ def totals(tables: Sequence[dict[bytes, int]]) -> Counter[bytes]:
     return total
 
 
+def test_records_are_read_in_blocks(new_sum: NewSum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pre-tokens may be longer than a block."""
+    monkeypatch.setattr("bpeflow.counting.kway._BLOCK", 3)
+    table = {b"%d" % number: 1 + number for number in range(10)} | {b"x" * 200: 2**61}
+    found, sizes = [], []
+    with new_sum(packed([table, {}, table], Path()), "bytes", 16) as records:
+        for data, offsets, counts in records.blocks():
+            starts, ends = offsets[:-1].tolist(), offsets[1:].tolist()
+            tokens = [data[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
+            found += zip(tokens, counts.tolist(), strict=True)
+            sizes.append(len(counts))
+        assert records.ended
+    assert found == sorted((token, 2 * count) for token, count in table.items())
+    assert max(sizes) <= 3
+    with new_sum([], "bytes", 16) as records:
+        assert not list(records.blocks())
+
+
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(tables=tables, buffer_size=st.integers(1, 64))

@@ -102,6 +102,8 @@ def prove(expected: Expected, settings: dict[str, Any], corpus: Corpus, out_dir:
     checked = make_settings(Settings, settings)
     checked, base = settle_initial(checked)
     largest = checked.model_copy(update={"vocab_size": checked.sizes[-1]})
+    if thin := largest.thin_rare:
+        found = found.thin(thin.below, thin.keep)
     task = learning_task(found, largest, base.vocab.merges if base else (), base)
     if sum(map(len, counts)) * (task.max_tokens - len(task.tokens)) > NAIVE_WORK:
         return expected

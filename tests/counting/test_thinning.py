@@ -1,0 +1,149 @@
+"""Thinning: the kept pre-tokens are a function of their bytes, counts are right on average, and order is canonical."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import naive_merges
+
+from bpeflow import learn_merges
+from bpeflow.backends.base import MergeBackend
+from bpeflow.config import MergeSettings
+from bpeflow.counting import pretoken_hash
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.pretoken_hash import BASE, pretoken_hashes
+from bpeflow.errors import CountOverflowError, SettingsError
+from bpeflow.training.task import learning_task
+
+#: Few different bytes, so that pre-tokens share beginnings; counts that are equal after multiplication.
+tokens = st.text("ab\0ÿ", min_size=1, max_size=12).map(lambda text: text.encode("latin-1"))
+tables = st.dictionaries(tokens, st.sampled_from((1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 20)), max_size=60)
+
+
+def hash_of(token: bytes) -> int:
+    """The hash, as its documentation defines it."""
+    mixed = sum((byte + 1) * BASE**power for power, byte in enumerate(token)) % 2**64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ mixed >> shift) * factor % 2**64
+    return mixed ^ mixed >> 31
+
+
+def thinned(table: dict[bytes, int], below: int, one_in: int) -> dict[bytes, int]:
+    """Thinning in plain Python."""
+    kept = {token for token in table if table[token] >= below or hash_of(token) <= (2**64 - 1) // one_in}
+    return {token: table[token] * (one_in if table[token] < below else 1) for token in kept}
+
+
+# ---- the hash ----
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (b"\0", 6238072747940578789),
+        (b"low", 9053069564242545160),
+    ],
+)
+def test_the_hash_never_changes(token: bytes, expected: int) -> None:
+    counts = PretokenCounts.from_mapping({token: 1})
+    assert hash_of(token) == expected
+    assert pretoken_hashes(counts.data, counts.offsets).tolist() == [expected]
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 1 << 15])
+def test_hashes_do_not_depend_on_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor on the neighbours; pre-tokens may be longer than a block."""
+    monkeypatch.setattr(pretoken_hash, "_BLOCK", block)
+    words = [b"a", b"\0", b"\0\0", b"low", b"x" * 300, bytes(range(256)), "日本語".encode()]
+    offsets = np.cumsum([2, *map(len, words)])  # the first two bytes belong to none of them
+    found = pretoken_hashes(np.frombuffer(b"??" + b"".join(words), np.uint8), offsets)
+    assert found.tolist() == [hash_of(word) for word in words]
+
+
+# ---- the table ----
+
+
+@settings(max_examples=60)
+@given(table=tables, below=st.sampled_from((1, 2, 5, 100)), one_in=st.sampled_from((1, 2, 3, 10)))
+def test_it_equals_plain_python_in_canonical_order(table: dict[bytes, int], below: int, one_in: int) -> None:
+    counts = PretokenCounts.from_mapping(table)
+    assert counts.thin(below, 1 / one_in) == PretokenCounts.from_mapping(thinned(table, below, one_in))
+
+
+def test_large_tables_are_thinned_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bpeflow.counting.thinning._STEP", 100)
+    table = {b"%d" % number: 1 + number % 7 for number in range(2000)}
+    found = PretokenCounts.from_mapping(table).thin(below=4, keep=0.5)
+    assert found == PretokenCounts.from_mapping(thinned(table, 4, 2))
+
+
+def test_keeping_all_changes_nothing_and_keeping_fewer_keeps_a_part() -> None:
+    counts = PretokenCounts.from_mapping({b"%d" % number: 1 + number % 3 for number in range(1000)})
+    assert counts.thin(below=3, keep=1) == counts
+    assert counts.thin(below=1, keep=0.1) == counts
+    some, few = counts.thin(below=4, keep=0.5), counts.thin(below=4, keep=0.1)
+    assert 0 < len(few) < len(some) < len(counts)
+    assert {*few} < {*some}
+
+
+def test_it_keeps_what_is_known_of_the_counts() -> None:
+    counts = PretokenCounts.from_mapping({"low": 1}).with_pattern("cl100k", "drop", ("nfc",))
+    thin = counts.thin(below=2, keep=0.5)
+    assert (thin.pattern, thin.unmatched, thin.normalizer) == ("cl100k", "drop", ("nfc",))
+
+
+def test_pair_counts_are_right_on_average() -> None:
+    """In 400 groups of words, thinned counts of pairs deviate as far as chance makes them, and to both sides.
+
+    For a pair in n words of count c, of which one in m is kept, the variance is n·c²·(m - 1).
+    """
+    groups, size, count, one_in = 400, 100, 2, 10
+    for pair in ("ab", "cd"):
+        words = {f"{pair} {group} {number}".encode(): count for group in range(groups) for number in range(size)}
+        found = [0] * groups
+        for word, thinned_count in PretokenCounts.from_mapping(words).thin(5, 1 / one_in).items():
+            found[int(word.split()[1])] += thinned_count
+        deviations = (np.array(found) - size * count) / (size * count**2 * (one_in - 1)) ** 0.5
+        assert abs(deviations.mean()) < 3 / groups**0.5
+        assert deviations.std() == pytest.approx(1, abs=0.15)
+
+
+def test_a_count_that_does_not_fit_is_an_error() -> None:
+    word = next(b"%d" % number for number in range(10**6) if hash_of(b"%d" % number) < 2**64 // 10)
+    counts = PretokenCounts.from_mapping({word: 2**62})
+    with pytest.raises(CountOverflowError, match=rf"{word!r} times 10 does not fit 64 bits"):
+        counts.thin(below=2**63 - 1, keep=0.1)
+
+
+@pytest.mark.parametrize(
+    ("below", "keep", "said"),
+    [
+        (5, 0.4, r"keep: need one divided by a whole number, such as .*, found 0\.4"),
+        (5, 0, "keep: "),
+        (5, 1.5, "keep: "),
+        (0, 0.5, "below: "),
+        (2**63, 0.5, "below: "),
+    ],
+)
+def test_arguments_out_of_range_are_refused(below: int, keep: float, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        PretokenCounts.from_mapping({"low": 1}).thin(below, keep)
+
+
+@pytest.mark.parametrize(("keep", "one_in"), [(0.1, 10), (0.33, 3), (0.333, 3), (1 / 7, 7), (0.001, 1000)])
+def test_a_fraction_stands_for_one_in_a_whole_number(keep: float, one_in: int) -> None:
+    table = {b"%d" % number: 1 for number in range(500)}
+    assert PretokenCounts.from_mapping(table).thin(2, keep) == PretokenCounts.from_mapping(thinned(table, 2, one_in))
+
+
+def test_every_backend_learns_from_the_thinned_counts(backend: MergeBackend) -> None:
+    table = {f"{stem}{number}".encode(): 1 + number % 6 for stem in ("low", "new", "wid") for number in range(60)}
+    counts = PretokenCounts.from_mapping(table)
+    learned = learn_merges(counts, 300, thin_rare={"below": 5, "keep": 0.5}, backend=backend.name)
+    thin = PretokenCounts.from_mapping(thinned(table, 5, 2))
+    task = learning_task(thin, MergeSettings(vocab_size=300, special_tokens=()))
+    assert learned.counts == tuple(count for *_, count in naive_merges(task))
+    assert learned.pairs == learn_merges(task.counts, 300, backend=backend.name).pairs
+    assert learned.pairs != learn_merges(counts, 300, backend=backend.name).pairs

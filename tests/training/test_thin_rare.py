@@ -1,0 +1,133 @@
+"""`thin_rare`: in every way of learning, recorded, and apart from counting, whose counts stay exact."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from distinct_words import write_corpus
+
+import bpeflow
+from bpeflow import PretokenCounts
+from bpeflow._util.keywords import ThinRareKeywords
+from bpeflow.cli.main import main
+from bpeflow.errors import ResumeError
+from bpeflow.run_dir import checkpoint
+from bpeflow.training import learn as merging
+
+FLAGS = ["--thin_rare", "below=5,keep=0.1"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    return str(write_corpus(tmp_path / "corpus"))
+
+
+def train(corpus: str, out: Path, *flags: str) -> dict[str, object]:
+    assert main(["train", "--input", corpus, "--vocab_size", "330", "--out_dir", str(out), *flags]) == 0
+    report: dict[str, object] = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    return report
+
+
+def files(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in ("vocab.json", "merges.txt")]
+
+
+def test_a_run_records_it_and_keeps_exact_counts(
+    corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, thinned = train(corpus, tmp_path / "exact"), train(corpus, tmp_path / "thinned", *FLAGS)
+    assert files(tmp_path / "exact") != files(tmp_path / "thinned")
+    counts = PretokenCounts.load(tmp_path / "thinned" / "counts.npz")
+    assert counts == PretokenCounts.load(tmp_path / "exact" / "counts.npz")
+    kept = counts.thin(below=5, keep=0.1)
+    said = f"thin_rare: from {len(kept):,} of {len(counts):,} distinct pre-tokens"
+    assert said in capsys.readouterr().out
+    learning = [report["learning"] for report in (exact, thinned)]
+    assert [part["thinned"] for part in learning] == [  # type: ignore[index]
+        None,
+        {
+            "pretokens": len(counts),
+            "positions": len(counts.data),
+            "kept_pretokens": len(kept),
+            "kept_positions": len(kept.data),
+        },
+    ]
+    assert learning[1]["backend"]["words"] == len(kept)  # type: ignore[index]
+    assert thinned["settings"]["thin_rare"] == {"below": 5, "keep": 0.1}  # type: ignore[index]
+    fingerprint = json.dumps([report["counting"]["fingerprint"] for report in (exact, thinned)])  # type: ignore[index]
+    assert "thin_rare" not in fingerprint
+
+
+def test_every_way_of_learning_has_it(corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Counting in segments and chunks of any size, learning from saved counts, and functions."""
+    train(corpus, tmp_path / "thinned", *FLAGS, "--set", "segment_size=5kb", "--set", "chunk_size=1kb", "-c", "2")
+    train(corpus, tmp_path / "exact")
+    counts = str(tmp_path / "exact")
+    assert main(["merge", "--counts", counts, *FLAGS, "--out_dir", str(tmp_path / "merged")]) == 0
+    assert files(tmp_path / "merged") == files(tmp_path / "thinned")
+    exactly = ["--set", "thin_rare=null", "--out_dir", str(tmp_path / "exactly")]
+    assert main(["merge", "--counts", str(tmp_path / "thinned"), *exactly]) == 0
+    assert files(tmp_path / "exactly") == files(tmp_path / "exact")
+    assert main(["compare", "--counts", counts, *FLAGS, "--json", str(tmp_path / "figures.json")]) == 0
+    figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    saved = PretokenCounts.load(tmp_path / "exact" / "counts.npz")
+    assert {contender["words"] for contender in figures["contenders"]} == {len(saved.thin(5, 0.1))}
+    special = ["<|endoftext|>"]
+    thin: ThinRareKeywords = {"below": 5, "keep": 0.1}
+    _, merges = bpeflow.train_bpe(corpus, 330, special, thin_rare=thin)
+    learned = bpeflow.learn_merges(saved, 330, special, thin_rare=thin)
+    assert list(learned) == merges == list(bpeflow.Tokenizer.load(tmp_path / "thinned").vocab.merges)
+
+
+def test_learning_resumes_with_the_same_value_only(
+    corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"input": corpus, "vocab_size": 330, "out_dir": tmp_path / "run", "thin_rare": "below=5,keep=0.1"}
+    unbroken = bpeflow.train({**settings, "out_dir": tmp_path / "unbroken"})
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "FIRST_STEP", 16)
+        patch.setattr(checkpoint, "INTERVAL", 0.0)
+        patch.setattr(merging.LearnedMerges, "__init__", None)
+        with pytest.raises(TypeError):
+            bpeflow.train(settings)
+    for other in (None, {"below": 5, "keep": 0.5}):
+        with pytest.raises(ResumeError, match=r"thin_rare was \{'below': 5, 'keep': 0\.1\} and is "):
+            bpeflow.train({**settings, "resume": True, "thin_rare": other})
+    resumed = bpeflow.train({**settings, "resume": True})
+    assert resumed.learned is not None
+    assert resumed.learned.resumed > 0
+    assert resumed.merges == unbroken.merges
+
+
+def test_it_can_be_given_after_counting(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the early warning recommends."""
+    train(corpus, tmp_path / "thinned", *FLAGS)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bpeflow.training.train.learn_with_settings", fail)
+        with pytest.raises(ZeroDivisionError):
+            bpeflow.train({"input": corpus, "vocab_size": 330, "out_dir": tmp_path / "run"})
+    assert main(["train", "--out_dir", str(tmp_path / "run"), "--resume", *FLAGS]) == 0
+    assert files(tmp_path / "run") == files(tmp_path / "thinned")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("5", "thin_rare: need below=N,keep=FRACTION, such as below=5,keep=0.1, found '5'"),
+        ("below=5", "thin_rare.keep is missing"),
+        ("below=5,keep=0.4", "thin_rare.keep: need one divided by a whole number"),
+        ("belo=5,keep=1", "unknown setting thin_rare.belo (did you mean thin_rare.below?)"),
+    ],
+)
+def test_other_values_are_refused(
+    value: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], corpus: str
+) -> None:
+    flags = ["--input", corpus, "--vocab_size", "300", "--out_dir", str(tmp_path / "run"), "--thin_rare", value]
+    assert main(["train", *flags]) == 2
+    assert said in capsys.readouterr().err
