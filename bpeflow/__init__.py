@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         UnmatchedTextError,
         WorkerDiedError,
     )
-    from bpeflow.inspection.explain import Explanation
+    from bpeflow.inspection.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.streaming import StreamDecoder
     from bpeflow.training.learn import LearnedMerges, learn_merges
@@ -108,7 +108,7 @@ __all__ = [
 _MODULES = {
     "Evaluation": "bpeflow.dataset.evaluation_report",
     "EvaluationReport": "bpeflow.dataset.evaluation_report",
-    "Explanation": "bpeflow.inspection.explain",
+    "Explanation": "bpeflow.inspection.explanation",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",

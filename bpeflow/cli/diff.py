@@ -33,7 +33,7 @@ split text differently.
 --text shows their tokens of a text side by side, where they differ. --input shows their bytes per token on a corpus,
 and the most frequent pre-tokens that they divide differently. (Those are the pre-tokens of the first tokenizer.)
 
-  bpeflow diff runs/small runs/large --text "an unbelievable story"
+  bpeflow diff runs/small runs/large --text 'an unbelievable story'
   bpeflow diff runs/owt r50k_base.tiktoken --input held_out.txt
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from bpeflow.dataset.facade import Tokenizer
 
 _DESCRIPTION = """\
 Show the tokens of a text, with their ids and offsets: in colours on a terminal, as plain text elsewhere or with
-NO_COLOR set. Bytes that are not UTF-8 by themselves are shown as \\xf0, and control characters as \\x07.
+NO_COLOR set. Tokens that begin or end inside a character are shown as bytes, such as \\xf0, and control characters as
+escapes, such as \\x1b. Input that is not UTF-8 is replaced by U+FFFD.
 
 --explain adds the merges of each pre-token in the order in which they applied, with ranks and training counts (if the
 tokenizer has them), and why neighbours did not merge. --html writes the same to a page for a browser.
@@ -66,6 +68,8 @@ def run(argv: Sequence[str]) -> int:
         text, is_whole = first_text({"input": options.inputs or ["-"]}, options.first, end)
         if not is_whole:
             log.info("showing the first %s; --first SIZE shows more", format_size(options.first))
+    else:
+        text = os.fsencode(text).decode(errors="replace")
     explanation = tokenizer.explain(text)
     if options.html is not None:
         from bpeflow.inspection.html import explanation_page

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords
     from bpeflow.dataset.encode import EncodedCorpus
-    from bpeflow.inspection.explain import Explainer, Explanation
+    from bpeflow.inspection.explain import Explainer
+    from bpeflow.inspection.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.special_tokens import SpecialChoice
 

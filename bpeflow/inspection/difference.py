@@ -10,7 +10,7 @@ import numpy as np
 
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.inspection.corpus import encode_pretokens
-from bpeflow.inspection.explain import Explanation, Span, Token
+from bpeflow.inspection.explanation import Explanation, Span, Token
 from bpeflow.inspection.vocabulary import VocabToken
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 from bpeflow.vocab import Merge

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-
-from rich.cells import cell_len
+from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, show_token
-from bpeflow.inspection.explain import Border, Explanation, Missed, Reason, Step, Token
+
+if TYPE_CHECKING:
+    from bpeflow.inspection.explanation import Border, Explanation, Missed, Reason, Step, Token
 
 #: Columns that a token takes at most.
 _TOKEN_WIDTH = 60
@@ -37,13 +38,18 @@ def explanation_lines(explanation: Explanation, steps: bool) -> Iterator[str]:
         explanation: the explanation.
         steps: whether the merges follow each pre-token, and why its neighbours did not merge.
     """
+    from rich.cells import cell_len
+
     rows = [
         (span(piece.characters), span(piece.span), literal(piece.bytes), " ".join(map(_token, piece.tokens)))
         for piece in explanation.pieces
     ]
     rows.insert(0, ("chars", "bytes", "pre-token", "tokens:ids"))
     widths = [min(max(cell_len(row[column]) for row in rows), _ALIGNED) for column in range(3)]
-    headings, *lines = ("  ".join([*map(_padded, row[:3], widths), row[3]]).rstrip() for row in rows)
+    headings, *lines = (
+        "  ".join([*(text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    )
     yield headings
     borders = iter(explanation.borders)
     for index, (line, piece) in enumerate(zip(lines, explanation.pieces, strict=True)):
@@ -66,6 +72,7 @@ def explanation_lines(explanation: Explanation, steps: bool) -> Iterator[str]:
 def step_sentence(step: Step) -> str:
     """Say which merge was applied.
 
+    >>> from bpeflow.inspection.explanation import Step
     >>> step_sentence(Step(8, 1234, b"t", b"he", 264, 0))
     "'t' + 'he' → 'the' (rank 8, count 1,234)"
     """
@@ -86,6 +93,7 @@ def border_sentence(border: Border, left: Token, right: Token) -> str:
 def summary_sentence(explanation: Explanation) -> str:
     """Say how many tokens a text has.
 
+    >>> from bpeflow.inspection.explanation import Explanation
     >>> summary_sentence(Explanation("", (), ()))
     '0 tokens in 0 pre-tokens: 0 characters, 0 bytes'
     """
@@ -108,10 +116,6 @@ def span(part: tuple[int, int]) -> str:
 def literal(token: bytes) -> str:
     """Return a token as a Python literal, in characters that can be printed."""
     return show_token(token, _TOKEN_WIDTH)
-
-
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - cell_len(text))
 
 
 def _token(token: Token) -> str:

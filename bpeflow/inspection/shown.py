@@ -24,18 +24,18 @@ def shown_parts(token: bytes) -> Iterator[Part]:
     r"""Yield the parts of a token.
 
     Bytes that are not UTF-8, control characters and other invisible characters are escaped. A combining character at
-    the start gets a dotted circle to stand on, as it would otherwise change the token before.
+    the start of a part gets a dotted circle to stand on, as it would otherwise change the character before.
 
     >>> list(shown_parts(b"a\n\xf0\x9f"))
-    [Part(text='a', escaped=False), Part(text='⏎', escaped=True), Part(text='\\xf0\\x9f', escaped=True)]
+    [Part(text='a', escaped=False), Part(text='⏎\\xf0\\x9f', escaped=True)]
     """
     plain = escaped = ""
-    for index, character in enumerate(token.decode(errors="surrogateescape")):
+    for character in token.decode(errors="surrogateescape"):
         if character.isprintable():
             if escaped:
                 yield Part(escaped, True)
                 escaped = ""
-            plain += f"◌{character}" if not plain and _combines(character) and not index else character
+            plain += f"◌{character}" if not plain and _combines(character) else character
         else:
             if plain:
                 yield Part(plain, False)

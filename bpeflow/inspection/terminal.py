@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bpeflow.inspection.explain import Explanation, Piece, Token
+from bpeflow.inspection.explanation import Explanation, Piece, Token
 from bpeflow.inspection.plain import KEPT_WHOLE, border_sentence, span, step_sentence, summary_sentence
 from bpeflow.inspection.shown import LINE_END, shown_parts
 

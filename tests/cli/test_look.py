@@ -113,6 +113,10 @@ def test_show_needs_one_text(capsys: pytest.CaptureFixture[str], tokenizer: str,
     assert message in failure(capsys, "show", tokenizer, "low", "--input", corpus)
 
 
+def test_show_replaces_arguments_that_are_not_utf8(capsys: pytest.CaptureFixture[str], tokenizer: str) -> None:
+    assert "b'\\xef':239 b'\\xbf':191 b'\\xbd':189" in output(capsys, "show", tokenizer, "low\udcff")
+
+
 # ---- inspect ----
 
 
