@@ -22,9 +22,6 @@ from bpeflow.errors import NativeError, NativeUnavailableError
 #: after them. See `_check_positions`.
 MAX_POSITIONS = 2**32 - 2
 
-#: Bytes of memory that a session takes per position, approximately.
-BYTES_PER_POSITION = 14
-
 #: How OpenMP threads wait for work. Threads that wait actively spin. On a machine that is also busy otherwise they keep
 #: threads that have work off the cores: with one of two cores busy, a run of 0.43 s took 1.21 s. On an idle machine no
 #: difference could be measured.
@@ -205,8 +202,8 @@ def _check_positions(task: MergeTask) -> None:
     if positions > MAX_POSITIONS:
         raise NativeError(
             f"{words:,} distinct pre-tokens of {format_size(size)} in total take {positions:,} positions (one for each "
-            f"byte and one after each pre-token); native backends have {MAX_POSITIONS:,}. Thin rare "
-            "pre-tokens (thin_rare), or use backend: python, which has no such limit but needs a lot of memory"
+            f"byte and one after each pre-token); native backends have {MAX_POSITIONS:,}. Leave out rare or very long "
+            "pre-tokens, or use backend: python, which has no such limit but needs a lot of memory"
         )
 
 

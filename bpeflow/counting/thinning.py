@@ -22,6 +22,9 @@ from bpeflow.errors import CountOverflowError
 #: Pre-tokens that are selected or copied at a time, to bound the memory of temporary arrays.
 _STEP = 1 << 17
 
+#: Bytes by which most pre-tokens are ordered, all at once. The others are compared one by one, in fifty times the time.
+_BEGINNING = 32
+
 
 @dataclass(frozen=True, kw_only=True)
 class Thinned:
@@ -83,19 +86,33 @@ def _places(
     """Return before which of the first `frequent` pre-tokens each of `kept` belongs, now that it has another count.
 
     Both are in canonical order, so counts alone decide, except among pre-tokens that now have the same count. These are
-    ordered by bytes: each frequent one is searched among the kept ones, which are usually more.
+    ordered by bytes, of which those at the beginning decide nearly always.
     """
-    ascending = -table.counts[:frequent]
-    places = np.searchsorted(ascending, -counts)
-    for count in np.unique(counts).tolist():
-        first, last = (int(np.searchsorted(ascending, -count, side)) for side in ("left", "right"))
+    of_frequent, of_kept = -table.counts[:frequent], -counts  # ascending
+    places = np.searchsorted(of_frequent, of_kept)
+    for count in np.unique(of_kept).tolist():
+        first, last = (int(np.searchsorted(of_frequent, count, side)) for side in ("left", "right"))
         if first == last:
             continue
-        same = slice(*np.searchsorted(-counts, [-count, 1 - count]).tolist())
-        tied = kept[same].tolist()
-        before = [bisect_left(tied, table.token(index), key=table.token) for index in range(first, last)]
+        same = slice(*(int(np.searchsorted(of_kept, count, side)) for side in ("left", "right")))
+        tied, beginnings = kept[same], _beginnings(table, kept[same])
+        searched = _beginnings(table, np.arange(first, last))
+        before, until = (np.searchsorted(beginnings, searched, side) for side in ("left", "right"))
+        for number in np.flatnonzero(before < until).tolist():
+            token = table.token(first + number)
+            before[number] = bisect_left(tied, token, before[number], until[number], key=table.token)
         places[same] = first + np.searchsorted(before, np.arange(len(tied)), side="right")
     return places
+
+
+def _beginnings(table: Arrays, words: npt.NDArray[np.int64]) -> npt.NDArray[np.bytes_]:
+    """Return the first `_BEGINNING` bytes of these pre-tokens, padded with zeros."""
+    starts, ends = table.offsets[words], table.offsets[words + 1]
+    columns = np.zeros((len(words), _BEGINNING), dtype=np.uint8)
+    for place in range(_BEGINNING):
+        longer = np.flatnonzero(starts + place < ends)
+        columns[longer, place] = table.data[starts[longer] + place]
+    return columns.view(f"S{_BEGINNING}").ravel()
 
 
 def copy_pretokens(table: Arrays, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -38,8 +38,8 @@ STEP_SECONDS = 0.1
 
 #: The remedy if memory runs out.
 _LESS_MEMORY = (
-    "use backend: c, which needs the least, thin rare pre-tokens (--thin_rare below=5,keep=0.1), or add memory. Counts "
-    "in a run folder can be reused (--resume, or bpeflow merge)"
+    "use backend: c, which needs the least, drop rare pre-tokens, or add memory. Counts in a run folder can be reused "
+    "(--resume, or bpeflow merge)"
 )
 
 
