@@ -63,9 +63,9 @@ def merge_count_curve(counts: Sequence[int | None]) -> Curve:
 
     Merges whose count is unknown, or 0, are left out.
     """
-    points = [(float(rank), float(counts[rank - 1] or 0)) for rank in _spread(1, len(counts))]
-    points = [point for point in points if point[1]]
-    return [rank for rank, _ in points], [count for _, count in points]
+    known = [rank for rank, count in enumerate(counts, 1) if count]
+    ranks = [rank for rank in _spread(known[0], known[-1]) if counts[rank - 1]] if known else []
+    return [float(rank) for rank in ranks], [float(counts[rank - 1] or 0) for rank in ranks]
 
 
 def bytes_per_token_curve(vocab: Vocab, ids: NDArray[np.int64], size: int) -> Curve:
@@ -74,8 +74,11 @@ def bytes_per_token_curve(vocab: Vocab, ids: NDArray[np.int64], size: int) -> Cu
     A prefix of a vocabulary encodes a text as the whole one does, without the later merges. So the ids that the whole
     one makes are enough: each token whose merge is left out is split into the two that it was made of.
 
+    This is exact where each merge makes a token of its own and text is encoded by merging alone. With `whole_tokens`,
+    or where several merges make one token (of which the first counts here), it is close.
+
     Args:
-        vocab: the vocabulary. Where several merges make one token, only the first is taken into account.
+        vocab: the vocabulary.
         ids: the text, encoded with it.
         size: bytes of the text.
     """

@@ -60,7 +60,9 @@ def test_heaps_law_is_found() -> None:
 
 def test_merge_counts_without_those_that_are_unknown() -> None:
     assert merge_count_curve([None, None, 9, 0, 2]) == ([3.0, 5.0], [9.0, 2.0])
-    assert merge_count_curve([]) == ([], [])
+    assert merge_count_curve([]) == merge_count_curve([None, 0]) == ([], [])
+    extended = [*[None] * 100_000, *range(2_000, 0, -1)]
+    assert len(merge_count_curve(extended)[0]) > 100
     ranks, counts = merge_count_curve(list(range(100_000, 0, -1)))
     assert len(ranks) < 130 and (ranks[0], ranks[-1], counts[-1]) == (1, 100_000, 1)
 
