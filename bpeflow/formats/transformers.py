@@ -56,7 +56,7 @@ class TransformersOptions:
     @classmethod
     def of(cls, output: OutputSettings) -> TransformersOptions:
         """Return the options in the settings of a run."""
-        return cls(**output.model_dump(exclude={"formats"}))
+        return cls(**output.model_dump(exclude={"formats", "report"}))
 
 
 NO_OPTIONS = TransformersOptions()
