@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Size of the cache of merged pre-tokens, in bytes. Larger: fewer pre-tokens of a large corpus are merged again. Smaller:
-#: more of the cache stays in the processor's caches, and less memory is used.
+#: Size of the cache of merged pre-tokens, in bytes. Larger: fewer pre-tokens of a large corpus are merged again.
+#: Smaller: more of the cache stays in the processor's caches, and less memory is used.
 DEFAULT_CACHE_BYTES = 128 * 1024 * 1024
 
 #: The same for streams. Larger: a stream would exceed the 1 MB that it may use altogether. Smaller: more pre-tokens are

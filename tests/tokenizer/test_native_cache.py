@@ -141,8 +141,8 @@ def test_threads_share_new_words(cache_bytes: int) -> None:
 
     def work() -> None:
         barrier.wait()
-        for _ in range(3):
-            same.append(encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16).tolist() == expected)
+        arrays = [encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16) for _ in range(3)]
+        same.extend(array.tolist() == expected for array in arrays)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
