@@ -152,6 +152,7 @@ def test_threads_share_new_words(cache_bytes: int) -> None:
     assert same == [True] * 12
 
 
+@pytest.mark.not_sanitized
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_words_of_one_session_are_known_to_all() -> None:
     """A second session takes no memory for words that the first one has met."""
