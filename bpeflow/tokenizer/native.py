@@ -116,8 +116,8 @@ class NativeEncoder:
 
         Args:
             spec: the vocabulary, the pattern and `whole_tokens`.
-            cache_bytes: size of the cache of merged pre-tokens, in bytes. Three quarters of it are shared. When they
-                are full, each session adds a quarter of its own.
+            cache_bytes: size of the cache of merged pre-tokens, in bytes. Sessions share three quarters of it. When
+                these are full, each session adds a quarter of its own.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
 
         Raises:

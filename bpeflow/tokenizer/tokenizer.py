@@ -97,7 +97,7 @@ class BaseTokenizer(TokenLookup):
             whole_tokens: whether a pre-token that is a token is not merged, even if merging would yield other ids.
             encoder: ``"native"``, ``"python"``, or ``"auto"`` for the native one if it is available.
             cache_bytes: size of the cache of merged pre-tokens, in bytes. Threads share three quarters of it. When
-                they are full, each thread adds a quarter of its own.
+                these are full, each thread adds a quarter of its own.
 
         Raises:
             FormatError: an id is negative or far too large, a byte has no token, or a merge does not fit.

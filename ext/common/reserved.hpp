@@ -29,7 +29,7 @@ class Reserved {
         constexpr std::size_t page = std::size_t{1} << 21;
         const auto address = reinterpret_cast<std::uintptr_t>(data_);
         const std::size_t first = (address + begin + page - 1) / page * page, last = (address + end) / page * page;
-        if (first < last) madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
+        if (first < last) madvise(data_ + (first - address), last - first, MADV_HUGEPAGE);
 #endif
     }
 

@@ -129,7 +129,7 @@ class Cache {
                    used.fetch_add(1, std::memory_order_relaxed) < room();
         }
 
-        void add(std::uint64_t entry) {
+        void add(std::uint64_t entry) const {
             for (std::size_t at = entry >> 32 & mask;; at = (at + 1) & mask) {
                 std::uint64_t empty = 0;
                 if (entries[at].compare_exchange_strong(empty, entry, std::memory_order_release,
