@@ -1,0 +1,256 @@
+"""`RayEngine`: tasks on a Ray cluster.
+
+Ray carries calls and their small outcomes. Data is in files, so the object store, its spilling and its reconstruction
+play no part, and neither do Ray's own retries: the coordinator repeats what is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from time import monotonic
+from typing import Any
+
+from bpeflow.config import EngineSettings
+from bpeflow.engines.base import Call, Handle, TaskReport, run_call
+from bpeflow.errors import BpeflowError, EngineError, EngineUnavailableError, TaskLostError
+
+try:
+    import ray
+    from ray import exceptions
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ModuleNotFoundError as missing:
+    raise EngineUnavailableError(f"engine ray needs Ray: pip install 'bpeflow[ray]' ({missing})") from missing
+
+#: Seconds to wait for a connection to the head node, and for the probes of all nodes. The latter start a worker on each.
+_CONNECT_SECONDS, _PROBE_SECONDS = 5.0, 60.0
+
+#: Seconds for which the list of nodes is taken as current.
+_NODES_SECONDS = 2.0
+
+#: Object store of a cluster that this engine starts, about the least that Ray accepts: there is no data in it.
+_OBJECT_STORE = 100_000_000
+
+#: Names for losses, by the error that Ray reports. All other errors are failures of the cluster.
+_LOSSES: dict[type[Exception], str] = {
+    exceptions.OutOfMemoryError: "its node ran low on memory, so Ray killed it",
+    exceptions.WorkerCrashedError: "its worker process died",
+    exceptions.NodeDiedError: "its node was lost",
+    exceptions.LocalRayletDiedError: "Ray's process on its node died",
+    exceptions.TaskUnschedulableError: "its node was lost before it began",
+    exceptions.TaskCancelledError: "it was cancelled",
+    exceptions.ObjectLostError: "its outcome was lost with its node",
+}
+
+_remote = ray.remote(max_retries=0)(run_call)
+
+
+class RayEngine:
+    """Tasks on a Ray cluster: that of the address, the one that this machine belongs to, or one of this machine alone.
+
+    If the calling process is connected to a cluster already, that one is used, and stays connected.
+    """
+
+    def __init__(self, settings: EngineSettings) -> None:
+        """Connect to the cluster, or start one.
+
+        Raises:
+            EngineError: there is no cluster at the address, or it has another version of Ray or Python.
+        """
+        self._workers = settings.workers
+        self._cpus, self._memory = settings.cpus_per_task, int(settings.task_memory)
+        self._connected_here = not ray.is_initialized()
+        self._queued: deque[tuple[int, Call, dict[str, Any]]] = deque()
+        self._running: dict[int, Any] = {}
+        self._submitted = 0
+        self._nodes: list[dict[str, Any]] = []
+        self._nodes_read = -_NODES_SECONDS
+        if self._connected_here:
+            with _signal_handlers_kept():
+                try:
+                    _connect(settings)
+                except BaseException:
+                    ray.shutdown()
+                    raise
+
+    @property
+    def slots(self) -> int:
+        """The number of tasks that the cluster, or the setting `workers`, lets run at the same time."""
+        room = sum(self._room(node["Resources"], self._cpus, self._memory) for node in self._alive())
+        return max(min(room, self._workers or room), 1)
+
+    def nodes(self, probe: Call) -> Sequence[TaskReport | BpeflowError]:
+        """Run `probe` once on each node that has cores for tasks, and return the outcomes."""
+        nodes = self._alive()
+        if not nodes:
+            raise EngineError("the Ray cluster has no node with CPUs; add worker nodes (ray start --address HEAD:PORT)")
+        probes = {}
+        for node in nodes:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            options = {"name": f"bpeflow {probe.name}", "num_cpus": 0, "scheduling_strategy": there}
+            probes[_remote.options(**options).remote(probe)] = node["NodeManagerHostname"]
+        _, silent = ray.wait([*probes], num_returns=len(probes), timeout=_PROBE_SECONDS, fetch_local=False)
+        if silent:
+            names = ", ".join(sorted({probes[probe] for probe in silent}))
+            raise EngineError(f"no answer within {_PROBE_SECONDS:.0f} s from node(s) {names}; see `ray status`")
+        outcomes: list[TaskReport | BpeflowError] = []
+        for reference, name in probes.items():
+            try:
+                outcomes.append(_outcome(reference))
+            except EngineError as error:
+                outcomes.append(type(error)(f"on node {name}: {error}"))
+        return outcomes
+
+    def submit(self, call: Call, cpus: int, memory: int) -> Handle:
+        """Start a task as soon as there is room for it."""
+        nodes = self._alive()
+        if not any(self._room(node["Resources"], cpus, memory) for node in nodes):
+            most = max(nodes, key=lambda node: node["Resources"].get("memory", 0), default={"Resources": {}})
+            cores, bytes_ = (most["Resources"].get(name, 0) for name in ("CPU", "memory"))
+            raise EngineError(
+                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {memory / 1e9:.1f} GB; the one "
+                f"with most memory has {cores:.0f} and {bytes_ / 1e9:.1f} GB. Lower engine.cpus_per_task or "
+                "engine.task_memory"
+            )
+        self._submitted += 1
+        self._queued.append((self._submitted, call, {"num_cpus": cpus, "memory": memory}))
+        self._start_queued()
+        return self._submitted
+
+    def wait(self, handles: Collection[Handle], timeout: float) -> Sequence[Handle]:
+        """Wait until at least one of these tasks has ended or been lost, and return those that have."""
+        waited = {self._running[handle]: handle for handle in handles if handle in self._running}
+        ready, _ = ray.wait([*waited], num_returns=1, timeout=timeout, fetch_local=False)
+        return [waited[reference] for reference in ready]
+
+    def result(self, handle: Handle) -> TaskReport | BpeflowError:
+        """Return the outcome of a task that `wait` has returned."""
+        reference = self._running.pop(handle)
+        self._start_queued()
+        return _outcome(reference)
+
+    def stop(self) -> None:
+        """Cancel all tasks, and disconnect or end the cluster if this engine connected or started it."""
+        self._queued.clear()
+        while self._running:
+            _, reference = self._running.popitem()
+            with suppress(Exception):  # it has ended, or the cluster is gone
+                ray.cancel(reference, force=True)
+        if self._connected_here:
+            with _signal_handlers_kept():
+                ray.shutdown()
+
+    def _start_queued(self) -> None:
+        """Start tasks as far as the setting `workers` allows. Ray itself waits for room on the nodes."""
+        while self._queued and (self._workers is None or len(self._running) < self._workers):
+            number, call, room = self._queued.popleft()
+            remote = _remote.options(name=f"bpeflow {call.name}", **room)
+            self._running[number] = remote.remote(call)
+
+    def _alive(self) -> list[dict[str, Any]]:
+        """Return the nodes that have cores for tasks."""
+        if monotonic() - self._nodes_read > _NODES_SECONDS:
+            try:
+                found = ray.nodes()
+            except Exception as error:
+                raise _cluster_error(error) from error
+            self._nodes = [node for node in found if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+            self._nodes_read = monotonic()
+        return self._nodes
+
+    @staticmethod
+    def _room(resources: dict[str, float], cpus: int, memory: int) -> int:
+        """Return how many tasks fit a node at the same time."""
+        return int(min(resources.get("CPU", 0) // cpus, resources.get("memory", 0) // max(memory, 1)))
+
+
+def _connect(settings: EngineSettings) -> None:
+    """Connect this process to the cluster of the address, or start a cluster. Raises `EngineError`."""
+    address = settings.address or os.environ.get("RAY_ADDRESS") or ""
+    if "://" in address:
+        raise EngineError(
+            f"engine.address: {address} is an address of the Ray Client, with which this process would not be part of the "
+            "cluster; run bpeflow on a machine of the cluster, e.g. with ray job submit"
+        )
+    if address and address not in ("auto", "local"):
+        _check_reachable(address)
+    if address != "local":
+        try:
+            ray.init(address=address or "auto", log_to_driver=False, logging_level="ERROR")
+            return
+        except ConnectionError as error:
+            if address or "find any running" not in str(error):
+                raise _cluster_error(error, address) from error
+        except Exception as error:
+            raise _cluster_error(error, address) from error
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        ray.init(
+            address="local",
+            num_cpus=settings.workers and settings.workers * settings.cpus_per_task,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            object_store_memory=_OBJECT_STORE,
+        )
+    except Exception as error:
+        raise EngineError(f"Ray could not start a cluster on this machine: {_first_line(error)}") from error
+
+
+def _check_reachable(address: str) -> None:
+    """Raise `EngineError` at once if no process listens at an address: Ray would try for a long time."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except ValueError:
+        raise EngineError(f"engine.address: {address!r} is not of the form host:port, such as 10.0.0.1:6379") from None
+    except OSError as error:
+        raise EngineError(
+            f"no Ray cluster at {address} ({error.strerror or error}); is its head node running, and is this its address?"
+        ) from error
+
+
+def _outcome(reference: Any) -> TaskReport | BpeflowError:
+    """Return the outcome of a task that has ended. Raises `TaskLostError`, or `EngineError` if Ray failed otherwise."""
+    try:
+        outcome: TaskReport | BpeflowError = ray.get(reference)
+    except exceptions.RayTaskError as error:  # `run_call` raises nothing, so it could not be called
+        raise EngineError(
+            f"a node cannot run bpeflow's tasks: {error.cause!r}; install the same version of bpeflow on all nodes"
+        ) from error
+    except exceptions.RayError as error:
+        for kind, reason in _LOSSES.items():
+            if isinstance(error, kind):
+                raise TaskLostError(reason) from error
+        raise _cluster_error(error) from error
+    return outcome
+
+
+def _cluster_error(error: Exception, address: str = "") -> EngineError:
+    where = f"the Ray cluster at {address}" if address else "the Ray cluster"
+    return EngineError(f"{where} failed: {_first_line(error)}; see `ray status` on its head node")
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of Ray's message that says something."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+@contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Restore the handlers of signals that Ray replaces: the exit status after a signal is up to the caller."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if handler is not None:
+                signal.signal(number, handler)
