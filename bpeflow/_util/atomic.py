@@ -102,14 +102,14 @@ def remove_dead_parts(path: Path, *beside: Path) -> None:
     target = Path(os.path.realpath(path))
     for part in target.parent.glob(".*.part") if target.parent.is_dir() else ():
         match = re.fullmatch(rf"\.{re.escape(target.name)}\.(\d+)\.part", part.name)
-        if match is None or not _is_unlocked(part):
+        if match is None or not is_unlocked(part):
             continue
         for file in (target, *(Path(os.path.realpath(other)) for other in beside)):
             with suppress(OSError):
                 file.with_name(f".{file.name}.{match[1]}.part").unlink(missing_ok=True)
 
 
-def _is_unlocked(part: Path) -> bool:
+def is_unlocked(part: Path) -> bool:
     if fcntl is None:
         return False
     try:

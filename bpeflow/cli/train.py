@@ -91,6 +91,8 @@ def _add_counting_flags(parser: Parser) -> None:
     add_setting(group, "num_merger", None, "-m", metavar="N")
     add_setting(group, "chunk_size", metavar="SIZE")
     add_setting(group, "memory_limit", metavar="SIZE")
+    add_setting(group, "engine.kind", "--engine", metavar="NAME")
+    add_setting(group, "engine.address", "--engine_address", metavar="ADDRESS")
     add_switch(group, "monitor.enabled", "--do_monitor")
     add_switch(group, "skip_merge")
 
@@ -140,6 +142,9 @@ def _counting_details(counting: CountingReport) -> list[str]:
     if (segments := counting.segments) and segments.resumed:
         already = f"{segments.resumed:,} of {format_count(segments.segments, 'segment')}"
         lines.append(f"{already}, {format_size(segments.resumed_bytes)} of text, were already counted")
+    if engine := counting.engine:
+        lost = f", {format_count(engine.attempts - engine.tasks, 'attempt')} lost" * (engine.attempts > engine.tasks)
+        lines.append(f"{format_count(engine.tasks, 'task')} on {format_count(len(engine.nodes), 'node')}{lost}")
     if counting.spilled.shards:
         limit = format_size(counting.memory_limit)
         lines.append(f"{format_size(counting.spilled.bytes)} of counts were spilled to disk: memory_limit is {limit}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import BadRecordsPolicy, short_repr
@@ -205,6 +206,19 @@ def input_files(entry: CorpusEntry) -> list[tuple[str, int | None, int, str]]:
     if isinstance(entry, StreamTask):
         return [(file.name, file.size, file.modified, file.location) for file in entry.files]
     return [(DOCUMENTS, None, 0, "iterable")]
+
+
+def with_absolute_paths(entry: CorpusEntry) -> CorpusEntry:
+    """Return an entry with the absolute paths of its local files, for processes that run in another folder."""
+    if isinstance(entry, CorpusFile):
+        return replace(entry, path=entry.path.absolute())
+    if isinstance(entry, StreamTask):
+        files = (
+            replace(file, name=str(Path(file.name).absolute())) if file.location == "file" else file
+            for file in entry.files
+        )
+        return replace(entry, files=tuple(files))
+    return entry
 
 
 def stream_parts(entries: Iterable[CorpusEntry]) -> int:

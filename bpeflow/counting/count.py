@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
@@ -35,6 +35,7 @@ from bpeflow.counting.segments import (
     remove_segments,
 )
 from bpeflow.counting.shards import Spilled, new_scratch, removed_at_end
+from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
@@ -154,6 +155,7 @@ class CorpusCounter:
         observer: Observer | None = None,
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
+        distributor: Distributor | None = None,
     ) -> CorpusCounts:
         """Count the corpus.
 
@@ -164,6 +166,7 @@ class CorpusCounter:
             observer: progress callbacks.
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
+            distributor: has the segments counted elsewhere. There must be a folder for them, which all tasks share.
 
         Raises:
             ResumeError: the segments are of another corpus or of other settings.
@@ -199,16 +202,22 @@ class CorpusCounter:
             memory=memory,
             look=look,
         )
-        segments = self._segments(memory)
+        segments = self._segments(memory, distributor)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
-            if segments is None:
+            if distributor is not None and segments is not None:
+                shards = distributor.count(segments, self._work(segments.path, distributor), runner)
+            elif segments is None:
                 runner.report_progress()
                 shards = runner.run(build.counting(self.corpus.entries), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-                counted = segments.count(runner, lambda entries: runner.run(build.counting(entries, "bytes"), executor))
-                shards = runner.run(build.summing(counted, MemoryBudget.share(limit, 1, 1)), executor)
+                counted = segments.count(
+                    runner, lambda entries: runner.run(build.counting(entries, "bytes"), executor), memory
+                )
+                shards = runner.run(build.summing(counted, limit), executor)
+            if segments is not None:
+                shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
             reducing = perf_counter()
             counts, documents = reduce_shards(shards, memory)
         ended = perf_counter()
@@ -278,11 +287,37 @@ class CorpusCounter:
         else:
             log.info("pattern: %s lies between matches and makes pre-tokens of its own, e.g. %s", share, example)
 
-    def _segments(self, memory: MemoryBudget) -> SegmentFolder | None:
+    def check_distributable(self) -> None:
+        """Raise `ConfigError` if other machines cannot count the corpus."""
+        if self._segments_folder is None:
+            raise ConfigError("out_dir is missing: engines other than local need a folder that all nodes share")
+        if self.corpus.main_process_only:
+            raise ConfigError(
+                "standard input, iterables and files in memory cannot be read by other processes: save them to files, "
+                "or use engine.kind: local"
+            )
+
+    def _work(self, folder: Path, distributor: Distributor) -> CountWork:
+        scratch_dir = self.settings.scratch_dir
+        pipeline = {"input": (), "sources": (), "scratch_dir": scratch_dir and scratch_dir.absolute()}
+        return CountWork(
+            folder=folder.absolute(),
+            settings=self.settings.model_copy(update=pipeline),
+            sources=self.corpus.sources,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            scanner=self.scanner,
+            threads=distributor.threads if self.scanner == "native" else 1,
+            memory=distributor.memory,
+        )
+
+    def _segments(self, memory: MemoryBudget, distributor: Distributor | None) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
-        if folder is None or not (self.total_bytes > size or has_segments(folder)):
+        if distributor is not None:
+            size, memory = distributor.segment_size(self.total_bytes, size), distributor.memory
+        elif folder is None or not (self.total_bytes > size or has_segments(folder)):
             return None
-        if self.corpus.main_process_only:  # can be read only once, so no other run could resume it
+        if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
         boundary = partial(
             find_boundary,
@@ -292,7 +327,7 @@ class CorpusCounter:
             longest=memory.longest_text,
         )
         plan = SegmentPlan(self.corpus.entries, size, boundary)
-        return SegmentFolder(folder, plan, self.fingerprint, memory)
+        return SegmentFolder(folder, plan, self.fingerprint)
 
     def _small_input(self) -> int:
         if self.settings.small_input is not None:

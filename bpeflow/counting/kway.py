@@ -13,17 +13,22 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
 from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.counting.shards import (
+    EVERYTHING,
+    MARK_LENGTH,
     MAX_COUNT,
     RECORD,
+    KeyRange,
+    Mark,
     Shard,
     cannot_read,
     cannot_write,
@@ -63,8 +68,8 @@ class KWaySum(Protocol):
         """Whether all records have been read."""
         ...
 
-    def write(self, path: Path) -> Shard:
-        """Write all remaining records to a new file."""
+    def write(self, path: Path, mark_every: int = 0) -> Shard:
+        """Write all remaining records to a new file, and mark one about every `mark_every` bytes, or none if 0."""
         ...
 
     def gather(self, memory: int) -> int:
@@ -86,9 +91,10 @@ class KWaySum(Protocol):
 class PythonKWaySum:
     """The reference implementation, on the standard library's `heapq`."""
 
-    def __init__(self, shards: Sequence[Shard], order: Order) -> None:
+    def __init__(self, shards: Sequence[Shard], order: Order, key_range: KeyRange = EVERYTHING) -> None:
         self._partition = shards[0].partition if shards else 0
-        self._records = _summed_by_bytes(shards) if order == "bytes" else _combined_by_count(shards)
+        records = _summed_by_bytes(shards) if order == "bytes" else _combined_by_count(shards)
+        self._records = (record for record in records if key_range.has(record[0]))
         self._gathered: list[tuple[bytes, int]] = []
 
     def __enter__(self) -> PythonKWaySum:
@@ -104,8 +110,9 @@ class PythonKWaySum:
             return False
         return True
 
-    def write(self, path: Path) -> Shard:
-        return Shard.pack(self._partition, self._records, path)
+    def write(self, path: Path, mark_every: int = 0) -> Shard:
+        shard = Shard.pack(self._partition, self._records, path)
+        return replace(shard, marks=tuple(_marks(shard, mark_every))) if mark_every else shard
 
     def gather(self, memory: int) -> int:
         self._gathered = []
@@ -127,6 +134,15 @@ class PythonKWaySum:
         from bpeflow.counting.counts import PretokenCounts
 
         return PretokenCounts.from_items(self._records)
+
+
+def _marks(shard: Shard, every: int) -> Iterator[Mark]:
+    offset, wanted = 0, every
+    for number, (token, _) in enumerate(shard.items()):
+        if offset >= wanted and len(token) <= MARK_LENGTH:
+            yield Mark(token, offset, number)
+            wanted = offset + every
+        offset += RECORD.size + len(token)
 
 
 def _summed_by_bytes(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
@@ -174,13 +190,36 @@ _OUTPUT_FILE = 2**64 - 1
 class _Shard(ctypes.Structure):
     """`bpeflow_shard` in bpeflow.h."""
 
-    _fields_ = (("data", c_void_p), ("path", c_char_p), ("tokens", c_uint64), ("size", c_uint64))
+    _fields_ = (
+        ("data", c_void_p),
+        ("path", c_char_p),
+        ("tokens", c_uint64),
+        ("size", c_uint64),
+        ("offset", c_uint64),
+        ("file_size", c_uint64),
+    )
+
+
+class _Range(ctypes.Structure):
+    """`bpeflow_range` in bpeflow.h."""
+
+    _fields_ = (("low", c_char_p), ("high", c_char_p), ("low_length", c_uint64), ("high_length", c_uint64))
+
+
+class _Mark(ctypes.Structure):
+    """`bpeflow_mark` in bpeflow.h."""
+
+    _fields_ = (("offset", c_uint64), ("token", c_uint64))
 
 
 _COUNT = POINTER(c_uint64)
 
 _SIGNATURES: dict[str, Signature] = {
-    "bpeflow_kway_new": (c_int, [POINTER(_Shard), c_uint64, c_uint32, c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_kway_new": (
+        c_int,
+        [POINTER(_Shard), c_uint64, c_uint32, c_uint64, POINTER(_Range), POINTER(c_void_p)],
+        check_status,
+    ),
     "bpeflow_kway_failed": (c_uint64, [c_void_p], None),
     "bpeflow_kway_ended": (c_int, [c_void_p, POINTER(c_uint32)], check_status),
     "bpeflow_kway_read": (
@@ -188,7 +227,8 @@ _SIGNATURES: dict[str, Signature] = {
         [c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_void_p, c_void_p, _COUNT, _COUNT],
         check_status,
     ),
-    "bpeflow_kway_write": (c_int, [c_void_p, c_char_p, _COUNT, _COUNT], check_status),
+    "bpeflow_kway_write": (c_int, [c_void_p, c_char_p, c_uint64, _COUNT, _COUNT, _COUNT], check_status),
+    "bpeflow_kway_marks": (c_int, [c_void_p, POINTER(_Mark)], check_status),
     "bpeflow_kway_gather": (c_int, [c_void_p, c_uint64, _COUNT, _COUNT], check_status),
     "bpeflow_kway_save": (c_int, [c_void_p, c_void_p, c_char_p], check_status),
     "bpeflow_kway_free": (None, [c_void_p], None),
@@ -203,7 +243,9 @@ def _library() -> ctypes.CDLL:
 class NativeKWaySum:
     """The sum in native memory. Its handle is freed at the end of the `with` block or together with the object."""
 
-    def __init__(self, shards: Sequence[Shard], order: Order, buffer_size: int) -> None:
+    def __init__(
+        self, shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING
+    ) -> None:
         """Borrow the memory of the shards. Raises `NativeUnavailableError` if there is no native library."""
         self._library = _library()
         self._shards = [shard for shard in shards if len(shard)]
@@ -211,7 +253,8 @@ class NativeKWaySum:
         self._gathered = c_uint64(), c_uint64()
         self._handle = c_void_p()
         natives = (_Shard * len(self._shards))(*map(_as_native, self._shards))
-        self._library.bpeflow_kway_new(natives, len(natives), _ORDERS[order], buffer_size, byref(self._handle))
+        limits = None if key_range == EVERYTHING else byref(_as_native_range(key_range))
+        self._library.bpeflow_kway_new(natives, len(natives), _ORDERS[order], buffer_size, limits, byref(self._handle))
         handle = c_void_p(self._handle.value)
         self._free = weakref.finalize(self, self._library.bpeflow_kway_free, handle)
 
@@ -229,11 +272,24 @@ class NativeKWaySum:
             self._library.bpeflow_kway_ended(self._handle, byref(ended))
         return bool(ended.value)
 
-    def write(self, path: Path) -> Shard:
-        tokens, size = c_uint64(), c_uint64()
+    def write(self, path: Path, mark_every: int = 0) -> Shard:
+        tokens, size, marks = c_uint64(), c_uint64(), c_uint64()
         with self._file_errors(path):
-            self._library.bpeflow_kway_write(self._handle, os.fsencode(path), byref(tokens), byref(size))
-        return Shard.in_file(self._partition, tokens.value, size.value, path)
+            self._library.bpeflow_kway_write(
+                self._handle, os.fsencode(path), mark_every, byref(tokens), byref(size), byref(marks)
+            )
+        shard = Shard.in_file(self._partition, tokens.value, size.value, path)
+        return replace(shard, marks=self._marks(path, marks.value)) if marks.value else shard
+
+    def _marks(self, path: Path, count: int) -> tuple[Mark, ...]:
+        """Return the marks of the shard just written, whose keys are read from its file."""
+        marks = (_Mark * count)()
+        self._library.bpeflow_kway_marks(self._handle, marks)
+        try:
+            with path.open("rb") as file:
+                return tuple(Mark(_read_key(file, mark.offset), mark.offset, mark.token) for mark in marks)
+        except OSError as error:
+            raise cannot_read(path, error) from error
 
     def gather(self, memory: int) -> int:
         tokens, size = self._gathered
@@ -303,7 +359,19 @@ class NativeKWaySum:
 def _as_native(shard: Shard) -> _Shard:
     if shard.data is not None:
         return _Shard(address(shard.data), None, shard.tokens, shard.size)
-    return _Shard(None, os.fsencode(shard.path or ""), shard.tokens, shard.size)
+    file_size = shard.size if shard.file_size is None else shard.file_size
+    return _Shard(None, os.fsencode(shard.path or ""), shard.tokens, shard.size, shard.offset, file_size)
+
+
+def _as_native_range(key_range: KeyRange) -> _Range:
+    low, high = key_range
+    return _Range(low, high, len(low or b""), len(high or b""))
+
+
+def _read_key(file: BinaryIO, offset: int) -> bytes:
+    file.seek(offset)
+    length, _ = RECORD.unpack(file.read(RECORD.size))
+    return file.read(length)
 
 
 def address(data: bytes | bytearray) -> int:
@@ -313,12 +381,15 @@ def address(data: bytes | bytearray) -> int:
     return ctypes.cast(c_char_p(data), c_void_p).value or 0
 
 
-def kway_sum(shards: Sequence[Shard], order: Order, buffer_size: int) -> KWaySum:
+def kway_sum(
+    shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING
+) -> KWaySum:
     """Return the sum of shards that are in `order`: the native one if available, else the Python one.
 
-    The native one reads `buffer_size` bytes of a file at a time.
+    The native one reads `buffer_size` bytes of a file at a time. With a range, for which the order must be by bytes,
+    all other pre-tokens are left out.
     """
     try:
-        return NativeKWaySum(shards, order, buffer_size)
+        return NativeKWaySum(shards, order, buffer_size, key_range)
     except NativeUnavailableError:
-        return PythonKWaySum(shards, order)
+        return PythonKWaySum(shards, order, key_range)

@@ -1,18 +1,19 @@
-"""`Manifest`: the finished segments of a run, and what they were counted from.
+"""The files in a folder of segments: the manifest, and the record of each segment.
 
     segments/
-      fingerprint.json   everything the counts depend on (`Fingerprint`), written once and first
-      manifest.json      the segments in order, with their checksums, and a checksum of its own
-      000000.shard       the counts of the first segment, in ascending order of bytes (`Shard`)
+      manifest.json   everything that the counts depend on (`Fingerprint`), written once and first
+      000000.shard    the counts of a segment, in ascending order of bytes (`Shard`)
+      000000.json     its record (`SegmentRecord`): which part of the corpus it covers, the shard's name and checksum
 
 The order of writing makes the folder durable: a shard's content is synced before the file gets its name, and the file
-has its name before the manifest lists it. So every listed file exists. Any other file in the folder is a leftover and
-is removed. The checksums tell whether a file still has the content that was written.
+has its name before a record mentions it. So every shard that is mentioned exists. Any other file in the folder is a
+leftover and is removed. Segments may be finished in any order. Manifest and records have checksums of their own.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -22,16 +23,20 @@ from bpeflow._util.atomic import atomic_path, make_folder
 from bpeflow._util.checksummed import checksummed, verified
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.shards import Shard
-from bpeflow.errors import ResumeError
+from bpeflow.counting.kway import kway_sum
+from bpeflow.counting.shards import Mark, Shard, Spilled
+from bpeflow.errors import ResumeError, ScratchError
 from bpeflow.flow import WorkerReport
 
 MANIFEST_FILE = "manifest.json"
-FINGERPRINT_FILE = "fingerprint.json"
 
 #: The version of the folder's content, including the format of shards.
-VERSION = 1
+VERSION = 2
 _READ_SIZE = 1 << 20
+
+#: Marks in the shard of a segment, and the fewest bytes between two. More of them divide the sum of all segments more
+#: evenly, and take more memory where there are many segments.
+_MARKS, _MARK_BYTES = 64, 1 << 14
 
 
 @dataclass(frozen=True, order=True)
@@ -43,114 +48,122 @@ class Position:
 
 
 @dataclass(frozen=True)
-class SegmentRecord:
-    """The manifest's entry for a segment.
+class SegmentCounts:
+    """The counts of a segment, in a file, and how they were counted.
 
     Attributes:
-        name: name of the shard's file.
-        begin: position in the corpus where the segment begins.
-        end: position where it ends, and the next segment begins.
+        file: name of the shard's file.
         tokens: as in `Shard`.
         size: as in `Shard`.
         sha256: SHA-256 of the file.
+        marks: positions in the file.
         statistics: statistics of the segment's documents.
-        weight: the segment's part of the corpus, in bytes by the sizes of files.
+        spilled: amount of data spilled to count it.
+        reports: work and resource use of each worker.
     """
 
-    name: str
-    begin: Position
-    end: Position
+    file: str
     tokens: int
     size: int
     sha256: str
+    marks: tuple[Mark, ...]
     statistics: DocumentStatistics
-    weight: int
+    spilled: Spilled
+    reports: tuple[WorkerReport, ...]
 
     def shard(self, folder: Path) -> Shard:
-        """Return the segment's counts, which are in a file in `folder`."""
-        path = folder / self.name
-        return Shard(0, self.tokens, self.size, path=path, statistics=self.statistics, durable=True)
+        """Return the counts, which are in a file in `folder`, without statistics."""
+        return Shard(0, self.tokens, self.size, path=folder / self.file, durable=True, marks=self.marks)
 
     def is_intact(self, folder: Path) -> bool:
         """Return whether the file still exists with the content that was written."""
-        path = folder / self.name
+        path = folder / self.file
         try:
             return path.stat().st_size == self.size and file_digest(path) == self.sha256
         except OSError:
             return False
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> SegmentRecord:
-        """Build from the result of `asdict`, read back from JSON."""
-        begin, end = Position(**values.pop("begin")), Position(**values.pop("end"))
-        return cls(begin=begin, end=end, statistics=_statistics(values.pop("statistics")), **values)
 
-
-@dataclass
-class Manifest:
-    """The manifest, rewritten after every segment.
+@dataclass(frozen=True)
+class SegmentRecord:
+    """The record of a finished segment.
 
     Attributes:
-        folder: folder of the segments.
-        fingerprint: everything that the counts depend on.
-        segments: the finished segments, in the order of the corpus and without gaps.
-        seconds: wall time spent on counting them.
-        reports: work and resource use of each worker.
+        number: its number, in the order in which segments were begun.
+        begin: position in the corpus where the segment begins.
+        end: position where it ends.
+        weight: the segment's part of the corpus, in bytes by the sizes of files.
+        counts: its counts.
+        seconds: wall time of the run between the segment finished before and this one.
+        node: host name of the machine that counted it.
+        process: id of the process, if it was a task; 0 if it was the pipeline of the main process.
     """
 
-    folder: Path
-    fingerprint: Fingerprint
-    segments: list[SegmentRecord] = field(default_factory=list)
-    seconds: float = 0.0
-    reports: list[WorkerReport] = field(default_factory=list)
+    number: int
+    begin: Position
+    end: Position
+    weight: int
+    counts: SegmentCounts
+    seconds: float
+    node: str
+    process: int = 0
 
     @property
-    def end(self) -> Position:
-        """Position where the next segment begins."""
-        return self.segments[-1].end if self.segments else Position()
+    def file(self) -> str:
+        """Name of the record's file."""
+        return f"{self.number:06d}.json"
 
-    def begin(self) -> None:
-        """Create the folder and a manifest without segments. Raises `OSError`."""
-        make_folder(self.folder)
-        with atomic_path(self.folder / FINGERPRINT_FILE) as temporary:
-            temporary.write_text(self.fingerprint.to_json(), encoding="utf-8")
-        self.save()
-
-    def save(self) -> None:
-        """Write the manifest. The files that it lists must have their names already. Raises `OSError`."""
-        body = {
-            "version": VERSION,
-            "fingerprint_sha256": self.fingerprint.digest,
-            "segments": [asdict(segment) for segment in self.segments],
-            "seconds": self.seconds,
-            "reports": [asdict(report) for report in self.reports],
-        }
-        with atomic_path(self.folder / MANIFEST_FILE) as temporary:
-            temporary.write_text(json.dumps(checksummed(body), indent=1) + "\n", encoding="utf-8")
+    def save(self, folder: Path) -> None:
+        """Write the record. The shard must have its name already. Raises `OSError`."""
+        values = asdict(self)
+        values["counts"]["marks"] = [(mark.key.hex(), mark.offset, mark.token) for mark in self.counts.marks]
+        _write_json(folder / self.file, values)
 
     @classmethod
-    def load(cls, folder: Path, fingerprint: Fingerprint) -> Manifest | None:
-        """Read the manifest in a folder. Returns None if there is none.
-
-        Raises `ResumeError` if it is damaged, or has another fingerprint.
-        """
-        path = folder / MANIFEST_FILE
+    def load(cls, path: Path) -> SegmentRecord | None:
+        """Read a record. Returns None if it is damaged. Raises `OSError`."""
         try:
-            body = verified(json.loads(path.read_text(encoding="utf-8")))
-            version = body["version"]
-            if version != VERSION:
-                raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
-            if body["fingerprint_sha256"] != fingerprint.digest:
-                raise _changed_error(folder, fingerprint)
-            return cls(
-                folder,
-                fingerprint,
-                [SegmentRecord.from_dict(values) for values in body["segments"]],
-                body["seconds"],
-                [WorkerReport(**values) for values in body["reports"]],
-            )
-        except (FileNotFoundError, NotADirectoryError):
+            values = verified(json.loads(path.read_text(encoding="utf-8")))
+            counts = values.pop("counts")
+            counts["marks"] = tuple(Mark(bytes.fromhex(key), *place) for key, *place in counts["marks"])
+            counts["statistics"] = _statistics(counts["statistics"])
+            counts["spilled"] = Spilled(**counts["spilled"])
+            counts["reports"] = tuple(WorkerReport(**report) for report in counts["reports"])
+            begin, end = Position(**values.pop("begin")), Position(**values.pop("end"))
+            return cls(begin=begin, end=end, counts=SegmentCounts(**counts), **values)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
+
+
+def _statistics(values: dict[str, Any]) -> DocumentStatistics:
+    return DocumentStatistics(**{**values, "sources": tuple(map(_statistics, values["sources"]))})
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The manifest of a folder of segments."""
+
+    folder: Path
+    fingerprint: Fingerprint = field(repr=False)
+
+    def save(self) -> None:
+        """Create the folder and the manifest. Raises `OSError`."""
+        make_folder(self.folder)
+        _write_json(self.folder / MANIFEST_FILE, {"version": VERSION, **asdict(self.fingerprint)})
+
+    def exists(self) -> bool:
+        """Return whether the folder has this manifest.
+
+        Raises `ResumeError` if its manifest is damaged, or has another fingerprint.
+        """
+        path = self.folder / MANIFEST_FILE
+        try:
+            values = verified(json.loads(path.read_text(encoding="utf-8")))
+            if (version := values["version"]) != VERSION:
+                raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
+            earlier = Fingerprint(values["settings"], values["inputs"])
+        except (FileNotFoundError, NotADirectoryError):
+            return False
         except OSError as error:
             raise ResumeError(f"cannot read {path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -158,22 +171,58 @@ class Manifest:
                 f"{path} is damaged, or not a manifest of bpeflow ({error}): its segments cannot be resumed. Start "
                 "over with --restart or in another out_dir"
             ) from None
+        if earlier.digest != self.fingerprint.digest:
+            raise ResumeError(
+                f"the unfinished run in {self.folder.parent} counts something else: "
+                + "; ".join(self.fingerprint.differences(earlier))
+                + ". Undo the change to resume it, or start over with --restart or in another out_dir"
+            )
+        return True
 
 
-def _statistics(values: dict[str, Any]) -> DocumentStatistics:
-    return DocumentStatistics(**{**values, "sources": tuple(map(_statistics, values["sources"]))})
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(checksummed(values), indent=1) + "\n", encoding="utf-8")
 
 
-def _changed_error(folder: Path, now: Fingerprint) -> ResumeError:
+def write_segment(
+    path: Path, shards: Sequence[Shard], buffer_size: int, reports: Sequence[WorkerReport]
+) -> SegmentCounts:
+    """Write the sum of shards, which are in order of bytes, as the durable shard of a segment.
+
+    Raises `ScratchError` if it cannot be written or the shards cannot be read.
+    """
+    mark_every = max(sum(shard.size for shard in shards) // _MARKS, _MARK_BYTES)
     try:
-        earlier = Fingerprint.from_json((folder / FINGERPRINT_FILE).read_text(encoding="utf-8"))
-        changes = now.differences(earlier)
-    except (OSError, ValueError, KeyError, TypeError):
-        changes = []
-    return ResumeError(
-        f"the unfinished run in {folder.parent} counts something else: "
-        + ("; ".join(changes) or f"(what changed is unknown, as {FINGERPRINT_FILE} is missing or damaged)")
-        + ". Undo the change to resume it, or start over with --restart or in another out_dir"
+        with atomic_path(path) as temporary, kway_sum(shards, "bytes", buffer_size) as total:
+            try:
+                summed = total.write(temporary, mark_every)
+            except ScratchError as error:
+                if isinstance(error.__cause__, OSError) and str(temporary) in str(error):
+                    raise error.__cause__ from None
+                raise
+            digest = file_digest(temporary)
+    except OSError as error:
+        raise cannot_write_segment(path, error) from error
+    for shard in shards:
+        shard.remove()
+    return SegmentCounts(
+        file=path.name,
+        tokens=summed.tokens,
+        size=summed.size,
+        sha256=digest,
+        marks=summed.marks,
+        statistics=sum((shard.statistics for shard in shards), start=DocumentStatistics()),
+        spilled=sum((shard.spilled for shard in shards), start=Spilled()),
+        reports=tuple(reports),
+    )
+
+
+def cannot_write_segment(path: Path, error: OSError) -> ScratchError:
+    """Return the error for a file of a segment that cannot be written, with the remedy."""
+    return ScratchError(
+        f"cannot write {path}: {error.strerror}. Make room on its disk, then continue with --resume: finished segments "
+        "are kept"
     )
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MAX_OPEN_SHARDS, MemoryBudget
 from bpeflow.counting.kway import Order, kway_sum
-from bpeflow.counting.shards import Scratch, Shard, Spilled
+from bpeflow.counting.ranges import RangeSum
+from bpeflow.counting.shards import EVERYTHING, KeyRange, Scratch, Shard, Spilled
 from bpeflow.counting.table import SharedTables, TablePart
 
 if TYPE_CHECKING:
@@ -60,15 +61,23 @@ class CountMerger:
                 [self.shared.shard(shard) if isinstance(shard, TablePart) else shard for shard in collected]
             )
 
-    def _sum_partition(self, shards: list[Shard]) -> Shard:
+    def sum_range(self, task: RangeSum) -> Shard:
+        """Return the sum of shards in a range of pre-tokens, in canonical order."""
+        return self._sum_partition(list(task.shards), task.key_range)
+
+    def sum_ranges(self, tasks: Iterable[RangeSum]) -> Iterator[Shard]:
+        """Yield the sum of each range: a stage function for the shards of segments, which are not partitioned."""
+        return map(self.sum_range, tasks)
+
+    def _sum_partition(self, shards: list[Shard], key_range: KeyRange = EVERYTHING) -> Shard:
         statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
         spilled = sum((shard.spilled for shard in shards), start=Spilled())
-        shards, spilled = self._limit_files(shards, "bytes", spilled)
+        shards, spilled = self._limit_files(shards, "bytes", spilled, key_range)
         if self.order == "bytes":
             summed = self._sum_to_file(shards, "bytes")
             # The result itself does not count as spilled: it is a file whatever the memory.
             return replace(summed, statistics=statistics, spilled=spilled)
-        pieces = self._sorted_pieces(shards)
+        pieces = self._sorted_pieces(shards, key_range)
         spilled = sum((piece.spilled for piece in pieces), start=spilled)
         if len(pieces) > 1:
             pieces, spilled = self._limit_files(pieces, "count", spilled)
@@ -76,7 +85,9 @@ class CountMerger:
             spilled += pieces[0].spilled
         return replace(pieces[0], statistics=statistics, spilled=spilled)
 
-    def _limit_files(self, shards: list[Shard], order: Order, spilled: Spilled) -> tuple[list[Shard], Spilled]:
+    def _limit_files(
+        self, shards: list[Shard], order: Order, spilled: Spilled, key_range: KeyRange = EVERYTHING
+    ) -> tuple[list[Shard], Spilled]:
         """Sum files until no more are left than may be read at the same time: the smallest ones, to write the least.
 
         Returns the shards, and `spilled` plus the amount written.
@@ -87,24 +98,24 @@ class CountMerger:
         while len(files) > limit:
             files.sort(key=len)
             smallest = min(limit, len(files) - limit + 1)
-            summed = self._sum_to_file(files[:smallest], order)
+            summed = self._sum_to_file(files[:smallest], order, key_range)
             spilled += summed.spilled
             files = [*files[smallest:], summed]
         return in_memory + files, spilled
 
-    def _sum_to_file(self, shards: Sequence[Shard], order: Order) -> Shard:
-        with kway_sum(shards, order, self.memory.buffer_size(len(shards))) as total:
+    def _sum_to_file(self, shards: Sequence[Shard], order: Order, key_range: KeyRange = EVERYTHING) -> Shard:
+        with kway_sum(shards, order, self.memory.buffer_size(len(shards)), key_range) as total:
             summed = total.write(self.scratch.new_path("merger"))
         for shard in shards:
             shard.remove()
         return summed
 
-    def _sorted_pieces(self, shards: Sequence[Shard]) -> list[Shard]:
+    def _sorted_pieces(self, shards: Sequence[Shard], key_range: KeyRange) -> list[Shard]:
         """Sum shards that are in order of bytes. Returns the sum in one or more pieces, each in canonical order."""
         pieces: list[Shard] = []
         held = sum(shard.size for shard in shards if shard.path is None)
         files = [shard for shard in shards if shard.path is not None]
-        with kway_sum(shards, "bytes", self.memory.buffer_size(len(files))) as total:
+        with kway_sum(shards, "bytes", self.memory.buffer_size(len(files)), key_range) as total:
             while not total.ended or not pieces:
                 size = total.gather(self.memory.sorting(held))
                 send = not pieces and total.ended and size <= self.memory.largest_sent_result

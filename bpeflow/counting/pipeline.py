@@ -27,6 +27,7 @@ from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.kway import Order
 from bpeflow.counting.merger import CountMerger, partition_of
+from bpeflow.counting.ranges import divide
 from bpeflow.counting.shards import Scratch, Shard, Spilled
 from bpeflow.counting.table import SharedTables
 from bpeflow.flow import (
@@ -52,6 +53,9 @@ class PipelineRunner:
 
     Attributes:
         reports: work and resource use of each worker, added up over all pipelines.
+        last_reports: those of the last pipeline.
+        on_sample: callback for samples of the monitor.
+        sample_interval: seconds between two samples.
         spilled: amount of data written to the scratch folder to save memory.
         done_bytes: bytes of input counted so far. A caller that resumes a run adds those counted by earlier runs.
     """
@@ -72,12 +76,13 @@ class PipelineRunner:
             sample_interval: seconds between two samples.
         """
         self.reports: list[WorkerReport] = []
+        self.last_reports: list[WorkerReport] = []
         self.spilled = Spilled()
         self.done_bytes = 0
         self._total_bytes = total_bytes
         self._observer = observer
-        self._on_sample = on_sample
-        self._sample_interval = sample_interval
+        self.on_sample = on_sample
+        self.sample_interval = sample_interval
         self._began = monotonic()
 
     def report_progress(self, done: int = 0) -> None:
@@ -91,11 +96,12 @@ class PipelineRunner:
             watchers.enter_context(stall_watch(pipeline))
             if self._observer is not None:
                 watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False))
-            if self._on_sample is not None:
-                watchers.enter_context(Monitor(pipeline, self._sample_interval, self._on_pipeline_sample))
+            if self.on_sample is not None:
+                watchers.enter_context(Monitor(pipeline, self.sample_interval, self._on_pipeline_sample))
             with closing(pipeline.run(executor)) as results:  # workers end before their scratch files are removed
                 shards: list[Shard] = list(results)
         self.done_bytes += sum(report.weight_done for report in pipeline.reports if report.stage == "counter")
+        self.last_reports = pipeline.reports
         self.reports = sum_reports(self.reports, pipeline.reports)
         self.spilled = sum((shard.spilled for shard in shards), start=self.spilled)
         return shards
@@ -115,9 +121,9 @@ class PipelineRunner:
         def with_earlier(stage: str, rate: StageRate) -> StageRate:
             return replace(rate, items=rate.items + items[stage], weight_done=rate.weight_done + weight[stage])
 
-        if self._on_sample is not None:
+        if self.on_sample is not None:
             stages = {stage: with_earlier(stage, rate) for stage, rate in sample.stages.items()}
-            self._on_sample(replace(sample, elapsed=monotonic() - self._began, stages=stages))
+            self.on_sample(replace(sample, elapsed=monotonic() - self._began, stages=stages))
 
 
 def sum_reports(first: Iterable[WorkerReport], second: Iterable[WorkerReport]) -> list[WorkerReport]:
@@ -157,7 +163,7 @@ class PipelineBuilder:
         mergers: number of mergers.
         in_process: whether the stages are threads of the calling process.
         memory: each stage's share of the memory limit.
-        look: looks at entries that can be read only once.
+        look: looks at entries that can be read only once, if there may be any.
     """
 
     settings: CountSettings
@@ -170,7 +176,7 @@ class PipelineBuilder:
     mergers: int
     in_process: bool
     memory: MemoryBudget
-    look: FirstLook
+    look: FirstLook | None
 
     def counting(self, entries: Sequence[CorpusEntry], order: Order = "count") -> Pipeline:
         """Return a pipeline that counts these entries of the corpus. Its results are shards in `order`."""
@@ -245,15 +251,23 @@ class PipelineBuilder:
             temporary=(self.scratch.folder,),
         )
 
-    def summing(self, segments: Sequence[Shard], memory: MemoryBudget) -> Pipeline:
-        """Return a pipeline that sums the shards of segments, in one process as they are not partitioned."""
+    def summing(self, segments: Sequence[Shard], limit: int) -> Pipeline:
+        """Return a pipeline that sums the shards of segments, by ranges of pre-tokens as they are not partitioned.
+
+        Args:
+            segments: the shards.
+            limit: the memory limit.
+        """
         queue = self.settings.queue
+        tasks = divide(segments, self.settings.num_merger or available_cores())
+        mergers = CountMerger(MemoryBudget.share(limit, 1, len(tasks)), self.scratch)
         return Pipeline(
-            flow.Source("segment reader", partial(list, segments)),
+            flow.Source("segment reader", partial(list, tasks)),
             [
                 Stage(
                     "merger",
-                    CountMerger(memory, self.scratch),
+                    mergers.sum_ranges,
+                    workers=len(tasks),
                     reads=QueueSpec("segment_queue", queue.max_items, int(queue.max_bytes)),
                     weigh=attrgetter("size"),
                 )

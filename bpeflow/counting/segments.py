@@ -1,42 +1,58 @@
-"""Segments: a large corpus is counted one segment after another, and the counts of each become durable at its end.
+"""Segments: a large corpus is counted in parts, and the counts of each become durable at its end.
 
-A run that was interrupted resumes after the last segment that the manifest lists. Where segments end has no influence
-on the counts, as they end only where chunks may end. The last step sums the shards of all segments.
+A run that was interrupted resumes with the segments that it finished, whoever counted them and in whichever order.
+Where segments end has no influence on the counts, as they end only where chunks may end. The last step sums the shards
+of all segments (`ranges`).
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
+from socket import gethostname
 from time import perf_counter
 
-from bpeflow._util.atomic import atomic_path, sync_folder
+from bpeflow._util.atomic import sync_folder
 from bpeflow._util.text import format_size
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.sources import CorpusEntry, input_files
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.kway import kway_sum
-from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Manifest, Position, SegmentRecord, file_digest
+from bpeflow.counting.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    Position,
+    SegmentCounts,
+    SegmentRecord,
+    cannot_write_segment,
+    write_segment,
+)
 from bpeflow.counting.pipeline import PipelineRunner, sum_reports
 from bpeflow.counting.shards import Shard
-from bpeflow.errors import ScratchError
 from bpeflow.flow import WorkerReport
 
 #: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
-_OWN_NAMES = re.compile(r"\d{6,}\.shard|manifest\.json|fingerprint\.json|\..*\.part")
+_OWN_NAMES = re.compile(r"(\d{6,}|range)(-[0-9a-f]+)?\.shard|\d{6,}\.json|manifest\.json|\..*\.part")
+_RECORD = re.compile(r"\d{6,}\.json").fullmatch
+
+_DAMAGED = "%s is damaged or missing: counting its part of the corpus again"
+
+_begin = attrgetter("begin")
 
 #: A function that counts files and streams and returns shards in ascending order of bytes.
 CountEntries = Callable[[list[CorpusEntry]], list[Shard]]
 
 #: The remedy for a file that changed while it was counted.
-_FILE_CHANGED_REMEDY = (
+FILE_CHANGED_REMEDY = (
     "restore the file and its modification time and continue with --resume, or start over with --restart once it is "
     "complete"
 )
@@ -112,131 +128,219 @@ class SegmentPlan:
         return parts
 
 
-class SegmentFolder:
-    """The folder of segments of a training run."""
+@dataclass(frozen=True)
+class SegmentPart:
+    """A part of the corpus that is to be counted as a segment.
 
-    def __init__(self, folder: Path, plan: SegmentPlan, fingerprint: Fingerprint, memory: MemoryBudget) -> None:
+    Attributes:
+        number: number of the segment.
+        begin: position where it begins.
+        end: position where it ends.
+        entries: the files and streams between the two.
+    """
+
+    number: int
+    begin: Position
+    end: Position
+    entries: list[CorpusEntry]
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input files that it covers."""
+        return sum(entry.weight for entry in self.entries)
+
+    def __str__(self) -> str:
+        """Return its place in the corpus."""
+        names = [name for entry in self.entries for name, *_ in input_files(entry)]
+        begin = f" from byte {self.begin.offset:,}" if self.begin.offset else ""
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        return f"segment {self.number} ({names[0]}{begin}{more})" if names else f"segment {self.number}"
+
+
+class SegmentFolder:
+    """The folder of segments of a training run.
+
+    Use it in this order: `open`, `missing` and `add` for each segment that is missing, and then the results.
+
+    Attributes:
+        path: the folder, which need not exist before `open`.
+    """
+
+    def __init__(self, folder: Path, plan: SegmentPlan, fingerprint: Fingerprint) -> None:
         """Read the manifest, if there is one.
 
         Args:
-            folder: the folder, which need not exist.
+            folder: the folder.
             plan: where segments end.
             fingerprint: everything that the counts depend on.
-            memory: the memory limit for summing shards.
 
         Raises:
             ResumeError: the manifest is damaged, or of other counts.
         """
-        self._folder = folder
+        self.path = folder
         self._plan = plan
-        self._memory = memory
-        found = Manifest.load(folder, fingerprint)
-        self._manifest = found or Manifest(folder, fingerprint)
-        self._is_new = found is None
-        self._earlier = replace(self._manifest, segments=[*self._manifest.segments])
+        self._manifest = Manifest(folder, fingerprint)
+        self._is_new = not self._manifest.exists()
+        self._records: list[SegmentRecord] = []
+        self._resumed: list[SegmentRecord] = []
         self._recounted = 0
+        self._since = perf_counter()
 
-    def count(self, runner: PipelineRunner, count_entries: CountEntries) -> list[Shard]:
-        """Count the segments that are still missing. Returns the shards of all, in ascending order of bytes.
+    def open(self, are_intact: Callable[[Sequence[SegmentRecord]], Sequence[bool]]) -> None:
+        """Create the folder, or resume with the segments of an earlier run that are intact.
 
-        Segments finished before an error are kept.
+        Args:
+            are_intact: verifies the files of segments.
+
+        Raises:
+            ScratchError: the folder cannot be written to.
+        """
+        try:
+            if self._is_new:  # or a run was killed at its start
+                remove_segments(self.path)
+                self._manifest.save()
+            else:
+                self._resume(are_intact)
+        except OSError as error:
+            raise cannot_write_segment(self.path, error) from error
+        self._since = perf_counter()
+
+    def _resume(self, are_intact: Callable[[Sequence[SegmentRecord]], Sequence[bool]]) -> None:
+        """Read the records, remove those of damaged segments, and then all files that no record mentions."""
+        found = {path: SegmentRecord.load(path) for path in sorted(self.path.glob("*.json")) if _RECORD(path.name)}
+        records = [record for record in found.values() if record is not None]
+        for record, intact in zip(records, are_intact(records), strict=True):
+            if intact:
+                self._resumed.append(record)
+            else:
+                log.warning(_DAMAGED, self.path / record.counts.file)
+        for path, record in found.items():
+            if record is None:
+                log.warning(_DAMAGED, path)
+        self._recounted = len(found) - len(self._resumed)
+        self._records = [*self._resumed]
+        _remove_unknown(self.path, {MANIFEST_FILE, *(name for r in self._records for name in (r.file, r.counts.file))})
+        done = format_size(self.resumed_weight)
+        log.info("resuming %d segment(s), %s of input, from %s", len(self._records), done, self.path)
+
+    @property
+    def entries(self) -> Sequence[CorpusEntry]:
+        """The corpus."""
+        return self._plan.entries
+
+    @property
+    def counted(self) -> list[SegmentRecord]:
+        """The records of the segments that were counted since `open`."""
+        return self._records[len(self._resumed) :]
+
+    @property
+    def resumed_weight(self) -> int:
+        """Bytes of input files that the segments of earlier runs cover."""
+        return sum(record.weight for record in self._resumed)
+
+    def missing(self) -> Iterator[SegmentPart]:
+        """Yield the parts of the corpus that are still to be counted, one after another."""
+        numbers = (number for number in itertools.count() if number not in used)
+        used = {record.number for record in self._records}
+        position = Position()
+        for record in [*sorted(self._records, key=_begin), None]:
+            limit = record.begin if record else self._plan.end
+            while position < limit:
+                end = min(self._plan.end_after(position), limit)
+                yield SegmentPart(next(numbers), position, end, self._plan.entries_of(position, end))
+                position = end
+            position = record.end if record else limit
+
+    def add(self, part: SegmentPart, counts: SegmentCounts, node: str, process: int = 0) -> None:
+        """Record a finished segment, whose shard is in the folder. Raises `ScratchError` if that is not possible."""
+        now = perf_counter()
+        seconds, self._since = now - self._since, now
+        record = SegmentRecord(part.number, part.begin, part.end, part.weight, counts, seconds, node, process)
+        try:
+            record.save(self.path)
+        except OSError as error:
+            raise cannot_write_segment(self.path / record.file, error) from error
+        self._records.append(record)
+
+    def count(self, runner: PipelineRunner, count_entries: CountEntries, memory: MemoryBudget) -> list[Shard]:
+        """Count the segments that are missing, one after another. Returns the shards of all, in order of bytes.
+
+        Args:
+            runner: runs the pipelines.
+            count_entries: counts a part of the corpus.
+            memory: the memory limit for summing shards.
 
         Raises:
             ScratchError: a segment cannot be written.
             CorpusError: a file changed while it was counted.
             Exception: any error of `count_entries`.
         """
-        try:
-            if self._is_new:
-                self._start()
-            else:
-                self._resume(runner, count_entries)
+        with self.kept_on_failure():
+            self.open(lambda records: [record.counts.is_intact(self.path) for record in records])
+            runner.done_bytes += self.resumed_weight
             runner.report_progress()
-            while (begin := self._manifest.end) < self._plan.end:
-                number = len(self._manifest.segments)
-                self._count(number, begin, self._plan.end_after(begin), runner, count_entries)
+            for part in self.missing():
+                self._count(part, runner, count_entries, memory)
+        return self.shards()
+
+    def _count(
+        self, part: SegmentPart, runner: PipelineRunner, count_entries: CountEntries, memory: MemoryBudget
+    ) -> None:
+        shards = count_entries(part.entries)
+        check_unchanged(part.entries, FILE_CHANGED_REMEDY)
+        path = self.path / f"{part.number:06d}.shard"
+        counts = write_segment(path, shards, memory.buffer_size(len(shards)), runner.last_reports)
+        self.add(part, counts, gethostname())
+
+    @contextmanager
+    def kept_on_failure(self) -> Iterator[None]:
+        """Warn that finished segments are kept if the block fails."""
+        try:
+            yield
         except BaseException:
-            if segments := self._manifest.segments:
-                text = format_size(sum(segment.statistics.bytes for segment in segments))
-                log.warning("%s keeps finished segments, %s of text: continue with --resume", self._folder, text)
+            if self._records:
+                text = format_size(sum(record.counts.statistics.bytes for record in self._records))
+                log.warning("%s keeps finished segments, %s of text: continue with --resume", self.path, text)
             raise
-        return [segment.shard(self._folder) for segment in self._manifest.segments]
+
+    def shards(self) -> list[Shard]:
+        """Return the shards of all segments, without statistics."""
+        return [record.counts.shard(self.path) for record in self._records]
+
+    def documents(self) -> DocumentStatistics:
+        """Return the statistics of all documents."""
+        statistics = (record.counts.statistics for record in sorted(self._records, key=_begin))
+        return sum(statistics, start=DocumentStatistics())
 
     def reports(self, runner: PipelineRunner) -> list[WorkerReport]:
         """Return the reports of the workers of this run plus those of the runs that it resumes."""
-        return sum_reports(self._earlier.reports, runner.reports)
+        return sum_reports(worker_reports(self._resumed), runner.reports)
 
     def statistics(self) -> SegmentStatistics:
         """Return statistics about the segments."""
-        segments, earlier = self._manifest.segments, self._earlier.segments
         return SegmentStatistics(
-            segments=len(segments),
-            bytes=sum(segment.size for segment in segments),
-            resumed=len(earlier) - self._recounted,
-            resumed_bytes=sum(old.statistics.bytes for old in earlier if old in segments),
-            resumed_seconds=self._earlier.seconds,
+            segments=len(self._records),
+            bytes=sum(record.counts.size for record in self._records),
+            resumed=len(self._resumed),
+            resumed_bytes=sum(record.counts.statistics.bytes for record in self._resumed),
+            resumed_seconds=sum(record.seconds for record in self._resumed),
             recounted=self._recounted,
         )
 
-    def _start(self) -> None:
-        """Create the folder. Replaces one without a manifest, which a run leaves behind if killed at its start."""
-        try:
-            remove_segments(self._folder)
-            self._manifest.begin()
-        except OSError as error:
-            raise _cannot_write(self._folder, error) from error
 
-    def _resume(self, runner: PipelineRunner, count_entries: CountEntries) -> None:
-        """Remove files that the manifest does not list, and count damaged segments again."""
-        known = {MANIFEST_FILE, FINGERPRINT_FILE, *(segment.name for segment in self._manifest.segments)}
-        _remove_unknown(self._folder, known)
-        damaged = [n for n, segment in enumerate(self._manifest.segments) if not segment.is_intact(self._folder)]
-        intact = [segment for n, segment in enumerate(self._manifest.segments) if n not in damaged]
-        runner.done_bytes += sum(segment.weight for segment in intact)
-        done = format_size(runner.done_bytes)
-        log.info("resuming %d segment(s), %s of input, from %s", len(intact), done, self._folder)
-        for number in damaged:
-            segment = self._manifest.segments[number]
-            log.warning("%s is damaged or missing: counting its part of the corpus again", self._folder / segment.name)
-            self._recounted += 1
-            self._count(number, segment.begin, segment.end, runner, count_entries)
-
-    def _count(
-        self, number: int, begin: Position, end: Position, runner: PipelineRunner, count_entries: CountEntries
-    ) -> None:
-        """Count a segment, make its shard durable, and then list it in the manifest."""
-        started = perf_counter()
-        entries = self._plan.entries_of(begin, end)
-        shards = count_entries(entries)
-        check_unchanged(entries, _FILE_CHANGED_REMEDY)
-        segment = self._write(f"{number:06d}.shard", begin, end, shards, sum(entry.weight for entry in entries))
-        segments = [*self._manifest.segments[:number], segment, *self._manifest.segments[number + 1 :]]
-        seconds = self._manifest.seconds + perf_counter() - started
-        manifest = replace(self._manifest, segments=segments, seconds=seconds, reports=self.reports(runner))
-        try:
-            manifest.save()
-        except OSError as error:
-            raise _cannot_write(self._folder / MANIFEST_FILE, error) from error
-        self._manifest = manifest
-
-    def _write(self, name: str, begin: Position, end: Position, shards: Sequence[Shard], weight: int) -> SegmentRecord:
-        path = self._folder / name
-        buffer_size = self._memory.buffer_size(len(shards))
-        try:
-            with atomic_path(path) as temporary, kway_sum(shards, "bytes", buffer_size) as total:
-                try:
-                    summed = total.write(temporary)
-                except ScratchError as error:
-                    if isinstance(error.__cause__, OSError) and str(temporary) in str(error):
-                        raise error.__cause__ from None
-                    raise
-                digest = file_digest(temporary)
-        except OSError as error:
-            raise _cannot_write(path, error) from error
-        for shard in shards:
-            shard.remove()
-        statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
-        return SegmentRecord(name, begin, end, summed.tokens, summed.size, digest, statistics, weight)
+def worker_reports(records: Iterable[SegmentRecord]) -> list[WorkerReport]:
+    """Add up the reports of each worker. The workers of all processes are numbered consecutively."""
+    numbers: dict[tuple[str, str, int, int], int] = {}
+    stages: Counter[str] = Counter()
+    reports = []
+    for record in records:
+        for report in record.counts.reports:
+            worker = (report.stage, record.node, record.process, report.worker)
+            if worker not in numbers:
+                numbers[worker] = stages[report.stage]
+                stages[report.stage] += 1
+            reports.append(replace(report, worker=numbers[worker]))
+    return sum_reports([], reports)
 
 
 def has_segments(folder: Path) -> bool:
@@ -263,10 +367,3 @@ def _remove_unknown(folder: Path, known: Collection[str]) -> None:
     for path in folder.iterdir():
         if path.name not in known and _OWN_NAMES.fullmatch(path.name):
             path.unlink()
-
-
-def _cannot_write(path: Path, error: OSError) -> ScratchError:
-    return ScratchError(
-        f"cannot write {path}: {error.strerror}. Make room on its disk, then continue with --resume: finished segments "
-        "are kept"
-    )

@@ -6,6 +6,7 @@ spills: it writes its shards to the scratch folder.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 from pickle import PickleBuffer
 from secrets import token_hex
 from struct import Struct
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from bpeflow._util.atomic import sync_folder
 from bpeflow.corpus.documents import DocumentStatistics
@@ -28,6 +29,9 @@ MAX_COUNT = 2**63 - 1
 
 #: The header of a record, as bpeflow.h defines it: the length of the pre-token and its count. The bytes follow.
 RECORD = Struct("=Iq")
+
+#: The longest pre-token at a `Mark`, as bpeflow.h defines it.
+MARK_LENGTH = 256
 
 _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
 
@@ -126,6 +130,35 @@ def explain_write_error(path: Path) -> Iterator[None]:
         raise cannot_write(path, error) from error
 
 
+class Mark(NamedTuple):
+    """A position in a shard by bytes at which reading can begin.
+
+    Attributes:
+        key: the pre-token of the record there, of at most `MARK_LENGTH` bytes.
+        offset: offset of the record in bytes.
+        token: index of the record.
+    """
+
+    key: bytes
+    offset: int
+    token: int
+
+
+class KeyRange(NamedTuple):
+    """The pre-tokens from `low` on and below `high`, in ascending order of bytes; None is no limit."""
+
+    low: bytes | None = None
+    high: bytes | None = None
+
+    def has(self, token: bytes) -> bool:
+        """Return whether a pre-token is in the range."""
+        return (self.low is None or token >= self.low) and (self.high is None or token < self.high)
+
+
+#: All pre-tokens.
+EVERYTHING = KeyRange()
+
+
 @dataclass(frozen=True)
 class Shard:
     """Distinct pre-tokens of one partition with their counts, as a sorted sequence of records.
@@ -143,6 +176,9 @@ class Shard:
             that they add up.
         spilled: amount of data spilled to make this shard, including its own file.
         durable: whether the file is kept after the shard has been summed, as that of a segment is.
+        offset: position of the first record in the file.
+        file_size: size of the file, if it has other records too.
+        marks: positions in it, in ascending order.
     """
 
     partition: int
@@ -153,6 +189,9 @@ class Shard:
     statistics: DocumentStatistics = field(default=DocumentStatistics())
     spilled: Spilled = field(default=Spilled())
     durable: bool = False
+    offset: int = 0
+    file_size: int | None = None
+    marks: tuple[Mark, ...] = ()
 
     def __len__(self) -> int:
         return self.tokens
@@ -200,11 +239,25 @@ class Shard:
         assert isinstance(file, BytesIO)  # noqa: S101 -- for the type checker
         return cls.in_memory(partition, tokens, file.getvalue())
 
+    def part(self, begin: Mark, end: Mark) -> Shard:
+        """Return the records of a durable file from one position to another, without statistics and marks."""
+        return Shard(
+            self.partition,
+            end.token - begin.token,
+            end.offset - begin.offset,
+            path=self.path,
+            durable=True,
+            offset=begin.offset,
+            file_size=self.size,
+        )
+
     def items(self) -> Iterator[tuple[bytes, int]]:
         """Yield `(pre-token, count)` in order. Raises `ScratchError` if the file is unreadable or damaged."""
         try:
             with BytesIO(self.data or b"") if self.path is None else self.path.open("rb") as file:
-                yield from _read_records(file, self.tokens, self.size)
+                rest = 0 if self.file_size is None else self.file_size - self.offset - self.size
+                file.seek(self.offset)
+                yield from _read_records(file, self.tokens, self.size, rest)
         except OSError as error:
             raise cannot_read(self.path or Path(), error) from error
         except EOFError:
@@ -230,8 +283,8 @@ def _write_records(file: BinaryIO, items: Iterable[tuple[bytes, int]]) -> int:
     return tokens
 
 
-def _read_records(file: BinaryIO, tokens: int, size: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the records. Raises `EOFError` unless the file has exactly `tokens` valid records in `size` bytes."""
+def _read_records(file: BinaryIO, tokens: int, size: int, rest: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the records. Raises `EOFError` unless `tokens` valid records have `size` bytes, before the last `rest`."""
     for _ in range(tokens):
         header = file.read(RECORD.size)
         if len(header) != RECORD.size:
@@ -242,5 +295,6 @@ def _read_records(file: BinaryIO, tokens: int, size: int) -> Iterator[tuple[byte
         if len(token) != length or length == 0 or count < 1:
             raise EOFError
         yield token, count
-    if size != 0 or file.read(1):
+    end = file.tell()
+    if size != 0 or file.seek(0, os.SEEK_END) != end + rest:
         raise EOFError

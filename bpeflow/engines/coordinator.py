@@ -13,7 +13,7 @@ from bpeflow.errors import BpeflowError, TaskLostError
 
 #: Tasks submitted per slot, so that a worker that has finished one need not wait for the coordinator. More of them would
 #: only make the plan be computed earlier.
-_PER_SLOT = 2
+PER_SLOT = 2
 
 #: Seconds after which a wait for tasks is interrupted, to report progress.
 _INTERVAL = 0.5
@@ -124,7 +124,7 @@ class Coordinator:
         again: list[Task] = []
         running: dict[Handle, Task] = {}
         while True:
-            while len(running) < _PER_SLOT * max(self._engine.slots, 1):
+            while len(running) < PER_SLOT * max(self._engine.slots, 1):
                 task = again.pop() if again else next(coming, None)
                 if task is None:
                     break

@@ -102,8 +102,9 @@ class MonitorSample:
         rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
         cpu = sum(process.cpu_percent for process in self.processes)
         rss = sum(process.rss_bytes for process in self.processes)
+        use = f" | CPU {cpu:.0f} %, {_with_prefix(rss)}B" if self.processes else ""
         stall = f" | {self.stall.line()}" if self.stall else ""
-        return f"{queues} | {rates} | CPU {cpu:.0f} %, {_with_prefix(rss)}B{stall}"
+        return f"{queues} | {rates}{use}{stall}"
 
 
 #: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -43,7 +45,7 @@ class MonitorTable:
         sample = self._sample
         queues = [None, *sample.queues]
         rows = []
-        for stage, queue in zip((*sample.stages, MAIN), queues, strict=True):
+        for stage, queue in zip_longest((*sample.stages, MAIN), queues):
             row = dict.fromkeys(_ORDER, "") | {"stage": stage}
             if queue is not None:
                 depth, bounds = sample.queues[queue], sample.bounds[queue]

@@ -16,14 +16,13 @@ runs/owt/
 
 from __future__ import annotations
 
-from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE
+from bpeflow.counting.manifest import MANIFEST_FILE
 from bpeflow.formats.registry import FORMATS
 
 __all__ = [
     "CHECKPOINT_FILE",
     "COUNTS_FILE",
     "DONE_FILE",
-    "FINGERPRINT_FILE",
     "LOCK_FILE",
     "MANIFEST_FILE",
     "MONITOR_FILE",

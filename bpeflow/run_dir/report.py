@@ -116,6 +116,33 @@ class StageReport(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeReport(_Record):
+    """The work of a node of a cluster: wall and processor time are those of its tasks, added up."""
+
+    tasks: int
+    seconds: float
+    cpu_seconds: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineReport(_Record):
+    """The engine that counted, if not the pipeline of this machine. Figures are those of the last run that took part.
+
+    Attributes:
+        kind: name of the engine.
+        tasks: tasks that succeeded: counting, verifying and summing.
+        attempts: tasks started, including those lost with their worker or node.
+        nodes: by host name.
+    """
+
+    kind: str
+    tasks: int
+    attempts: int
+    nodes: dict[str, NodeReport]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CountingReport(_Record):
     """How the corpus was counted; summed over all runs that took part if it was resumed.
 
@@ -124,6 +151,7 @@ class CountingReport(_Record):
         threads: counting threads of the calling process; 1 if there were worker processes.
         stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
         fingerprint: everything that the counts depend on, to compare with when resuming.
+        engine: the engine, if not the local one.
     """
 
     seconds: float
@@ -134,6 +162,7 @@ class CountingReport(_Record):
     threads: int
     stages: dict[str, StageReport]
     fingerprint: FingerprintSummary
+    engine: EngineReport | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

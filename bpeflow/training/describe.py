@@ -17,6 +17,7 @@ from bpeflow.config import Settings
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Source
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
+from bpeflow.engines.distributed import DistributedCounting
 from bpeflow.flow import WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
@@ -24,7 +25,9 @@ from bpeflow.run_dir.report import (
     BackendReport,
     CorpusReport,
     CountingReport,
+    EngineReport,
     LearningReport,
+    NodeReport,
     RunReport,
     SampleReport,
     SourceReport,
@@ -102,8 +105,10 @@ def _describe_sources(corpus: CorpusCounter, counted: CorpusCounts) -> tuple[Sou
     return tuple(described)
 
 
-def describe_counting(corpus: CorpusCounter, counted: CorpusCounts) -> CountingReport:
-    """Describe how the corpus was counted."""
+def describe_counting(
+    corpus: CorpusCounter, counted: CorpusCounts, engine: DistributedCounting | None = None
+) -> CountingReport:
+    """Describe how the corpus was counted, and by which engine if not the local one."""
     return CountingReport(
         seconds=counted.seconds,
         memory_limit=counted.memory_limit,
@@ -113,7 +118,22 @@ def describe_counting(corpus: CorpusCounter, counted: CorpusCounts) -> CountingR
         threads=counted.counters if counted.in_process else 1,
         stages=describe_stages(counted),
         fingerprint=corpus.fingerprint.summary(),
+        engine=engine and _describe_engine(engine),
     )
+
+
+def _describe_engine(engine: DistributedCounting) -> EngineReport:
+    tally = engine.tally
+    nodes = {
+        name: NodeReport(
+            tasks=node.tasks,
+            seconds=node.seconds,
+            cpu_seconds=node.cpu_seconds,
+            peak_memory_bytes=node.peak_memory,
+        )
+        for name, node in sorted(tally.nodes.items())
+    }
+    return EngineReport(kind=engine.settings.kind, tasks=tally.tasks, attempts=tally.attempts, nodes=nodes)
 
 
 def describe_stages(counted: CorpusCounts) -> dict[str, StageReport]:

@@ -15,6 +15,7 @@ from bpeflow.config import Settings, load_values
 from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.engines.distributed import distributing
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
@@ -113,6 +114,7 @@ def train(
         CountOverflowError: a count does not fit 64 bits.
         ScratchError: there was neither memory nor disk space for the counts.
         WorkerDiedError: a worker process was killed.
+        EngineError: the cluster that `engine` names cannot be reached, a node differs, or tasks were lost too often.
 
     >>> train({"input": iter(["low low low", "lower"]), "vocab_size": 258}).vocab
     Vocab(258 tokens, 1 merges, special tokens: <|endoftext|>)
@@ -135,6 +137,8 @@ def _train(
     settings, base = settle_initial(settings, base)
     segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS
     corpus = CorpusCounter(settings, segments, documents, scratch_in=settings.out_dir)
+    if settings.engine.kind != "local":
+        corpus.check_distributable()
     _check_formats(settings, base)
     learning = learning_fingerprint(settings, base)
     with RunDir(settings.out_dir, corpus.scratch) as folder:
@@ -301,12 +305,16 @@ def _count(
     corpus: CorpusCounter, settings: Settings, folder: RunDir, observer: Observer, started: float
 ) -> tuple[PretokenCounts, RunReport]:
     """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
-    with folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample:
-        counted = corpus.count(observer, on_sample, settings.monitor.interval or observer.sample_interval)
+    interval = settings.monitor.interval or observer.sample_interval
+    with (
+        folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
+        distributing(settings.engine) as engine,
+    ):
+        counted = corpus.count(observer, on_sample, interval, engine)
     report = replace(
         start_report(settings),
         corpus=describe_corpus(corpus, counted),
-        counting=describe_counting(corpus, counted),
+        counting=describe_counting(corpus, counted, engine),
     )
     folder.write(COUNTS_FILE, counted.counts.dump)
     report = folder.write_report(report, started)

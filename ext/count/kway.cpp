@@ -7,6 +7,7 @@
 #include "sinks.hpp"
 #include "status.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -31,11 +32,12 @@ template <typename Write> std::uint64_t write_file(const char *path, const Write
 // A k-way sum in either order, and the records gathered from it.
 class ShardSum {
   public:
-    ShardSum(const bpeflow_shard *shards, std::uint64_t count, std::uint32_t order, std::uint64_t buffer_size)
-        : sum_(std::in_place_index<BPEFLOW_BY_BYTES>, readers_) {
+    ShardSum(const bpeflow_shard *shards, std::uint64_t count, std::uint32_t order, std::uint64_t buffer_size,
+             const bpeflow_range *range)
+        : range_(range ? KeyRange(*range) : KeyRange()), sum_(std::in_place_index<BPEFLOW_BY_BYTES>, readers_) {
         readers_.reserve(count);
         for (std::uint64_t i = 0; i < count; i++) {
-            readers_.emplace_back(shards[i], buffer_size);
+            readers_.emplace_back(shards[i], buffer_size, range_);
             size_ += shards[i].size;
         }
         if (order == BPEFLOW_BY_COUNT) sum_.emplace<BPEFLOW_BY_COUNT>(readers_);
@@ -65,18 +67,21 @@ class ShardSum {
     }
 
     // Write the remaining records to a new file. Return its size.
-    std::uint64_t write(const char *path, std::uint64_t &tokens) {
+    std::uint64_t write(const char *path, std::uint64_t mark_every, std::uint64_t &tokens) {
         std::uint64_t size = 0;
         with_sum([&](auto &sum) {
             size = write_file(path, [&](ShardWriter &writer) {
-                ShardFile file(writer);
+                ShardFile file(writer, mark_every);
                 while (sum.pass(file)) {
                 }
                 tokens = file.tokens;
+                marks_ = std::move(file.marks);
             });
         });
         return size;
     }
+
+    const std::vector<bpeflow_mark> &marks() const { return marks_; }
 
     void gather(std::uint64_t memory, std::uint64_t &tokens, std::uint64_t &size) {
         with_sum([&](auto &sum) {
@@ -120,11 +125,13 @@ class ShardSum {
             sum_);
     }
 
-    std::vector<ShardReader> readers_;
+    KeyRange range_;
+    std::vector<ShardReader> readers_; // which refer to range_
     std::variant<KwaySum<ByBytes>, KwaySum<ByCount>> sum_; // indexed by enum bpeflow_shard_order
     std::uint64_t size_ = 0;                               // of all shards
     std::uint64_t failed_ = UINT64_MAX;
     Gathered gathered_;
+    std::vector<bpeflow_mark> marks_;
 };
 
 } // namespace
@@ -135,13 +142,14 @@ struct bpeflow_kway {
 };
 
 int bpeflow_kway_new(const bpeflow_shard *shards, std::uint64_t count, std::uint32_t order, std::uint64_t buffer_size,
-                     bpeflow_kway **kway) {
+                     const bpeflow_range *range, bpeflow_kway **kway) {
     if (!kway) return BPEFLOW_BAD_ARGUMENT;
     *kway = nullptr;
     if ((!shards && count > 0) || order > BPEFLOW_BY_COUNT || buffer_size == 0) return BPEFLOW_BAD_ARGUMENT;
+    if (range && order != BPEFLOW_BY_BYTES) return BPEFLOW_BAD_ARGUMENT;
     for (std::uint64_t i = 0; i < count; i++)
         if (!shards[i].data && !shards[i].path) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *kway = new bpeflow_kway{{shards, count, order, buffer_size}}; });
+    return bpeflow::status_of([&] { *kway = new bpeflow_kway{{shards, count, order, buffer_size, range}}; });
 }
 
 std::uint64_t bpeflow_kway_failed(const bpeflow_kway *kway) {
@@ -166,9 +174,19 @@ int bpeflow_kway_read(bpeflow_kway *kway, std::uint64_t max_tokens, std::uint64_
     });
 }
 
-int bpeflow_kway_write(bpeflow_kway *kway, const char *path, std::uint64_t *tokens, std::uint64_t *size) {
-    if (!kway || !path || !tokens || !size) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { *size = kway->sum.write(path, *tokens); });
+int bpeflow_kway_write(bpeflow_kway *kway, const char *path, std::uint64_t mark_every, std::uint64_t *tokens,
+                       std::uint64_t *size, std::uint64_t *marks) {
+    if (!kway || !path || !tokens || !size || !marks) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] {
+        *size = kway->sum.write(path, mark_every, *tokens);
+        *marks = kway->sum.marks().size();
+    });
+}
+
+int bpeflow_kway_marks(const bpeflow_kway *kway, bpeflow_mark *marks) {
+    if (!kway || (!marks && !kway->sum.marks().empty())) return BPEFLOW_BAD_ARGUMENT;
+    std::copy(kway->sum.marks().begin(), kway->sum.marks().end(), marks);
+    return BPEFLOW_OK;
 }
 
 int bpeflow_kway_gather(bpeflow_kway *kway, std::uint64_t memory, std::uint64_t *tokens, std::uint64_t *size) {

@@ -53,6 +53,36 @@ struct Record {
     std::uint64_t prefix;
 };
 
+// A range of pre-tokens, with its own copy of the limits.
+class KeyRange {
+  public:
+    KeyRange() = default;
+    explicit KeyRange(const bpeflow_range &range)
+        : low_(range.low, range.low_length), high_(range.high, range.high_length) {}
+
+    bool begins_after(const Record &record) const { return low_.set && low_.is_above(record); }
+    bool ends_before(const Record &record) const { return high_.set && !high_.is_above(record); }
+
+  private:
+    struct Limit {
+        Limit() = default;
+        Limit(const std::uint8_t *from, std::uint64_t length)
+            : bytes(from, from ? from + length : from), set(from != nullptr),
+              prefix(prefix_of(bytes.data(), bytes.size(), bytes.size())) {}
+
+        bool is_above(const Record &record) const {
+            if (record.prefix != prefix) return record.prefix < prefix;
+            return order_of_bytes(record.bytes, record.length, bytes.data(), bytes.size()) < 0;
+        }
+
+        std::vector<std::uint8_t> bytes;
+        bool set = false;
+        std::uint64_t prefix = 0;
+    };
+
+    Limit low_, high_;
+};
+
 struct CloseFile {
     void operator()(std::FILE *file) const { std::fclose(file); }
 };
@@ -65,17 +95,32 @@ template <typename OnFailure> File open_file(const std::string &path, const char
     return file;
 }
 
-// Reads the records of a shard and checks that its size, its number of records and each length are consistent. KwaySum
-// checks the order.
+// Reads the records of a shard that are in a range, and checks that its size, its number of records and each length are
+// consistent. KwaySum checks the order.
 class ShardReader {
   public:
-    // Copy the path, borrow the data.
-    explicit ShardReader(const bpeflow_shard &shard, std::size_t buffer_size)
+    // Copy the path, borrow the data and the range.
+    explicit ShardReader(const bpeflow_shard &shard, std::size_t buffer_size, const KeyRange &range)
         : next_(shard.data), end_(shard.data ? shard.data + shard.size : nullptr), path_(shard.data ? "" : shard.path),
-          buffer_size_(buffer_size), unread_(shard.data ? 0 : shard.size), tokens_left_(shard.tokens) {}
+          buffer_size_(buffer_size), unread_(shard.data ? 0 : shard.size), tokens_left_(shard.tokens),
+          offset_(shard.offset), file_size_(shard.file_size), range_(&range) {}
 
     // Advance to the next record, which invalidates the bytes of the one before. Return false at the end.
     bool next() {
+        do {
+            if (!next_record()) return false;
+        } while (range_->begins_after(record_));
+        if (!range_->ends_before(record_)) return true;
+        next_ = end_;
+        unread_ = tokens_left_ = 0;
+        file_.reset();
+        return false;
+    }
+
+    const Record &record() const { return record_; }
+
+  private:
+    bool next_record() {
         if (tokens_left_ == 0) {
             if (next_ != end_ || unread_ != 0) throw Failure{BPEFLOW_DAMAGED};
             return false;
@@ -93,9 +138,6 @@ class ShardReader {
         return true;
     }
 
-    const Record &record() const { return record_; }
-
-  private:
     std::size_t available() const { return static_cast<std::size_t>(end_ - next_); }
 
     // Read until at least `needed` bytes are available.
@@ -130,14 +172,16 @@ class ShardReader {
         if (std::fseek(file_.get(), 0, SEEK_END) != 0) throw FileFailure(errno);
         const long size = std::ftell(file_.get());
         if (size < 0) throw FileFailure(errno);
-        if (static_cast<std::uint64_t>(size) != unread_) throw Failure{BPEFLOW_DAMAGED};
-        if (std::fseek(file_.get(), 0, SEEK_SET) != 0) throw FileFailure(errno);
+        if (static_cast<std::uint64_t>(size) != file_size_ || offset_ > file_size_ || unread_ > file_size_ - offset_)
+            throw Failure{BPEFLOW_DAMAGED};
+        if (std::fseek(file_.get(), static_cast<long>(offset_), SEEK_SET) != 0) throw FileFailure(errno);
     }
 
     const std::uint8_t *next_, *end_; // bytes read but not yet returned as records
     std::string path_;
     std::size_t buffer_size_;
-    std::uint64_t unread_, tokens_left_;
+    std::uint64_t unread_, tokens_left_, offset_, file_size_;
+    const KeyRange *range_;
     File file_;
     std::unique_ptr<std::uint8_t[]> buffer_;
     std::size_t capacity_ = 0;

@@ -47,12 +47,14 @@ inline void put_header(std::uint8_t *record, std::uint32_t length, std::int64_t 
     std::memcpy(record + sizeof length, &count, sizeof count);
 }
 
-// Writes records to a shard file.
+// Writes records to a shard file, and marks one about every `mark_every` bytes, or none if that is 0.
 class ShardFile {
   public:
-    explicit ShardFile(ShardWriter &writer) : writer_(writer) {}
+    ShardFile(ShardWriter &writer, std::uint64_t mark_every)
+        : writer_(writer), mark_every_(mark_every), next_mark_(mark_every > 0 ? mark_every : UINT64_MAX) {}
 
     std::uint8_t *reserve(std::size_t length) {
+        offset_ = writer_.written();
         record_ = writer_.reserve(BPEFLOW_RECORD_SIZE + length);
         length_ = static_cast<std::uint32_t>(length);
         return record_ + BPEFLOW_RECORD_SIZE;
@@ -60,13 +62,19 @@ class ShardFile {
 
     void finish(std::int64_t count) {
         put_header(record_, length_, count);
+        if (offset_ >= next_mark_ && length_ <= BPEFLOW_MARK_LENGTH) {
+            marks.push_back({offset_, tokens});
+            next_mark_ = offset_ + mark_every_;
+        }
         tokens++;
     }
 
     std::uint64_t tokens = 0;
+    std::vector<bpeflow_mark> marks;
 
   private:
     ShardWriter &writer_;
+    std::uint64_t mark_every_, next_mark_, offset_ = 0;
     std::uint8_t *record_ = nullptr;
     std::uint32_t length_ = 0;
 };

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 7
+#define BPEFLOW_ABI 8
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -129,15 +129,25 @@ BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
 
 /* A shard is a sequence of distinct pre-tokens with their counts in a defined order. Each record is the length
  * (uint32_t), the count (int64_t) and the bytes, without padding and in native byte order, as shards never leave the
- * machine. A shard is in memory or, in the same format, in a file of its own. */
+ * machine or a cluster of its kind. A shard is in memory or, in the same format, in a file of its own. */
 enum { BPEFLOW_RECORD_SIZE = 12 }; /* size of a record without the pre-token's bytes */
 
+/* A shard, or consecutive records of one in a file. */
 typedef struct {
     const uint8_t *data; /* NULL for a shard in a file */
     const char *path;    /* path of the file */
     uint64_t tokens;     /* number of records */
     uint64_t size;       /* size of all records in bytes */
+    uint64_t offset;     /* position of the first record in the file */
+    uint64_t file_size;  /* size of the file */
 } bpeflow_shard;
+
+/* A position in a shard at which reading can begin: that of a record with a short pre-token. */
+typedef struct {
+    uint64_t offset; /* of the record in bytes */
+    uint64_t token;  /* index of the record */
+} bpeflow_mark;
+enum { BPEFLOW_MARK_LENGTH = 256 }; /* the longest pre-token at a mark */
 
 enum bpeflow_shard_order {
     BPEFLOW_BY_BYTES = 0, /* ascending; several shards may have the same pre-token, whose counts are added up */
@@ -147,10 +157,17 @@ enum bpeflow_shard_order {
 /* The k-way sum of shards in the same order: their records as one sequence in that order. */
 typedef struct bpeflow_kway bpeflow_kway;
 
+/* The pre-tokens from low[low_length] on and below high[high_length], in ascending order of bytes. A NULL is no limit. */
+typedef struct {
+    const uint8_t *low, *high;
+    uint64_t low_length, high_length;
+} bpeflow_range;
+
 /* Create a k-way sum. On success *kway is a handle, otherwise NULL. Shards in memory must outlive it. Files are
- * opened on first use and read in blocks of `buffer_size` bytes. */
+ * opened on first use and read in blocks of `buffer_size` bytes. With a range, for which the order must be by bytes, all
+ * other records are left out; NULL for all records. */
 BPEFLOW_API int bpeflow_kway_new(const bpeflow_shard *shards, uint64_t count, uint32_t order, uint64_t buffer_size,
-                                 bpeflow_kway **kway);
+                                 const bpeflow_range *range, bpeflow_kway **kway);
 
 /* The index of the shard that caused BPEFLOW_IO or BPEFLOW_DAMAGED. UINT64_MAX if the output file caused it. */
 BPEFLOW_API uint64_t bpeflow_kway_failed(const bpeflow_kway *kway);
@@ -161,8 +178,13 @@ BPEFLOW_API uint64_t bpeflow_kway_failed(const bpeflow_kway *kway);
 BPEFLOW_API int bpeflow_kway_read(bpeflow_kway *kway, uint64_t max_tokens, uint64_t max_bytes, int64_t begin,
                                   uint8_t *data, int64_t *ends, int64_t *counts, uint64_t *tokens, uint64_t *bytes);
 
-/* Write all remaining records to a new file. */
-BPEFLOW_API int bpeflow_kway_write(bpeflow_kway *kway, const char *path, uint64_t *tokens, uint64_t *size);
+/* Write all remaining records to a new file. Mark a record about every `mark_every` bytes, or none if that is 0. *marks
+ * is set to the number of marks, for bpeflow_kway_marks. */
+BPEFLOW_API int bpeflow_kway_write(bpeflow_kway *kway, const char *path, uint64_t mark_every, uint64_t *tokens,
+                                   uint64_t *size, uint64_t *marks);
+
+/* Copy the marks of the last bpeflow_kway_write to `marks`. */
+BPEFLOW_API int bpeflow_kway_marks(const bpeflow_kway *kway, bpeflow_mark *marks);
 
 /* Gather the next records of a BPEFLOW_BY_BYTES sum and sort them into canonical order: all that remain, or as many as
  * fit into `memory` bytes, but at least one. *tokens and *size are set to their number and size, 0 at the end of the

@@ -10,7 +10,7 @@ import pytest
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.counting.segments import SegmentFolder
+from bpeflow.counting.segments import SegmentFolder, SegmentPart
 from bpeflow.run_dir.layout import SEGMENTS
 
 
@@ -43,10 +43,10 @@ def failing_after(segments: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     """Make counting fail once this number of segments is finished."""
     count = SegmentFolder._count
 
-    def fail(self: SegmentFolder, number: int, *rest: object) -> None:
-        if number == segments:
+    def fail(self: SegmentFolder, part: SegmentPart, *rest: object) -> None:
+        if part.number == segments:
             raise ZeroDivisionError
-        count(self, number, *rest)  # type: ignore[arg-type]
+        count(self, part, *rest)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(SegmentFolder, "_count", fail)

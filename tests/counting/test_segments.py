@@ -19,7 +19,7 @@ from segmented import ProgressRecorder, corpus_size, counter, fail_after, failin
 import bpeflow
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.counting import manifest as manifest_module
-from bpeflow.counting.manifest import FINGERPRINT_FILE, MANIFEST_FILE, Position
+from bpeflow.counting.manifest import MANIFEST_FILE, Position
 from bpeflow.counting.segments import SegmentPlan, has_segments, remove_segments
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import SEGMENTS
@@ -210,6 +210,37 @@ def test_a_damaged_segment_is_counted_again(
         assert f"{name} is damaged or missing: counting its part of the corpus again" in caplog.text
 
 
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, lambda path: path.write_text("{}")])
+def test_a_segment_with_a_damaged_record_is_counted_again(
+    corpus: Path,
+    tmp_path: Path,
+    damage: Callable[[Path], object],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fail_after(3, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
+    damage(tmp_path / "run" / SEGMENTS / "000001.json")
+    parts = counter(corpus, tmp_path / "run", segment_size="3kb").count()
+    assert "000001.json is damaged or missing: counting its part of the corpus again" in caplog.text
+    assert parts.segments is not None
+    assert (parts.segments.resumed, parts.segments.recounted) == (2, 1)
+    assert parts.counts == counter(corpus, None).count().counts
+
+
+def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run counts what no record covers, whatever the size of its own segments."""
+    whole = counter(corpus, None).count()
+    fail_after(5, counter(corpus, tmp_path / "run", segment_size="4kb"), monkeypatch)
+    for number in (0, 1, 3):
+        (tmp_path / "run" / SEGMENTS / f"{number:06d}.json").unlink()
+    parts = counter(corpus, tmp_path / "run", segment_size="6kb").count()
+    assert parts.segments is not None
+    assert (parts.segments.resumed, parts.segments.recounted) == (2, 0)
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+    assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -218,7 +249,7 @@ def test_a_damaged_segment_is_counted_again(
         lambda path: path.write_bytes(b""),
         lambda path: path.write_text("[]"),
         lambda path: path.write_text("{}"),
-        lambda path: path.write_text(path.read_text().replace('"offset": 0', '"offset": 1')),
+        lambda path: path.write_text(path.read_text().replace('"version": 2', '"version": 3')),
     ],
 )
 def test_a_damaged_manifest_is_an_error_with_the_remedy(
@@ -234,8 +265,8 @@ def test_a_manifest_of_another_version_is_an_error(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
-    monkeypatch.setattr(manifest_module, "VERSION", 2)
-    with pytest.raises(ResumeError, match="it has version 1, this bpeflow reads 2"):
+    monkeypatch.setattr(manifest_module, "VERSION", 3)
+    with pytest.raises(ResumeError, match="it has version 2, this bpeflow reads 3"):
         counter(corpus, tmp_path / "run", segment_size="8kb").count()
 
 
@@ -244,7 +275,7 @@ def test_leftovers_are_removed_and_other_files_stay(
 ) -> None:
     run = tmp_path / "run"
     fail_after(2, counter(corpus, run, segment_size="8kb"), monkeypatch)
-    ours = ["000002.shard", ".000002.shard.77.part", ".manifest.json.77.part"]
+    ours = ["000002.shard", "000002-0123456789abcdef.shard", ".000002.shard.77.part", ".manifest.json.77.part"]
     for name in (*ours, "notes.txt"):
         (run / SEGMENTS / name).write_text("?")
     counting = counter(corpus, run, segment_size="8kb")
@@ -255,7 +286,7 @@ def test_leftovers_are_removed_and_other_files_stay(
 
 def test_a_folder_without_a_manifest_has_no_segments(corpus: Path, tmp_path: Path) -> None:
     folder = make_folder(make_folder(tmp_path / "run") / SEGMENTS)
-    (folder / FINGERPRINT_FILE).write_text("{}")
+    (folder / "000000.json").write_text("{}")
     (folder / "000000.shard").write_text("?")
     assert not has_segments(tmp_path / "run" / SEGMENTS)
     parts = counter(corpus, tmp_path / "run", segment_size="8kb").count()
@@ -290,7 +321,7 @@ def test_segments_cover_the_corpus_without_gap_or_overlap() -> None:
 
 
 def test_the_order_of_writing_makes_it_durable(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shard is synced before it gets its name, and has its name before the manifest lists it."""
+    """A shard is synced before it gets its name, and has its name before a record mentions it."""
     steps: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
@@ -305,9 +336,8 @@ def test_the_order_of_writing_makes_it_durable(corpus: Path, tmp_path: Path, mon
     monkeypatch.setattr(os, "fsync", recording_fsync)
     monkeypatch.setattr(Path, "replace", recording_replace)
     counter(corpus, tmp_path / "run", segment_size=corpus_size(corpus) - 1000).count()
-    manifest = ["sync segments", "sync .manifest.json", "name manifest.json", "sync segments"]
+    written = ["manifest.json", "000000.shard", "000000.json", "000001.shard", "000001.json"]
     assert steps == [
-        *("sync run", "sync .fingerprint.json", "name fingerprint.json", *manifest),
-        *("sync .000000.shard", "name 000000.shard", *manifest),
-        *("sync .000001.shard", "name 000001.shard", *manifest),
+        "sync run",
+        *(step for name in written for step in (f"sync .{name}", f"name {name}", "sync segments")),
     ]

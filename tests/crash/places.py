@@ -36,7 +36,7 @@ WORKERS = {
     "merger of segments": Place("bpeflow.counting.merger:CountMerger._sorted_pieces", 1, "text", "300kb", "merger"),
 }
 MAIN = {
-    "segment": Place("bpeflow.counting.segments:SegmentFolder._write", 2, segment_size="300kb"),
+    "segment": Place("bpeflow.counting.segments:write_segment", 2, segment_size="300kb"),
     "reducer": Place("bpeflow.counting.count:reduce_shards"),
     "writing counts": Place("bpeflow.counting.counts:PretokenCounts.dump"),
     "learning": Place("bpeflow.training.learn:_step_to_the_end", counted=True),

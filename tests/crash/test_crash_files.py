@@ -107,9 +107,9 @@ FULL = {
         r"stage 'merger', worker \d: cannot write counts to .*: {}. Set scratch_dir to a folder with more room",
     ),
     "segment": (MAIN["segment"], r"cannot write .*/segments/000001.shard: {}. Make room on its disk.*--resume"),
-    "manifest": (
-        Place("bpeflow.counting.manifest:Manifest.save", 2, segment_size="300kb"),
-        r"cannot write .*/segments/manifest.json: {}. Make room on its disk.*--resume",
+    "record": (
+        Place("bpeflow.counting.manifest:SegmentRecord.save", 2, segment_size="300kb"),
+        r"cannot write .*/segments/000001.json: {}. Make room on its disk.*--resume",
     ),
     "writing counts": (MAIN["writing counts"], r".*/unfinished/counts.npz: {}; .*write elsewhere"),
     "writing the report": (

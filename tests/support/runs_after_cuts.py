@@ -24,8 +24,8 @@ from power_cuts import Moment, Recorder, Tree, read_tree, write_tree
 
 import bpeflow
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.manifest import Manifest
-from bpeflow.counting.segments import SegmentFolder
+from bpeflow.counting.manifest import SegmentRecord
+from bpeflow.counting.segments import SegmentFolder, SegmentPart
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir import checkpoint
 from bpeflow.run_dir.checkpoint import MergeCheckpoint
@@ -64,17 +64,17 @@ def in_child(work: Callable[[], object]) -> Any:
 def record(settings: dict[str, object], disk: Path) -> tuple[list[Moment], int]:
     """Train, and return all moments and the number of syncs."""
     recorder = Recorder(disk)
-    save_manifest, save_merges = Manifest.save, MergeCheckpoint.save
+    save_segment, save_merges = SegmentRecord.save, MergeCheckpoint.save
 
-    def record_segments(manifest: Manifest) -> None:
-        save_manifest(manifest)
-        recorder.promised["segments"] = len(manifest.segments)
+    def record_segments(segment: SegmentRecord, folder: Path) -> None:
+        save_segment(segment, folder)
+        recorder.promised["segments"] = recorder.promised.get("segments", 0) + 1
 
     def record_merges(merge_checkpoint: MergeCheckpoint, merges: Any) -> None:
         save_merges(merge_checkpoint, merges)
         recorder.promised["merges"] = len(merges)
 
-    Manifest.save, MergeCheckpoint.save = record_segments, record_merges  # type: ignore[method-assign]
+    SegmentRecord.save, MergeCheckpoint.save = record_segments, record_merges  # type: ignore[method-assign]
     with recorder:
         bpeflow.train(settings)
         recorder.promised["done"] = 1
@@ -87,9 +87,9 @@ def resume(settings: dict[str, object]) -> dict[str, Any] | None:
     counted: list[object] = []
     count = SegmentFolder._count
 
-    def record_count(folder: SegmentFolder, number: int, *rest: Any) -> None:
-        counted.append(number)
-        count(folder, number, *rest)
+    def record_count(folder: SegmentFolder, part: SegmentPart, *rest: Any) -> None:
+        counted.append(part)
+        count(folder, part, *rest)
 
     SegmentFolder._count = record_count  # type: ignore[method-assign]
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from bpeflow.config import EngineSettings
+
 #: Settings that are not varied, with the reason. `tests/tools/test_soak.py` checks that none is missing.
 LEFT_OUT = {
     "out_dir": "each trial has its own",
@@ -12,6 +14,9 @@ LEFT_OUT = {
     "restart": "passed as a flag",
     "overwrite": "always given, as the folder may have earlier results",
     "normalizer": "decoded files are compared with their input",
+    **dict.fromkeys(
+        [f"engine.{name}" for name in EngineSettings.model_fields], "tests/engines kills processes at every step"
+    ),
     "sources.exclude": "like exclude",
     "sources.text_field": "like text_field",
     "sources.text_column": "like text_column",

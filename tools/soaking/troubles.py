@@ -33,6 +33,7 @@ _TRAINING_ONLY = ("change input", "second run")
 #: Files of a run folder whose appearance can start the clock.
 _AFTER = (
     "unfinished/segments/000000.shard",
+    "unfinished/segments/000001.json",
     "unfinished/segments/000002.shard",
     "unfinished/segments/manifest.json",
     "unfinished/counts.npz",

@@ -1,0 +1,161 @@
+"""`CountWork`: counting a segment and summing a range as tasks, wherever they run; and who distributes them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+from typing import Literal, Protocol
+
+from bpeflow._util.atomic import atomic_path, hold_part, is_unlocked
+from bpeflow.config import CountSettings
+from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.reader import check_unchanged
+from bpeflow.corpus.sources import Corpus, CorpusEntry, Source
+from bpeflow.counting.budget import MemoryBudget
+from bpeflow.counting.manifest import SegmentCounts, SegmentRecord, cannot_write_segment, write_segment
+from bpeflow.counting.merger import CountMerger
+from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
+from bpeflow.counting.ranges import RangeSum
+from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder
+from bpeflow.counting.shards import Scratch, Shard, cannot_write
+from bpeflow.pretokenize.regex import Pretokenizer
+
+#: The beginning of the names of tasks' scratch folders.
+_TASK_SCRATCH = "bpeflow-task-"
+
+#: The remedy if a node of a cluster has another file than the machine that distributes the work.
+OTHER_FILE_REMEDY = "every node must see the same files under the same paths; " + FILE_CHANGED_REMEDY
+
+
+class Distributor(Protocol):
+    """Distributes the work of counting over other processes or machines."""
+
+    @property
+    def threads(self) -> int:
+        """The number of threads of a task."""
+        ...
+
+    @property
+    def memory(self) -> MemoryBudget:
+        """The shares of a task's memory limit."""
+        ...
+
+    def segment_size(self, total: int, wanted: int) -> int:
+        """Return the size of a segment of a corpus of `total` bytes, at most `wanted`."""
+        ...
+
+    def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner) -> list[Shard]:
+        """Count the segments that are missing, and sum all.
+
+        Returns shards in canonical order, without statistics. Progress, reports and what was spilled go to `runner`.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class CountWork:
+    """The work of counting a corpus, in tasks. Picklable; it knows nothing of who runs them.
+
+    Tasks are idempotent: each attempt writes a file with a name of its own, and only the caller, to whom it returns
+    that name, records it. The file of an attempt whose result is not wanted any more is a leftover.
+
+    Attributes:
+        folder: the folder of segments, which all tasks share.
+        settings: the settings, of which only those of the pipeline matter here.
+        sources: description of each source.
+        delimiters: the separator and the special tokens.
+        pretokenizer: the pattern.
+        scanner: how matches of the pattern are found.
+        threads: threads that count in a task.
+        memory: the shares of a task's memory limit.
+    """
+
+    folder: Path
+    settings: CountSettings
+    sources: Sequence[Source]
+    delimiters: Delimiters
+    pretokenizer: Pretokenizer
+    scanner: Literal["native", "regex"]
+    threads: int
+    memory: MemoryBudget
+
+    def count_segment(self, number: int, entries: Sequence[CorpusEntry]) -> SegmentCounts:
+        """Count a part of the corpus.
+
+        Raises:
+            CorpusError: a file is unreadable, not the one that was found, or changed while it was counted.
+            Exception: as `CorpusCounter.count`.
+        """
+        check_unchanged(entries, OTHER_FILE_REMEDY)
+        with task_scratch(self.settings.scratch_dir) as scratch:
+            return self._count_segment(number, entries, scratch)
+
+    def _count_segment(self, number: int, entries: Sequence[CorpusEntry], scratch: Scratch) -> SegmentCounts:
+        builder = PipelineBuilder(
+            settings=self.settings,
+            corpus=Corpus([*self.sources], []),
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            scanner=self.scanner,
+            scratch=scratch,
+            counters=self.threads,
+            mergers=1,
+            in_process=True,
+            memory=self.memory,
+            look=None,
+        )
+        runner = PipelineRunner(None)
+        shards = runner.run(builder.counting(entries, "bytes"), "threads")
+        check_unchanged(entries, FILE_CHANGED_REMEDY)
+        path = self.folder / f"{number:06d}-{token_hex(8)}.shard"
+        return write_segment(path, shards, self.memory.buffer_size(len(shards)), runner.last_reports)
+
+    def sum_range(self, task: RangeSum) -> Shard:
+        """Sum the shards of segments in a range. Returns a shard in a file in the folder, in canonical order."""
+        with task_scratch(self.settings.scratch_dir) as scratch:
+            shard = CountMerger(self.memory, scratch).sum_range(task)
+            path = self.folder / f"range-{token_hex(8)}.shard"
+            try:
+                with atomic_path(path) as temporary:
+                    if shard.path is not None:
+                        shutil.copyfile(shard.path, temporary)
+                    else:
+                        temporary.write_bytes(shard.data or b"")
+            except OSError as error:
+                raise cannot_write_segment(path, error) from error
+            return replace(shard, data=None, path=path)
+
+    def is_intact(self, record: SegmentRecord) -> bool:
+        """Return whether the shard of a segment still has the content that was written."""
+        return record.counts.is_intact(self.folder)
+
+
+@contextmanager
+def task_scratch(parent: Path | None) -> Iterator[Scratch]:
+    """Yield the scratch folder of a task, on its own node, and remove it at the end.
+
+    Also removes the folders that killed tasks left there, of any run. Those of live tasks are locked.
+
+    Args:
+        parent: where to make it; by default in the system's temporary folder.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    for lock in parent.glob(f"{_TASK_SCRATCH}*/lock"):
+        if is_unlocked(lock):
+            shutil.rmtree(lock.parent, ignore_errors=True)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".bpeflow-", dir=parent))
+    except OSError as error:
+        raise cannot_write(parent, error) from error
+    try:
+        with (folder / "lock").open("w") as lock:
+            hold_part(lock)
+            folder = folder.rename(parent / f"{_TASK_SCRATCH}{token_hex(8)}")  # it has its name when it is locked
+            yield Scratch(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,159 @@
+"""Counting on an engine: segments become tasks, and so do the ranges of their sum.
+
+    plan ─▶ tasks, at most two per slot ─▶ shards in the run folder, a record of each ─▶ range sums ─▶ reducer
+
+Tasks write files, and return what a record says about them. Only this process writes records and removes files, so
+everything that holds for the folder of segments holds for any engine: a run that was interrupted, in whichever way,
+resumes with the segments recorded, on any engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from bpeflow._util.atomic import make_folder
+from bpeflow.config import EngineSettings
+from bpeflow.corpus.sources import with_absolute_paths
+from bpeflow.counting.budget import MemoryBudget
+from bpeflow.counting.manifest import SegmentRecord
+from bpeflow.counting.pipeline import PipelineRunner, sum_reports
+from bpeflow.counting.ranges import divide
+from bpeflow.counting.segments import SegmentFolder, SegmentPart, worker_reports
+from bpeflow.counting.shards import Shard
+from bpeflow.counting.work import OTHER_FILE_REMEDY, CountWork
+from bpeflow.engines.base import Call, Engine, TaskReport
+from bpeflow.engines.coordinator import Coordinator, Tally
+from bpeflow.engines.monitor import TaskMonitor
+from bpeflow.engines.probe import check_nodes
+from bpeflow.engines.registry import start_engine
+from bpeflow.flow import WorkerReport
+
+#: Bounds of a segment's size, and the segments of a small corpus per slot. Small segments balance the load better and
+#: lose less work with a node; large ones have fewer pre-tokens in common, so less is written and summed.
+_MIN_SEGMENT, _MAX_SEGMENT, _PER_SLOT = 64_000_000, 1_000_000_000, 4
+
+#: Bytes of all shards in a range, at most.
+_RANGE_BYTES = 512_000_000
+
+
+@contextmanager
+def distributing(settings: EngineSettings) -> Iterator[DistributedCounting | None]:
+    """Yield who distributes the counting; None with the local engine. All tasks end with the block.
+
+    Raises:
+        EngineUnavailableError: the engine's library is not installed.
+        EngineError: the cluster cannot be reached.
+    """
+    if settings.kind == "local":
+        yield None
+        return
+    engine = start_engine(settings)
+    try:
+        yield DistributedCounting(engine, settings)
+    finally:
+        engine.stop()
+
+
+class DistributedCounting:
+    """Counts the segments of a corpus on an engine: a `Distributor`.
+
+    Attributes:
+        settings: the settings of the engine.
+        threads: the number of threads of a task.
+        memory: the shares of a task's memory limit.
+    """
+
+    def __init__(self, engine: Engine, settings: EngineSettings) -> None:
+        """Prepare to count on an engine, which the caller stops."""
+        self.settings = settings
+        self.threads = settings.cpus_per_task
+        self.memory = MemoryBudget.share(int(settings.task_memory), self.threads, 1)
+        self._engine = engine
+        self._coordinator = Coordinator(engine, self.threads, int(settings.task_memory), settings.retries)
+
+    @property
+    def tally(self) -> Tally:
+        """The work so far."""
+        return self._coordinator.tally
+
+    def segment_size(self, total: int, wanted: int) -> int:
+        """Return the size of a segment of a corpus of `total` bytes, at most `wanted`."""
+        even = total // (_PER_SLOT * max(self._engine.slots, 1))
+        return min(wanted, max(_MIN_SEGMENT, min(_MAX_SEGMENT, even)))
+
+    def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner) -> list[Shard]:
+        """Count the segments that are missing, and sum all.
+
+        Raises:
+            EngineError: a node cannot take part, or the cluster is gone.
+            TaskLostError: a task was lost too often.
+            Exception: as `CorpusCounter.count`.
+        """
+        make_folder(work.folder)
+        entries = [with_absolute_paths(entry) for entry in segments.entries]
+        check_nodes(self._engine, work.folder, entries, OTHER_FILE_REMEDY)
+        monitor = TaskMonitor(self._coordinator, self._engine, runner)
+        with segments.kept_on_failure():
+            segments.open(lambda records: self._verify(records, work))
+            runner.done_bytes += segments.resumed_weight
+            runner.report_progress()
+            self._count_missing(segments, work, runner, monitor)
+            runner.reports = worker_reports(segments.counted)
+            return self._sum(segments, work, runner, monitor)
+
+    def _verify(self, records: Sequence[SegmentRecord], work: CountWork) -> list[bool]:
+        calls = (Call(f"verify segment {record.number}", work.is_intact, (record,)) for record in records)
+        intact = {index: report.value for index, report in self._coordinator.run(calls)}
+        return [intact[index] for index in range(len(records))]
+
+    def _count_missing(
+        self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner, monitor: TaskMonitor
+    ) -> None:
+        in_flight: dict[int, SegmentPart] = {}
+
+        def calls() -> Iterator[Call]:
+            for index, part in enumerate(segments.missing()):
+                in_flight[index] = part
+                entries = [with_absolute_paths(entry) for entry in part.entries]
+                yield Call(f"count {part}", work.count_segment, (part.number, entries))
+
+        for index, report in self._coordinator.run(calls(), monitor.sample):
+            part = in_flight.pop(index)
+            segments.add(part, report.value, report.node, report.process)
+            monitor.add(report.node, part.weight)
+            runner.spilled += report.value.spilled
+            runner.done_bytes += part.weight
+            runner.report_progress()
+
+    def _sum(
+        self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner, monitor: TaskMonitor
+    ) -> list[Shard]:
+        shards = segments.shards()
+        size = sum(shard.size for shard in shards)
+        parts = self.settings.partitions or max(self._engine.slots, -(-size // _RANGE_BYTES))
+        tasks = divide(shards, parts)
+        calls = (
+            Call(f"sum range {number} of {len(tasks)}", work.sum_range, (task,)) for number, task in enumerate(tasks, 1)
+        )
+        sums: dict[int, Shard] = {}
+        processes: dict[tuple[str, int], int] = {}
+        for index, report in self._coordinator.run(calls, monitor.sample):
+            sums[index] = report.value
+            runner.spilled += report.value.spilled
+            worker = processes.setdefault((report.node, report.process), len(processes))
+            runner.reports = sum_reports(runner.reports, [_merger_report(worker, report, tasks[index].size)])
+        return [sums[index] for index in range(len(tasks))]
+
+
+def _merger_report(number: int, report: TaskReport, size: int) -> WorkerReport:
+    return WorkerReport(
+        stage="merger",
+        worker=number,
+        items_in=1,
+        items_out=1,
+        wall_seconds=report.seconds,
+        cpu_seconds=report.cpu_seconds,
+        weight_done=size,
+        peak_memory=report.peak_memory,
+    )
