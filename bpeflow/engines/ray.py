@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
+from bpeflow._util.text import format_size
 from bpeflow.config import EngineSettings
 from bpeflow.engines.base import Call, Handle, TaskReport, run_call
 from bpeflow.errors import BpeflowError, EngineError, EngineUnavailableError, TaskLostError
@@ -27,11 +28,14 @@ try:
 except ModuleNotFoundError as missing:
     raise EngineUnavailableError(f"engine ray needs Ray: pip install 'bpeflow[ray]' ({missing})") from missing
 
-#: Seconds to wait for a connection to the head node, and for the probes of all nodes. The latter start a worker on each.
+#: Seconds to wait for a connection to the head node, and for the probes of all nodes, which start a worker on each.
 _CONNECT_SECONDS, _PROBE_SECONDS = 5.0, 60.0
 
 #: Seconds for which the list of nodes is taken as current.
 _NODES_SECONDS = 2.0
+
+#: Ray's names of the resources that tasks take.
+_RESOURCES = "CPU", "memory"
 
 #: Object store of a cluster that this engine starts, about the least that Ray accepts: there is no data in it.
 _OBJECT_STORE = 100_000_000
@@ -66,7 +70,7 @@ class RayEngine:
         self._cpus, self._memory = settings.cpus_per_task, int(settings.task_memory)
         self._connected_here = not ray.is_initialized()
         self._queued: deque[tuple[int, Call, dict[str, Any]]] = deque()
-        self._running: dict[int, Any] = {}
+        self._running: dict[Handle, Any] = {}
         self._submitted = 0
         self._nodes: list[dict[str, Any]] = []
         self._nodes_read = -_NODES_SECONDS
@@ -98,24 +102,16 @@ class RayEngine:
         if silent:
             names = ", ".join(sorted({probes[probe] for probe in silent}))
             raise EngineError(f"no answer within {_PROBE_SECONDS:.0f} s from node(s) {names}; see `ray status`")
-        outcomes: list[TaskReport | BpeflowError] = []
-        for reference, name in probes.items():
-            try:
-                outcomes.append(_outcome(reference))
-            except EngineError as error:
-                outcomes.append(type(error)(f"on node {name}: {error}"))
-        return outcomes
+        return [_outcome_or_error(reference, name) for reference, name in probes.items()]
 
     def submit(self, call: Call, cpus: int, memory: int) -> Handle:
         """Start a task as soon as there is room for it."""
         nodes = self._alive()
         if not any(self._room(node["Resources"], cpus, memory) for node in nodes):
-            most = max(nodes, key=lambda node: node["Resources"].get("memory", 0), default={"Resources": {}})
-            cores, bytes_ = (most["Resources"].get(name, 0) for name in ("CPU", "memory"))
+            cores, most = (max((node["Resources"].get(key, 0) for node in nodes), default=0) for key in _RESOURCES)
             raise EngineError(
-                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {memory / 1e9:.1f} GB; the one "
-                f"with most memory has {cores:.0f} and {bytes_ / 1e9:.1f} GB. Lower engine.cpus_per_task or "
-                "engine.task_memory"
+                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {format_size(memory)}: at most "
+                f"{cores:.0f} and {format_size(int(most))}; lower engine.cpus_per_task or engine.task_memory"
             )
         self._submitted += 1
         self._queued.append((self._submitted, call, {"num_cpus": cpus, "memory": memory}))
@@ -174,8 +170,8 @@ def _connect(settings: EngineSettings) -> None:
     address = settings.address or os.environ.get("RAY_ADDRESS") or ""
     if "://" in address:
         raise EngineError(
-            f"engine.address: {address} is an address of the Ray Client, with which this process would not be part of the "
-            "cluster; run bpeflow on a machine of the cluster, e.g. with ray job submit"
+            f"engine.address: {address} is an address of the Ray Client, and this process must be part of the cluster; "
+            "run bpeflow on one of its machines, for example with ray job submit"
         )
     if address and address not in ("auto", "local"):
         _check_reachable(address)
@@ -211,7 +207,7 @@ def _check_reachable(address: str) -> None:
         raise EngineError(f"engine.address: {address!r} is not of the form host:port, such as 10.0.0.1:6379") from None
     except OSError as error:
         raise EngineError(
-            f"no Ray cluster at {address} ({error.strerror or error}); is its head node running, and is this its address?"
+            f"no Ray cluster at {address} ({error.strerror or error}); is its head node running at this address?"
         ) from error
 
 
@@ -229,6 +225,13 @@ def _outcome(reference: Any) -> TaskReport | BpeflowError:
                 raise TaskLostError(reason) from error
         raise _cluster_error(error) from error
     return outcome
+
+
+def _outcome_or_error(reference: Any, node: str) -> TaskReport | BpeflowError:
+    try:
+        return _outcome(reference)
+    except EngineError as error:
+        return type(error)(f"on node {node}: {error}")
 
 
 def _cluster_error(error: Exception, address: str = "") -> EngineError:
