@@ -185,7 +185,7 @@ def test_the_examples_of_settings_are_valid(setting: SettingDescription) -> None
 def test_all_settings_can_be_uncommented() -> None:
     """Apart from those that exclude each other, and whose examples need another setting."""
     lines = [line.removeprefix("# ") for line in as_yaml().splitlines()]
-    keys = {setting.key.rpartition(".")[2] for setting in all_settings()} | {"queue", "monitor", "output"}
+    keys = {setting.key.rpartition(".")[2] for setting in all_settings()} | {"queue", "monitor", "output", "engine"}
     values = yaml.safe_load("\n".join(line for line in lines if line.strip().partition(":")[0] in keys))
     assert set(values) == set(Settings.model_fields)
     for key in ("vocab_sizes", "restart"):

@@ -69,7 +69,8 @@ def test_a_stopped_counter_is_reported_with_its_state(tmp_path: Path, caplog: py
 
     def stop_and_continue() -> None:
         while not stopped:  # process ids in order: chunk reader, counter, merger
-            servers = psutil.Process().children()
+            children = psutil.Process().children()
+            servers = [child for child in children if "forkserver.serve" in " ".join(child.cmdline())]
             workers = sorted(servers[0].children(), key=lambda worker: worker.pid) if servers else []
             if len(workers) == 3:
                 stopped.append(workers[1])

@@ -94,7 +94,7 @@ class PythonKWaySum:
     def __init__(self, shards: Sequence[Shard], order: Order, key_range: KeyRange = EVERYTHING) -> None:
         self._partition = shards[0].partition if shards else 0
         records = _summed_by_bytes(shards) if order == "bytes" else _combined_by_count(shards)
-        self._records = (record for record in records if key_range.has(record[0]))
+        self._records: Iterator[tuple[bytes, int]] = (record for record in records if key_range.has(record[0]))
         self._gathered: list[tuple[bytes, int]] = []
 
     def __enter__(self) -> PythonKWaySum:
@@ -381,9 +381,7 @@ def address(data: bytes | bytearray) -> int:
     return ctypes.cast(c_char_p(data), c_void_p).value or 0
 
 
-def kway_sum(
-    shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING
-) -> KWaySum:
+def kway_sum(shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING) -> KWaySum:
     """Return the sum of shards that are in `order`: the native one if available, else the Python one.
 
     The native one reads `buffer_size` bytes of a file at a time. With a range, for which the order must be by bytes,

@@ -44,8 +44,6 @@ from bpeflow.flow import WorkerReport
 _OWN_NAMES = re.compile(r"(\d{6,}|range)(-[0-9a-f]+)?\.shard|\d{6,}\.json|manifest\.json|\..*\.part")
 _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
-_DAMAGED = "%s is damaged or missing: counting its part of the corpus again"
-
 _begin = attrgetter("begin")
 
 #: A function that counts files and streams and returns shards in ascending order of bytes.
@@ -208,18 +206,18 @@ class SegmentFolder:
     def _resume(self, are_intact: Callable[[Sequence[SegmentRecord]], Sequence[bool]]) -> None:
         """Read the records, remove those of damaged segments, and then all files that no record mentions."""
         found = {path: SegmentRecord.load(path) for path in sorted(self.path.glob("*.json")) if _RECORD(path.name)}
-        records = [record for record in found.values() if record is not None]
-        for record, intact in zip(records, are_intact(records), strict=True):
-            if intact:
-                self._resumed.append(record)
-            else:
-                log.warning(_DAMAGED, self.path / record.counts.file)
-        for path, record in found.items():
-            if record is None:
-                log.warning(_DAMAGED, path)
-        self._recounted = len(found) - len(self._resumed)
+        readable = [record for record in found.values() if record is not None]
+        self._resumed = [r for r, intact in zip(readable, are_intact(readable), strict=True) if intact]
         self._records = [*self._resumed]
-        _remove_unknown(self.path, {MANIFEST_FILE, *(name for r in self._records for name in (r.file, r.counts.file))})
+        self._recounted = len(found) - len(self._resumed)
+        known = {MANIFEST_FILE, *(name for record in self._records for name in (record.file, record.counts.file))}
+        for path, record in found.items():
+            if path.name not in known:
+                log.warning(
+                    "%s is damaged or missing: counting its part of the corpus again",
+                    path if record is None else self.path / record.counts.file,
+                )
+        _remove_unknown(self.path, known)
         done = format_size(self.resumed_weight)
         log.info("resuming %d segment(s), %s of input, from %s", len(self._records), done, self.path)
 
@@ -240,8 +238,8 @@ class SegmentFolder:
 
     def missing(self) -> Iterator[SegmentPart]:
         """Yield the parts of the corpus that are still to be counted, one after another."""
-        numbers = (number for number in itertools.count() if number not in used)
         used = {record.number for record in self._records}
+        numbers = (number for number in itertools.count() if number not in used)
         position = Position()
         for record in [*sorted(self._records, key=_begin), None]:
             limit = record.begin if record else self._plan.end
@@ -303,9 +301,9 @@ class SegmentFolder:
                 log.warning("%s keeps finished segments, %s of text: continue with --resume", self.path, text)
             raise
 
-    def shards(self) -> list[Shard]:
-        """Return the shards of all segments, without statistics."""
-        return [record.counts.shard(self.path) for record in self._records]
+    def shards(self, folder: Path | None = None) -> list[Shard]:
+        """Return the shards of all segments, without statistics. `folder` is another path of the folder."""
+        return [record.counts.shard(folder or self.path) for record in self._records]
 
     def documents(self) -> DocumentStatistics:
         """Return the statistics of all documents."""

@@ -145,9 +145,9 @@ def task_scratch(parent: Path | None) -> Iterator[Scratch]:
         parent: where to make it; by default in the system's temporary folder.
     """
     parent = parent or Path(tempfile.gettempdir())
-    for lock in parent.glob(f"{_TASK_SCRATCH}*/lock"):
-        if is_unlocked(lock):
-            shutil.rmtree(lock.parent, ignore_errors=True)
+    for path in parent.glob(f"{_TASK_SCRATCH}*/lock"):
+        if is_unlocked(path):
+            shutil.rmtree(path.parent, ignore_errors=True)
     try:
         folder = Path(tempfile.mkdtemp(prefix=".bpeflow-", dir=parent))
     except OSError as error:

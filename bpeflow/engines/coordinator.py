@@ -11,8 +11,8 @@ from time import monotonic
 from bpeflow.engines.base import Call, Engine, Handle, TaskReport
 from bpeflow.errors import BpeflowError, TaskLostError
 
-#: Tasks submitted per slot, so that a worker that has finished one need not wait for the coordinator. More of them would
-#: only make the plan be computed earlier.
+#: Tasks submitted per slot, so that a worker that has finished one need not wait for the coordinator. With more of them
+#: the plan would only be computed earlier.
 PER_SLOT = 2
 
 #: Seconds after which a wait for tasks is interrupted, to report progress.

@@ -129,7 +129,7 @@ class DistributedCounting:
     def _sum(
         self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner, monitor: TaskMonitor
     ) -> list[Shard]:
-        shards = segments.shards()
+        shards = segments.shards(work.folder)
         size = sum(shard.size for shard in shards)
         parts = self.settings.partitions or max(self._engine.slots, -(-size // _RANGE_BYTES))
         tasks = divide(shards, parts)

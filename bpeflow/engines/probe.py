@@ -64,12 +64,12 @@ def probe_node(folder: Path, question: str, text: str, entries: Sequence[CorpusE
     try:
         if (folder / question).read_text() != text:
             raise EngineError(f"{folder} has other files here: {_SHARE}")
+        check_unchanged(entries, remedy)
         (folder / answer).write_text(text)
     except FileNotFoundError as error:
         raise EngineError(f"{folder} does not exist here, or has other files: {_SHARE}") from error
     except OSError as error:
         raise EngineError(f"cannot read and write in {folder}: {error.strerror}; {_SHARE}") from error
-    check_unchanged(entries, remedy)
     return NodeProbe(own_versions(), answer)
 
 

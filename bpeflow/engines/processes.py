@@ -14,11 +14,14 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from bpeflow._util.cpu import available_cores
-from bpeflow.config import EngineSettings
 from bpeflow.engines.base import Call, Handle, TaskReport, host_name, run_call
 from bpeflow.errors import BpeflowError, EngineError, TaskLostError
+
+if TYPE_CHECKING:
+    from bpeflow.config import EngineSettings
 
 #: Seconds to wait for the answer of a probe, which includes the start of a process.
 _PROBE_SECONDS = 60.0
@@ -43,10 +46,11 @@ class ProcessEngine:
     def __init__(self, settings: EngineSettings) -> None:
         """Start no process yet."""
         self._slots = settings.workers or max(available_cores() // settings.cpus_per_task, 1)
-        self._context = multiprocessing.get_context("spawn")
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["bpeflow.counting.work"])  # which takes half a second in each process
         self._workers: list[_Worker] = []
         self._waiting: deque[tuple[int, Call]] = deque()
-        self._ended: dict[int, TaskReport | BpeflowError] = {}
+        self._ended: dict[Handle, TaskReport | BpeflowError] = {}
         self._numbers = itertools.count()
 
     @property
@@ -86,7 +90,7 @@ class ProcessEngine:
 
     def result(self, handle: Handle) -> TaskReport | BpeflowError:
         """Return the outcome of a task that has ended. Raises `TaskLostError` if its process died."""
-        outcome = self._ended.pop(handle)  # type: ignore[call-overload]
+        outcome = self._ended.pop(handle)
         if isinstance(outcome, TaskLostError):
             raise outcome
         return outcome
@@ -120,12 +124,7 @@ class ProcessEngine:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs,), name="bpeflow task", daemon=True)
-        # Ctrl-C in a terminal reaches all its processes; workers leave it to this one to end them.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        process.start()
         theirs.close()  # so that the end of the process is the end of the connection
         self._workers.append(_Worker(process, ours))
         return self._workers[-1]
@@ -153,6 +152,7 @@ class ProcessEngine:
 
 def _work(connection: Connection) -> None:
     """Run tasks until the connection is closed: the main function of a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the main one ends these
     calls: SimpleQueue[Call] = SimpleQueue()
     threading.Thread(target=_receive_calls, args=(connection, calls), daemon=True).start()
     while True:

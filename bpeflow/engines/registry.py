@@ -16,7 +16,8 @@ def start_engine(settings: EngineSettings) -> Engine:
     if settings.kind == "ray":
         from bpeflow.engines.ray import RayEngine  # a heavy library
 
-        return RayEngine(settings)
+        engine: Engine = RayEngine(settings)
+        return engine
     from bpeflow.engines.processes import ProcessEngine
 
     return ProcessEngine(settings)

@@ -118,7 +118,7 @@ def describe_counting(
         threads=counted.counters if counted.in_process else 1,
         stages=describe_stages(counted),
         fingerprint=corpus.fingerprint.summary(),
-        engine=engine and _describe_engine(engine),
+        engine=None if engine is None else _describe_engine(engine),
     )
 
 

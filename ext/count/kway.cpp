@@ -126,7 +126,7 @@ class ShardSum {
     }
 
     KeyRange range_;
-    std::vector<ShardReader> readers_; // which refer to range_
+    std::vector<ShardReader> readers_;                     // which refer to range_
     std::variant<KwaySum<ByBytes>, KwaySum<ByCount>> sum_; // indexed by enum bpeflow_shard_order
     std::uint64_t size_ = 0;                               // of all shards
     std::uint64_t failed_ = UINT64_MAX;

@@ -74,7 +74,7 @@ def test_a_task_that_is_always_lost_ends_the_run() -> None:
 def test_errors_of_tasks_are_not_repeated_and_name_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bpeflow.engines.base.host_name", lambda: "node7")
     engine = InlineEngine()
-    with pytest.raises(CorpusError, match="^on node node7: bad.txt is not UTF-8$"):
+    with pytest.raises(CorpusError, match=r"^on node node7: bad\.txt is not UTF-8$"):
         run(engine, [*squares(3), Call("bad", fail, (CorpusError("bad.txt is not UTF-8"),)), *squares(3)])
     assert [call.name for call in engine.calls].count("bad") == 1
     for error, kind, message in (

@@ -68,12 +68,12 @@ def moved(argument: int, value: object) -> ChangedEngine:
 
 
 def test_a_folder_that_is_not_shared_is_refused(files: list[CorpusFile], folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="^on node n1: .*nowhere does not exist here.*storage that all nodes share"):
+    with pytest.raises(EngineError, match=r"^on node n1: .*nowhere does not exist here.*storage that all nodes share"):
         check_nodes(moved(0, folder / "nowhere"), folder, files, "remedy")
     (tmp_path / "other").mkdir()
-    with pytest.raises(EngineError, match="^on node n1: .*other does not exist here, or has other files"):
+    with pytest.raises(EngineError, match=r"^on node n1: .*other does not exist here, or has other files"):
         check_nodes(moved(0, tmp_path / "other"), folder, files, "remedy")
-    with pytest.raises(EngineError, match="^on node n1: .*has other files here"):
+    with pytest.raises(EngineError, match=r"^on node n1: .*has other files here"):
         check_nodes(moved(2, "other text"), folder, files, "remedy")
     assert list(folder.iterdir()) == []
 
@@ -88,10 +88,10 @@ def test_a_node_that_writes_elsewhere_is_refused(files: list[CorpusFile], folder
 
 
 def test_other_inputs_are_refused(files: list[CorpusFile], folder: Path) -> None:
-    with pytest.raises(CorpusError, match="^on node n1: cannot read .*nowhere: No such file.*; remedy"):
+    with pytest.raises(CorpusError, match=r"^on node n1: cannot read .*nowhere: No such file.*; remedy"):
         check_nodes(InlineEngine(), folder, [*files, replace(files[0], path=Path("/nowhere"))], "remedy")
     os.utime(files[1].path, ns=(1, 1))
-    with pytest.raises(CorpusError, match="^on node n1: .*/b .*; remedy"):
+    with pytest.raises(CorpusError, match=r"^on node n1: .*/b .*; remedy"):
         check_nodes(InlineEngine(), folder, files, "remedy")
     assert list(folder.iterdir()) == []
 

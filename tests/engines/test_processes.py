@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +17,7 @@ import pytest
 from bpeflow.config import EngineSettings
 from bpeflow.engines.base import Call, Handle, TaskReport
 from bpeflow.engines.processes import ProcessEngine
-from bpeflow.errors import BpeflowError, CorpusError, EngineError, TaskLostError
+from bpeflow.errors import BpeflowError, EngineError, TaskLostError
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,9 @@ def test_tasks_run_in_other_processes(engine: ProcessEngine) -> None:
 
 
 def test_errors_are_values(engine: ProcessEngine) -> None:
-    broken, unpicklable = outcomes(engine, Call("open", Path.read_text, (Path("/no/file"),)), Call("lock", threading.Lock))
+    broken, unpicklable = outcomes(
+        engine, Call("open", Path.read_text, (Path("/no/file"),)), Call("lock", threading.Lock)
+    )
     assert isinstance(broken, EngineError)
     assert "open: /no/file: No such file" in str(broken)
     assert isinstance(unpicklable, EngineError)
@@ -60,7 +61,9 @@ def test_errors_are_values(engine: ProcessEngine) -> None:
 
 
 def test_a_process_that_dies_loses_its_task_only(engine: ProcessEngine) -> None:
-    died, ended, answered = outcomes(engine, Call("die", signal.raise_signal, (9,)), Call("end", os._exit, (3,)), Call("pid", os.getpid))
+    died, ended, answered = outcomes(
+        engine, Call("die", signal.raise_signal, (9,)), Call("end", os._exit, (3,)), Call("pid", os.getpid)
+    )
     assert isinstance(died, TaskLostError)
     assert "was killed by SIGKILL (out of memory?)" in str(died)
     assert isinstance(ended, TaskLostError)
@@ -87,8 +90,10 @@ def test_an_idle_process_that_was_killed_is_replaced(engine: ProcessEngine) -> N
 
 def test_stop_ends_tasks_that_run() -> None:
     engine = ProcessEngine(EngineSettings(kind="processes", workers=1))
+    (report,) = outcomes(engine, Call("pid", os.getpid))
+    assert isinstance(report, TaskReport)
+    process = psutil.Process(report.process)
     engine.submit(Call("sleep", time.sleep, (60,)), 1, 0)
-    (process,) = psutil.Process().children()[-1:]
     started = time.monotonic()
     engine.stop()
     engine.stop()

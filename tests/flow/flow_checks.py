@@ -38,12 +38,13 @@ def servers() -> list[psutil.Process]:
 
 
 def leftover_workers() -> list[str]:
-    """Return the child processes, except for a helper of multiprocessing."""
+    """Return the child processes, except for helpers of multiprocessing, which live as long as this process."""
     left = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             command = " ".join(process.cmdline())
-            left += [f"{process.pid} {command}"] if "resource_tracker" not in command else []
+            helper = any(name in command for name in ("resource_tracker", "multiprocessing.forkserver"))
+            left += [] if helper else [f"{process.pid} {command}"]
     return left
 
 
