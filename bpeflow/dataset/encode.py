@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
+from bpeflow._util.keywords import EngineKeywords
 from bpeflow._util.memory import explain_memory_error
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import DocumentStatistics
@@ -40,7 +41,7 @@ from bpeflow.tokenizer.tokenizer import BaseTokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import EncodeKeywords, EngineKeywords
+    from bpeflow._util.keywords import EncodeKeywords
 
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"

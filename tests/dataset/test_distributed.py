@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,51 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizer import save_tokenizer
+from task_engines import ChangedEngine, InlineEngine, dying
 from token_corpora import EOT, EncodingRecorder, contents_utf8, make_tokenizer, write_files
 
 import bpeflow
 from bpeflow.cli.main import main
-from bpeflow.config import EngineSettings
 from bpeflow.dataset import distributed
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
 from bpeflow.engines import registry
-from bpeflow.engines.base import Call, TaskReport, run_call
-from bpeflow.errors import BpeflowError, ConfigError, InvalidUtf8Error, SettingsError, TaskLostError
+from bpeflow.engines.base import Call
+from bpeflow.errors import ConfigError, InvalidUtf8Error, SettingsError, TaskLostError
 
 TASKS: dict[str, Any] = {"kind": "processes", "workers": 2}
 TOKENIZER = make_tokenizer()
 
 
-class InlineEngine:
-    """Runs tasks when they are waited for, the last one first, and loses some of them."""
-
-    def __init__(self, lost: set[int]) -> None:
-        self.slots = 2
-        self.stopped = False
-        self._lost = lost
-        self._calls: dict[int, Call] = {}
-        self._number = 0
-
-    def nodes(self, probe: Call) -> list[TaskReport | BpeflowError]:
-        return [run_call(probe)]
-
-    def submit(self, call: Call, cpus: int, memory: int) -> int:
-        self._number += 1
-        self._calls[self._number] = call
-        return self._number
-
-    def wait(self, handles: Any, timeout: float) -> list[int]:
-        return [max(handles)]
-
-    def result(self, handle: int) -> TaskReport | BpeflowError:
-        outcome = run_call(self._calls.pop(handle))
-        if handle in self._lost:
-            raise TaskLostError("its worker died after its work")
-        return outcome
-
-    def stop(self) -> None:
-        self.stopped = True
+def losing(tasks: set[int]) -> ChangedEngine:
+    """An engine in this process that loses tasks after their work."""
+    gone = TaskLostError("its worker died")
+    return ChangedEngine(InlineEngine(), outcome=lambda number, outcome: gone if number in tasks else outcome)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -70,14 +44,14 @@ def _without_flushing() -> Iterator[None]:
 
 
 @pytest.fixture
-def inline(monkeypatch: pytest.MonkeyPatch) -> InlineEngine:
+def inline(monkeypatch: pytest.MonkeyPatch) -> ChangedEngine:
     """An engine in this process that loses two tasks, with many small parts."""
-    engine = InlineEngine({1, 3})
+    engine = losing({0, 2})
     _use(monkeypatch, engine)
     return engine
 
 
-def _use(patch: pytest.MonkeyPatch, engine: InlineEngine) -> None:
+def _use(patch: pytest.MonkeyPatch, engine: ChangedEngine) -> None:
     patch.setattr(distributed, "start_engine", lambda settings: engine)
     patch.setattr(distributed, "_MIN_PART", 7)
     patch.setattr(distributed, "_MAX_PART", 7)
@@ -138,11 +112,11 @@ def test_an_engine_writes_the_same_files(
     local.mkdir()
     remote.mkdir()
     encode_file(TOKENIZER, files, local / "train.bin", **options)
-    engine = InlineEngine({2, 3})
+    engine = losing({1, 2})
     with pytest.MonkeyPatch.context() as patch:
         _use(patch, engine)
         encode_file(TOKENIZER, files, remote / "train.bin", engine=TASKS, **options)
-    assert engine.stopped
+    assert engine.submitted
     assert names(local) == names(remote)
     for name in names(local):
         assert (local / name).read_bytes() == (remote / name).read_bytes(), name
@@ -189,13 +163,12 @@ def test_fewer_shards_replace_more(tmp_path: Path) -> None:
     assert len(load_shards(tmp_path / "train.bin")) == 5, "two documents of two ids in each"
 
 
-def test_a_bad_file_leaves_nothing(inline: InlineEngine, tmp_path: Path) -> None:
+def test_a_bad_file_leaves_nothing(inline: ChangedEngine, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"hello" * 10 + b"\xff")
     for options in ({}, {"shards": 2}):
         with pytest.raises(InvalidUtf8Error, match=r"on node .*a\.txt.*byte 50"):
             encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", engine=TASKS, **options)
     assert names(tmp_path) == ["a.txt"]
-    assert inline.stopped
 
 
 def test_the_folder_of_a_killed_run_is_removed(tmp_path: Path) -> None:
@@ -213,29 +186,15 @@ def test_a_killed_worker_is_replaced(
     corpus = tmp_path / "a.txt"
     corpus.write_text(f"hello there{EOT}" * 20)
     encode_file(TOKENIZER, corpus, tmp_path / "whole.bin")
-    started = registry.start_engine
+    start = registry.start_engine
 
-    def start(settings: EngineSettings) -> Any:
-        engine = started(settings)
-        submit, victims = engine.submit, ["encode 1 of 1"]
+    def change(number: int, call: Call) -> Call:
+        return dying(call, "begin", tmp_path / "died") if number == 0 else call
 
-        def submit_a_victim_first(call: Call, cpus: int, memory: int) -> Any:
-            if call.name in victims:
-                victims.remove(call.name)
-                call = Call(call.name, _die)
-            return submit(call, cpus, memory)
-
-        monkeypatch.setattr(engine, "submit", submit_a_victim_first)
-        return engine
-
-    monkeypatch.setattr(distributed, "start_engine", start)
+    monkeypatch.setattr(distributed, "start_engine", lambda settings: ChangedEngine(start(settings), change))
     encode_file(TOKENIZER, corpus, tmp_path / "train.bin", engine=TASKS)
     assert (tmp_path / "train.bin").read_bytes() == (tmp_path / "whole.bin").read_bytes()
     assert "encode 1 of 1 was lost and is repeated" in caplog.text
-
-
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -261,17 +220,16 @@ def test_what_only_this_process_can_read_is_refused(tmp_path: Path) -> None:
         encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", engine={"kind": "slurm"})  # type: ignore[typeddict-item]
 
 
-def test_the_command(tmp_path: Path, inline: InlineEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, inline: ChangedEngine, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizer = save_tokenizer(tmp_path / "tokenizer")
     (tmp_path / "a.txt").write_text(f"lowest{EOT}" * 20)
     (tmp_path / "c.yaml").write_text("input: a.txt\nengine: {kind: local, retries: 2}\n")
     command = ["encode", "--tokenizer", str(tokenizer), "--out", str(tmp_path / "train.bin"), "--shards", "2"]
     assert main([*command, "--input", str(tmp_path / "a.txt"), "--engine", "processes"]) == 0
-    assert inline.stopped
+    assert inline.submitted == 2 + 2
     whole = bpeflow.Tokenizer.load(tokenizer).encode((tmp_path / "a.txt").read_text(), allowed_special="all")
     assert np.concatenate(load_shards(tmp_path / "train.bin")).tolist() == whole
-    inline.stopped = False
     assert (
         main([*command, "--config", str(tmp_path / "c.yaml"), "--input", str(tmp_path / "a.txt"), "--overwrite"]) == 0
     )
-    assert not inline.stopped, "the config's section says local"
+    assert inline.submitted == 2 + 2, "the config's section says local"
