@@ -23,6 +23,7 @@ from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.shards import Scratch, new_scratch, removed_at_end
+from bpeflow.counting.work import task_scratch
 from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDiedError
 from bpeflow.pretokenize.native import Scanner
 
@@ -230,3 +231,20 @@ def test_the_default_is_the_systems_temporary_folder(tmp_path: Path, monkeypatch
     with removed_at_end(scratch):
         assert scratch.new_path("counter").parent.parent == tmp_path
     assert not list(tmp_path.iterdir())
+
+
+def test_scratch_folders_of_killed_tasks_are_removed_by_the_next_task(tmp_path: Path) -> None:
+    with task_scratch(tmp_path) as live:
+        killed = tmp_path / "bpeflow-task-0123456789abcdef"
+        killed.mkdir()
+        (killed / "lock").touch()
+        (killed / "counter-1.shard").touch()
+        with task_scratch(tmp_path) as scratch:
+            assert {path.name for path in tmp_path.iterdir()} == {live.folder.name, scratch.folder.name}
+            scratch.new_path("counter").touch()
+    assert list(tmp_path.iterdir()) == []
+    with (
+        pytest.raises(ScratchError, match=r"cannot write counts to .*nowhere: No such file"),
+        task_scratch(tmp_path / "nowhere"),
+    ):
+        pass
