@@ -21,13 +21,6 @@ from bpeflow.config import EngineSettings
 from bpeflow.engines.base import Call, Handle, TaskReport, run_call
 from bpeflow.errors import BpeflowError, EngineError, EngineUnavailableError, TaskLostError
 
-try:
-    import ray
-    from ray import exceptions
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ModuleNotFoundError as missing:
-    raise EngineUnavailableError(f"engine ray needs Ray: pip install 'bpeflow[ray]' ({missing})") from missing
-
 #: Seconds to wait for a connection to the head node, and for the probes of all nodes, which start a worker on each.
 _CONNECT_SECONDS, _PROBE_SECONDS = 5.0, 60.0
 
@@ -40,18 +33,16 @@ _RESOURCES = "CPU", "memory"
 #: Object store of a cluster that this engine starts, about the least that Ray accepts: there is no data in it.
 _OBJECT_STORE = 100_000_000
 
-#: Names for losses, by the error that Ray reports. All other errors are failures of the cluster.
-_LOSSES: dict[type[Exception], str] = {
-    exceptions.OutOfMemoryError: "its node ran low on memory, so Ray killed it",
-    exceptions.WorkerCrashedError: "its worker process died",
-    exceptions.NodeDiedError: "its node was lost",
-    exceptions.LocalRayletDiedError: "Ray's process on its node died",
-    exceptions.TaskUnschedulableError: "its node was lost before it began",
-    exceptions.TaskCancelledError: "it was cancelled",
-    exceptions.ObjectLostError: "its outcome was lost with its node",
+#: Words for losses, by the error that Ray reports. All other errors are failures of the cluster.
+_LOSSES = {
+    "OutOfMemoryError": "its node ran low on memory, so Ray killed it",
+    "WorkerCrashedError": "its worker process died",
+    "NodeDiedError": "its node was lost",
+    "LocalRayletDiedError": "Ray's process on its node died",
+    "TaskUnschedulableError": "its node was lost before it began",
+    "TaskCancelledError": "it was cancelled",
+    "ObjectLostError": "its outcome was lost with its node",
 }
-
-_remote = ray.remote(max_retries=0)(run_call)
 
 
 class RayEngine:
@@ -64,11 +55,14 @@ class RayEngine:
         """Connect to the cluster, or start one.
 
         Raises:
+            EngineUnavailableError: Ray is not installed.
             EngineError: there is no cluster at the address, or it has another version of Ray or Python.
         """
+        self._ray = _load_ray()
+        self._remote = self._ray.remote(max_retries=0)(run_call)
         self._workers = settings.workers
         self._cpus, self._memory = settings.cpus_per_task, int(settings.task_memory)
-        self._connected_here = not ray.is_initialized()
+        self._connected_here = not self._ray.is_initialized()
         self._queued: deque[tuple[int, Call, dict[str, Any]]] = deque()
         self._running: dict[Handle, Any] = {}
         self._submitted = 0
@@ -79,7 +73,7 @@ class RayEngine:
                 try:
                     _connect(settings)
                 except BaseException:
-                    ray.shutdown()
+                    self._ray.shutdown()
                     raise
 
     @property
@@ -90,6 +84,8 @@ class RayEngine:
 
     def nodes(self, probe: Call) -> Sequence[TaskReport | BpeflowError]:
         """Run `probe` once on each node that has cores for tasks, and return the outcomes."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         nodes = self._alive()
         if not nodes:
             raise EngineError("the Ray cluster has no node with CPUs; add worker nodes (ray start --address HEAD:PORT)")
@@ -97,8 +93,8 @@ class RayEngine:
         for node in nodes:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             options = {"name": f"bpeflow {probe.name}", "num_cpus": 0, "scheduling_strategy": there}
-            probes[_remote.options(**options).remote(probe)] = node["NodeManagerHostname"]
-        _, silent = ray.wait([*probes], num_returns=len(probes), timeout=_PROBE_SECONDS, fetch_local=False)
+            probes[self._remote.options(**options).remote(probe)] = node["NodeManagerHostname"]
+        _, silent = self._ray.wait([*probes], num_returns=len(probes), timeout=_PROBE_SECONDS, fetch_local=False)
         if silent:
             names = ", ".join(sorted({probes[probe] for probe in silent}))
             raise EngineError(f"no answer within {_PROBE_SECONDS:.0f} s from node(s) {names}; see `ray status`")
@@ -121,7 +117,7 @@ class RayEngine:
     def wait(self, handles: Collection[Handle], timeout: float) -> Sequence[Handle]:
         """Wait until at least one of these tasks has ended or been lost, and return those that have."""
         waited = {self._running[handle]: handle for handle in handles if handle in self._running}
-        ready, _ = ray.wait([*waited], num_returns=1, timeout=timeout, fetch_local=False)
+        ready, _ = self._ray.wait([*waited], num_returns=1, timeout=timeout, fetch_local=False)
         return [waited[reference] for reference in ready]
 
     def result(self, handle: Handle) -> TaskReport | BpeflowError:
@@ -136,23 +132,23 @@ class RayEngine:
         while self._running:
             _, reference = self._running.popitem()
             with suppress(Exception):  # it has ended, or the cluster is gone
-                ray.cancel(reference, force=True)
+                self._ray.cancel(reference, force=True)
         if self._connected_here:
             with _signal_handlers_kept():
-                ray.shutdown()
+                self._ray.shutdown()
 
     def _start_queued(self) -> None:
         """Start tasks as far as the setting `workers` allows. Ray itself waits for room on the nodes."""
         while self._queued and (self._workers is None or len(self._running) < self._workers):
             number, call, room = self._queued.popleft()
-            remote = _remote.options(name=f"bpeflow {call.name}", **room)
+            remote = self._remote.options(name=f"bpeflow {call.name}", **room)
             self._running[number] = remote.remote(call)
 
     def _alive(self) -> list[dict[str, Any]]:
         """Return the nodes that have cores for tasks."""
         if monotonic() - self._nodes_read > _NODES_SECONDS:
             try:
-                found = ray.nodes()
+                found = self._ray.nodes()
             except Exception as error:
                 raise _cluster_error(error) from error
             self._nodes = [node for node in found if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
@@ -165,8 +161,18 @@ class RayEngine:
         return int(min(resources.get("CPU", 0) // cpus, resources.get("memory", 0) // max(memory, 1)))
 
 
+def _load_ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise EngineUnavailableError(f"engine ray needs Ray: pip install 'bpeflow[ray]' ({error})") from error
+    return ray
+
+
 def _connect(settings: EngineSettings) -> None:
     """Connect this process to the cluster of the address, or start a cluster. Raises `EngineError`."""
+    import ray
+
     address = settings.address or os.environ.get("RAY_ADDRESS") or ""
     if "://" in address:
         raise EngineError(
@@ -177,7 +183,7 @@ def _connect(settings: EngineSettings) -> None:
         _check_reachable(address)
     if address != "local":
         try:
-            ray.init(address=address or "auto", log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address or "auto", log_to_driver=False, logging_level="CRITICAL")
             return
         except ConnectionError as error:
             if address or "find any running" not in str(error):
@@ -191,7 +197,7 @@ def _connect(settings: EngineSettings) -> None:
             num_cpus=settings.workers and settings.workers * settings.cpus_per_task,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level="CRITICAL",
             object_store_memory=_OBJECT_STORE,
         )
     except Exception as error:
@@ -213,6 +219,9 @@ def _check_reachable(address: str) -> None:
 
 def _outcome(reference: Any) -> TaskReport | BpeflowError:
     """Return the outcome of a task that has ended. Raises `TaskLostError`, or `EngineError` if Ray failed otherwise."""
+    import ray
+    from ray import exceptions
+
     try:
         outcome: TaskReport | BpeflowError = ray.get(reference)
     except exceptions.RayTaskError as error:  # `run_call` raises nothing, so it could not be called
@@ -220,9 +229,9 @@ def _outcome(reference: Any) -> TaskReport | BpeflowError:
             f"a node cannot run bpeflow's tasks: {error.cause!r}; install the same version of bpeflow on all nodes"
         ) from error
     except exceptions.RayError as error:
-        for kind, reason in _LOSSES.items():
-            if isinstance(error, kind):
-                raise TaskLostError(reason) from error
+        reasons = (_LOSSES.get(kind.__name__) for kind in type(error).__mro__)
+        if reason := next(filter(None, reasons), None):
+            raise TaskLostError(reason) from error
         raise _cluster_error(error) from error
     return outcome
 

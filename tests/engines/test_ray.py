@@ -36,12 +36,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.filterwarnings(
 #: Room for tasks on each node.
 NODE: dict[str, Any] = {"num_cpus": 1, "memory": 4_000_000_000, "object_store_memory": 100_000_000}
 
-#: A node that is gone is missed after two seconds instead of ten.
+#: A node that is gone is missed after some four seconds. With less patience, a busy machine loses nodes that are well.
 HEALTH = {
-    "health_check_initial_delay_ms": 500,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 5000,
-    "health_check_failure_threshold": 3,
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 10_000,
+    "health_check_failure_threshold": 4,
 }
 
 SMALL = {"segment_size": "40kb", "chunk_size": "10kb"}
@@ -55,6 +55,7 @@ def cluster() -> Iterator[Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # workers import the functions of tests
         head = {**NODE, "include_dashboard": False, "_system_config": HEALTH}
         nodes = Cluster(initialize_head=True, head_node_args=head)
         nodes.add_node(**NODE)
@@ -185,19 +186,6 @@ def test_an_address_without_cluster(address: str, message: str) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_another_service_at_the_address() -> None:
-    """A process without connection yet: Ray tries for a few seconds."""
-    skip_missing("ray", None if find_spec("ray") else "not installed")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        command = ["--input", __file__, "--vocab_size", "300", "--out_dir", "unused", "--engine", "ray"]
-        run = bpeflow([*command, "--engine_address", address, "--quiet"], cwd="/tmp")
-        _, errors = run.communicate(timeout=90)
-    assert run.returncode == 1
-    assert errors.splitlines()[-1].startswith(f"bpeflow: the Ray cluster at {address}")
-    assert "Traceback" not in errors
-
-
 # ---- counting ----
 
 
@@ -243,10 +231,13 @@ def test_bad_input_names_its_node(engine: Engine, corpus: Path, tmp_path: Path) 
 def test_a_path_that_a_node_does_not_see(engine: Engine, corpus: Path, tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_bytes((corpus / "a").read_bytes())
-    counting = counter(str(file), tmp_path / "run")
-    file.unlink()
+
+    def change(number: int, call: Call) -> Call:
+        file.unlink()  # the driver has seen it, and the nodes will not
+        return call
+
     with pytest.raises(CorpusError, match=rf"^on node .*: cannot read {file}.*every node must see the same files"):
-        counting.count(distributor=distributed(engine))
+        count(ChangedEngine(engine, change), str(file), tmp_path / "run")
 
 
 def test_encoding(cluster: Any, engine: Engine, corpus: Path, tmp_path: Path) -> None:
