@@ -24,6 +24,10 @@ from bpeflow.errors import BpeflowError, EngineError, EngineUnavailableError, Ta
 #: Seconds to wait for a connection to the head node, and for the probes of all nodes, which start a worker on each.
 _CONNECT_SECONDS, _PROBE_SECONDS = 5.0, 60.0
 
+#: Ray's own settings of how often and how long it tries to connect, which it reads when it is imported. By default it
+#: takes half a minute to give up where the token is wrong, and ten minutes where there is another service.
+_IMPATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "5", "RAY_py_gcs_connect_timeout_s": "3"}
+
 #: Seconds for which the list of nodes is taken as current.
 _NODES_SECONDS = 2.0
 
@@ -58,7 +62,7 @@ class RayEngine:
             EngineUnavailableError: Ray is not installed.
             EngineError: there is no cluster at the address, or it has another version of Ray or Python.
         """
-        self._ray = _load_ray()
+        self._ray = _load_ray(_address(settings))
         self._remote = self._ray.remote(max_retries=0)(run_call)
         self._workers = settings.workers
         self._cpus, self._memory = settings.cpus_per_task, int(settings.task_memory)
@@ -161,7 +165,14 @@ class RayEngine:
         return int(min(resources.get("CPU", 0) // cpus, resources.get("memory", 0) // max(memory, 1)))
 
 
-def _load_ray() -> Any:
+def _address(settings: EngineSettings) -> str:
+    return settings.address or os.environ.get("RAY_ADDRESS") or ""
+
+
+def _load_ray(address: str) -> Any:
+    if ":" in address:
+        for name, value in _IMPATIENCE.items():
+            os.environ.setdefault(name, value)
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -173,7 +184,7 @@ def _connect(settings: EngineSettings) -> None:
     """Connect this process to the cluster of the address, or start a cluster. Raises `EngineError`."""
     import ray
 
-    address = settings.address or os.environ.get("RAY_ADDRESS") or ""
+    address = _address(settings)
     if "://" in address:
         raise EngineError(
             f"engine.address: {address} is an address of the Ray Client, and this process must be part of the cluster; "
@@ -187,9 +198,9 @@ def _connect(settings: EngineSettings) -> None:
             return
         except ConnectionError as error:
             if address or "find any running" not in str(error):
-                raise _cluster_error(error, address) from error
+                raise _no_connection(error, address) from error
         except Exception as error:
-            raise _cluster_error(error, address) from error
+            raise _no_connection(error, address) from error
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         ray.init(
@@ -243,9 +254,16 @@ def _outcome_or_error(reference: Any, node: str) -> TaskReport | BpeflowError:
         return type(error)(f"on node {node}: {error}")
 
 
-def _cluster_error(error: Exception, address: str = "") -> EngineError:
-    where = f"the Ray cluster at {address}" if address else "the Ray cluster"
-    return EngineError(f"{where} failed: {_first_line(error)}; see `ray status` on its head node")
+def _no_connection(error: Exception, address: str) -> EngineError:
+    where = f" at {address}" if address else ""
+    return EngineError(
+        f"no connection to the Ray cluster{where}: {_first_line(error)}; is its head node there, with the same "
+        "versions of Ray and Python, and does this process have its token (RAY_AUTH_TOKEN)?"
+    )
+
+
+def _cluster_error(error: Exception) -> EngineError:
+    return EngineError(f"the Ray cluster failed: {_first_line(error)}; see `ray status` on its head node")
 
 
 def _first_line(error: Exception) -> str:
