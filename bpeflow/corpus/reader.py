@@ -95,7 +95,7 @@ class StreamReader:
         chunks = RecordChunks(file.name, self.chunk_size, file.source)
         for document in self._row_documents(file):
             yield from chunks.add(document, bytes_read=0)
-        yield from chunks.end(bytes_read=file.size or 0)
+        yield from chunks.end(bytes_read=file.weight)
 
     # ---- documents one by one ----
 
@@ -115,7 +115,7 @@ class StreamReader:
             for index, document in enumerate(self._documents(file)):
                 if not isinstance(document, bytes) or sample.number(file_index, index) < threshold:
                     yield from chunks.add(document, bytes_read=0)
-            yield from chunks.end(bytes_read=file.size or 0)
+            yield from chunks.end(bytes_read=file.weight)
 
     def _documents(self, file: StreamFile) -> Iterator[RecordText]:
         """Yield the documents of a stream, including skipped ones."""
@@ -205,7 +205,7 @@ class ChunkReader:
 
 def _split_task(task: StreamTask) -> Iterator[StreamTask]:
     """Yield a task for each row group of a Parquet file, to be read in parallel; yield other tasks unchanged."""
-    if task.sampled or task.files[0].format != "parquet":
+    if not task.has_row_groups:
         yield task
         return
     for group in row_groups(task.files[0]):

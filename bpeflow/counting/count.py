@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.cpu import available_cores
 from bpeflow._util.memory import explain_memory_error
-from bpeflow._util.text import format_size
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
@@ -26,10 +25,11 @@ from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import reduce_shards
+from bpeflow.counting.outcome import report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
+from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.segments import (
     SegmentFolder,
-    SegmentPlan,
     SegmentStatistics,
     has_segments,
     remove_segments,
@@ -222,14 +222,14 @@ class CorpusCounter:
             counts, documents = reduce_shards(shards, memory)
         ended = perf_counter()
         documents.log_left_out(log)
-        self._warn_of_empty_sources(documents)
+        warn_of_empty_sources(self.corpus.sources, documents)
         files = sum(self.corpus.file_counts())
         if look.undivided and documents.documents <= files:
             log.warning("%r divided no file: each is one document", self.delimiters.separator)
         if not len(counts):
             self.forget_segments()
-            raise CorpusError(f"nothing to count: {self._why_nothing(documents)}")
-        self._report_unmatched(documents)
+            raise CorpusError(f"nothing to count: {why_nothing(documents, self.pretokenizer)}")
+        report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
@@ -250,42 +250,6 @@ class CorpusCounter:
         """Remove the segments. Call this when the counts are durable elsewhere."""
         if self._segments_folder is not None:
             remove_segments(self._segments_folder)
-
-    def _warn_of_empty_sources(self, documents: DocumentStatistics) -> None:
-        """Warn of sources of which nothing was counted: a mistyped `text_field` looks like many bad records."""
-        for source, statistics in zip(self.corpus.sources, documents.sources, strict=False):
-            if statistics.bad_records and not statistics.documents:
-                log.warning("source %s: no record has text; is its text_field or text_column right?", source.name)
-
-    def _why_nothing(self, documents: DocumentStatistics) -> str:
-        """Return why a corpus has no pre-tokens."""
-        left_out = documents.skipped_documents + documents.bad_records
-        if left_out and documents.documents <= left_out:
-            return "all documents were skipped"
-        if not documents.bytes:
-            return "the corpus is empty"
-        if self.pretokenizer.custom:
-            return (
-                f"the pattern {self.pretokenizer.regex!r} matches nothing in the corpus, or there is nothing but "
-                "separators and special tokens"
-            )
-        return "the corpus has nothing but separators and special tokens"
-
-    def _report_unmatched(self, documents: DocumentStatistics) -> None:
-        """Log how much of the text the pattern did not match: a warning if text is lost, or if it matched nothing."""
-        unmatched, example = documents.unmatched_bytes, documents.unmatched_example
-        if not unmatched:
-            return
-        percent = 100 * unmatched / (unmatched + documents.matched_bytes)
-        share = f"{percent:.1f} % of the text ({format_size(unmatched)})"
-        if self.settings.unmatched == "drop":
-            log.warning(
-                "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
-            )
-        elif not documents.matched_bytes:
-            log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", self.settings.pattern, example)
-        else:
-            log.info("pattern: %s lies between matches and makes pre-tokens of its own, e.g. %s", share, example)
 
     def check_distributable(self) -> None:
         """Raise `ConfigError` if other machines cannot count the corpus."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import attrgetter
 
 from bpeflow.counting.shards import KeyRange, Mark, Shard
@@ -38,11 +39,8 @@ def divide(shards: Sequence[Shard], parts: int) -> list[RangeSum]:
         shards: shards in order of bytes, with marks.
         parts: the number of ranges wanted.
     """
-    blocks = sorted(
-        (begin.key, end.offset - begin.offset)
-        for shard in shards
-        for begin, end in zip(_places(shard)[:-1], _places(shard)[1:], strict=True)
-    )
+    places = [_places(shard) for shard in shards]
+    blocks = sorted((begin.key, end.offset - begin.offset) for own in places for begin, end in pairwise(own))
     total = sum(size for _, size in blocks)
     bounds: list[bytes] = []
     before = 0  # the bytes in blocks that begin below `key`
@@ -50,21 +48,20 @@ def divide(shards: Sequence[Shard], parts: int) -> list[RangeSum]:
         if key and before * parts >= total * (len(bounds) + 1) and key not in bounds[-1:]:
             bounds.append(key)
         before += size
-    limits = [None, *bounds, None]
     return [
-        RangeSum(key_range, tuple(part for shard in shards if len(part := _part(shard, key_range))))
-        for key_range in map(KeyRange, limits[:-1], limits[1:])
+        RangeSum(limits, tuple(filter(len, (_part(*pair, limits) for pair in zip(shards, places, strict=True)))))
+        for limits in map(KeyRange, [None, *bounds], [*bounds, None])
     ]
 
 
 def _places(shard: Shard) -> list[Mark]:
-    """Return the marks of a shard, and its begin and end as two more."""
+    """Return the begin of a shard, its marks, and its end."""
     return [Mark(b"", 0, 0), *shard.marks, Mark(b"", shard.size, shard.tokens)]
 
 
-def _part(shard: Shard, key_range: KeyRange) -> Shard:
-    """Return the part of a shard from the last mark at or before a range to the first one after it."""
-    places, key = _places(shard), attrgetter("key")
-    begin = 0 if key_range.low is None else bisect_right(shard.marks, key_range.low, key=key)
-    end = len(places) - 1 if key_range.high is None else bisect_left(shard.marks, key_range.high, key=key) + 1
-    return shard.part(places[begin], places[end])
+def _part(shard: Shard, places: Sequence[Mark], key_range: KeyRange) -> Shard:
+    """Return the part of a shard from the last of its places at or before a range to the first one after it."""
+    key, end = attrgetter("key"), len(places) - 1
+    first = 0 if key_range.low is None else bisect_right(places, key_range.low, 1, end, key=key) - 1
+    last = end if key_range.high is None else bisect_left(places, key_range.high, 1, end, key=key)
+    return shard.part(places[first], places[last])

@@ -21,10 +21,9 @@ from time import perf_counter
 
 from bpeflow._util.atomic import sync_folder
 from bpeflow._util.text import format_size
-from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import CorpusEntry, input_files
+from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.manifest import (
@@ -37,6 +36,7 @@ from bpeflow.counting.manifest import (
     write_segment,
 )
 from bpeflow.counting.pipeline import PipelineRunner, sum_reports
+from bpeflow.counting.plan import SegmentPart, SegmentPlan
 from bpeflow.counting.shards import Shard
 from bpeflow.flow import WorkerReport
 
@@ -77,82 +77,6 @@ class SegmentStatistics:
     recounted: int
     resumed_seconds: float
     bytes: int
-
-
-@dataclass(frozen=True)
-class SegmentPlan:
-    """The rule that divides a corpus into segments.
-
-    Attributes:
-        entries: the corpus. A stream is never divided.
-        size: approximate bytes in a segment. Streams count by the size of their files.
-        find_boundary: returns the first position in a file, at or after a given offset, where it may be divided.
-    """
-
-    entries: Sequence[CorpusEntry]
-    size: int
-    find_boundary: Callable[[CorpusFile, int], int]
-
-    @property
-    def end(self) -> Position:
-        """Position of the end of the corpus."""
-        return Position(len(self.entries), 0)
-
-    def end_after(self, begin: Position) -> Position:
-        """Return the end of the segment that begins at `begin`."""
-        left = self.size
-        for number in range(begin.entry, len(self.entries)):
-            entry, offset = self.entries[number], begin.offset if number == begin.entry else 0
-            if left <= 0:
-                return Position(number, 0)
-            if isinstance(entry, CorpusFile) and entry.size - offset > left:
-                end = self.find_boundary(entry, offset + left)
-                return Position(number, end) if end < entry.size else Position(number + 1, 0)
-            left -= entry.weight - offset
-        return self.end
-
-    def entries_of(self, begin: Position, end: Position) -> list[CorpusEntry]:
-        """Return the entries between two positions. A file that is only partly between them is cut."""
-        parts: list[CorpusEntry] = []
-        for number in range(begin.entry, min(end.entry + 1, len(self.entries))):
-            entry = self.entries[number]
-            first = begin.offset if number == begin.entry else 0
-            if not isinstance(entry, CorpusFile):
-                parts += [entry] if number < end.entry else []
-                continue
-            last = end.offset if number == end.entry else entry.size
-            if first < last:
-                parts.append(entry if (first, last) == (0, entry.size) else replace(entry, begin=first, end=last))
-        return parts
-
-
-@dataclass(frozen=True)
-class SegmentPart:
-    """A part of the corpus that is to be counted as a segment.
-
-    Attributes:
-        number: number of the segment.
-        begin: position where it begins.
-        end: position where it ends.
-        entries: the files and streams between the two.
-    """
-
-    number: int
-    begin: Position
-    end: Position
-    entries: list[CorpusEntry]
-
-    @property
-    def weight(self) -> int:
-        """Bytes of input files that it covers."""
-        return sum(entry.weight for entry in self.entries)
-
-    def __str__(self) -> str:
-        """Return its place in the corpus."""
-        names = [name for entry in self.entries for name, *_ in input_files(entry)]
-        begin = f" from byte {self.begin.offset:,}" if self.begin.offset else ""
-        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        return f"segment {self.number} ({names[0]}{begin}{more})" if names else f"segment {self.number}"
 
 
 class SegmentFolder:

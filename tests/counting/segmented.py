@@ -10,7 +10,8 @@ import pytest
 
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
-from bpeflow.counting.segments import SegmentFolder, SegmentPart
+from bpeflow.counting.plan import SegmentPart
+from bpeflow.counting.segments import SegmentFolder
 from bpeflow.run_dir.layout import SEGMENTS
 
 

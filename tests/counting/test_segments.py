@@ -20,7 +20,8 @@ import bpeflow
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.counting import manifest as manifest_module
 from bpeflow.counting.manifest import MANIFEST_FILE, Position
-from bpeflow.counting.segments import SegmentPlan, has_segments, remove_segments
+from bpeflow.counting.plan import SegmentPlan
+from bpeflow.counting.segments import has_segments, remove_segments
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir.layout import SEGMENTS
 
@@ -341,3 +342,25 @@ def test_the_order_of_writing_makes_it_durable(corpus: Path, tmp_path: Path, mon
         "sync run",
         *(step for name in written for step in (f"sync .{name}", f"name {name}", "sync segments")),
     ]
+
+
+def test_parquet_files_are_divided_by_row_groups(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = [text for name in "ac" for text in (corpus / name).read_text(encoding="utf-8").split("<|endoftext|>")]
+    rows = make_folder(tmp_path / "rows")
+    for name in ("a.parquet", "c.parquet"):
+        parquet.write_table(pyarrow.table({"text": texts}), rows / name, row_group_size=10)
+    (rows / "d.txt").write_bytes((corpus / "a").read_bytes())
+    whole = counter(rows, None).count()
+    size = (rows / "a.parquet").stat().st_size // 4
+    run = tmp_path / "run"
+    fail_after(3, counter(rows, run, segment_size=size), monkeypatch)
+    recorder = ProgressRecorder()
+    parts = counter(rows, run, segment_size=size + 100).count(recorder)
+    assert parts.counts == whole.counts
+    assert parts.documents == whole.documents
+    assert parts.segments is not None
+    assert parts.segments.segments >= 8
+    assert parts.segments.resumed == 3
+    assert recorder.calls[-1] == (corpus_size(rows), corpus_size(rows))

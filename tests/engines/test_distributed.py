@@ -136,6 +136,7 @@ class InAnotherFolder:
 # ---- losses ----
 
 
+@pytest.mark.slow
 def test_a_task_may_die_at_any_step(
     corpus: Path, whole: CorpusCounts, processes: ProcessEngine, tmp_path: Path
 ) -> None:
@@ -313,6 +314,7 @@ def results(out: Path) -> dict[str, bytes]:
 ON_PROCESSES = ("--engine", "processes", "--set", "engine.workers=2")
 
 
+@pytest.mark.slow
 def test_a_training_on_tasks(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments(corpus, tmp_path / "local")) == 0
     flags = ["--do_monitor", "--set", "monitor.interval=0.01"]

@@ -25,7 +25,8 @@ from power_cuts import Moment, Recorder, Tree, read_tree, write_tree
 import bpeflow
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentRecord
-from bpeflow.counting.segments import SegmentFolder, SegmentPart
+from bpeflow.counting.plan import SegmentPart
+from bpeflow.counting.segments import SegmentFolder
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir import checkpoint
 from bpeflow.run_dir.checkpoint import MergeCheckpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from bpeflow._util.extras import load_extra
@@ -23,12 +24,14 @@ _BUFFER_BYTES = 1 << 20
 
 
 def row_groups(file: StreamFile) -> list[StreamFile]:
-    """Return one stream for each row group of a file, so that several can be read in parallel."""
-    with _open(file) as parquet:
-        groups = parquet.num_row_groups
-    size = file.size or 0
-    sizes = [size * (group + 1) // groups - size * group // groups for group in range(groups)]
-    return [replace(file, row_groups=(group,), size=part) for group, part in enumerate(sizes)]
+    """Return one stream for each row group of a file or a part of one, so that several can be read in parallel."""
+    groups = file.row_groups
+    if groups is None:
+        with _open(file) as parquet:
+            groups = tuple(range(parquet.num_row_groups))
+    ends = [file.weight * number // max(len(groups), 1) for number in range(len(groups) + 1)]
+    parts = (end - begin for begin, end in pairwise(ends))
+    return [replace(file, row_groups=(group,), part=part) for group, part in zip(groups, parts, strict=True)]
 
 
 def read_rows(file: StreamFile, column: Sequence[str]) -> Iterator[tuple[int, bytes | None]]:

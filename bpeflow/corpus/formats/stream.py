@@ -43,6 +43,7 @@ class StreamFile:
         row_groups: for Parquet, the row groups to read; None for all.
         modified: modification time in nanoseconds; 0 if unknown.
         guessed: whether its name, not a setting, decided about the format.
+        part: the bytes of the file that the row groups take, approximately; None for all.
     """
 
     name: str
@@ -53,6 +54,12 @@ class StreamFile:
     row_groups: tuple[int, ...] | None = None
     modified: int = 0
     guessed: bool = False
+    part: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input files that it covers; 0 if unknown."""
+        return (self.size if self.part is None else self.part) or 0
 
     @property
     def title(self) -> str:
@@ -91,9 +98,14 @@ class StreamTask:
         return any(file.main_process_only for file in self.files)
 
     @property
+    def has_row_groups(self) -> bool:
+        """Whether it is a Parquet file, or a part of one, that can be divided by row groups."""
+        return not self.sampled and self.files[0].format == "parquet"
+
+    @property
     def weight(self) -> int:
         """Bytes of input files that it covers."""
-        return sum(file.size or 0 for file in self.files)
+        return sum(file.weight for file in self.files)
 
 
 class SupportsRead(Protocol):

@@ -1,0 +1,114 @@
+"""The plan of segments: where a corpus is divided into parts that can be counted on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from bpeflow.corpus.chunk import CorpusFile
+from bpeflow.corpus.formats.parquet import row_groups
+from bpeflow.corpus.formats.stream import StreamFile, StreamTask
+from bpeflow.corpus.sources import CorpusEntry, input_files
+from bpeflow.counting.manifest import Position
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """The rule that divides a corpus into segments.
+
+    Attributes:
+        entries: the corpus. Files of text are divided, and Parquet files by row groups, which are the offsets of their
+            positions; other streams are not.
+        size: approximate bytes in a segment. Streams count by the size of their files.
+        find_boundary: returns the first position in a file, at or after a given offset, where it may be divided.
+    """
+
+    entries: Sequence[CorpusEntry]
+    size: int
+    find_boundary: Callable[[CorpusFile, int], int]
+
+    @property
+    def end(self) -> Position:
+        """Position of the end of the corpus."""
+        return Position(len(self.entries), 0)
+
+    def end_after(self, begin: Position) -> Position:
+        """Return the end of the segment that begins at `begin`."""
+        left = self.size
+        for number in range(begin.entry, len(self.entries)):
+            entry, offset = self.entries[number], begin.offset if number == begin.entry else 0
+            if left <= 0:
+                return Position(number, 0)
+            if isinstance(entry, CorpusFile) and entry.size - offset > left:
+                end = self.find_boundary(entry, offset + left)
+                return Position(number, end) if end < entry.size else Position(number + 1, 0)
+            if isinstance(entry, StreamTask) and entry.has_row_groups and (offset or entry.weight > left):
+                for group, part in enumerate(_row_groups(entry.files[0])[offset:], offset):
+                    if left <= 0:
+                        return Position(number, group)
+                    left -= part.weight
+            else:
+                left -= entry.weight - offset
+        return self.end
+
+    def entries_of(self, begin: Position, end: Position) -> list[CorpusEntry]:
+        """Return the entries between two positions. A file that is only partly between them is cut."""
+        parts: list[CorpusEntry] = []
+        for number in range(begin.entry, min(end.entry + 1, len(self.entries))):
+            entry = self.entries[number]
+            first = begin.offset if number == begin.entry else 0
+            if not isinstance(entry, CorpusFile):
+                last = end.offset if number == end.entry else None
+                if isinstance(entry, StreamTask) and (first or last):
+                    parts += _of_row_groups(entry, first, last)
+                else:
+                    parts += [entry] if last is None else []
+                continue
+            last = end.offset if number == end.entry else entry.size
+            if first < last:
+                parts.append(entry if (first, last) == (0, entry.size) else replace(entry, begin=first, end=last))
+        return parts
+
+
+@dataclass(frozen=True)
+class SegmentPart:
+    """A part of the corpus that is to be counted as a segment.
+
+    Attributes:
+        number: number of the segment.
+        begin: position where it begins.
+        end: position where it ends.
+        entries: the files and streams between the two.
+    """
+
+    number: int
+    begin: Position
+    end: Position
+    entries: list[CorpusEntry]
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input files that it covers."""
+        return sum(entry.weight for entry in self.entries)
+
+    def __str__(self) -> str:
+        """Return its place in the corpus."""
+        names = [name for entry in self.entries for name, *_ in input_files(entry)]
+        unit = "byte" if self.entries and isinstance(self.entries[0], CorpusFile) else "row group"
+        begin = f" from {unit} {self.begin.offset:,}" if self.begin.offset else ""
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        return f"segment {self.number} ({names[0]}{begin}{more})" if names else f"segment {self.number}"
+
+
+@lru_cache(maxsize=4)
+def _row_groups(file: StreamFile) -> list[StreamFile]:
+    return row_groups(file)
+
+
+def _of_row_groups(entry: StreamTask, first: int, last: int | None) -> list[CorpusEntry]:
+    """Return the part of a Parquet file from one row group to another, if it has any."""
+    groups = _row_groups(entry.files[0])[first:last]
+    numbers = tuple(number for group in groups for number in group.row_groups or ())
+    part = replace(entry.files[0], row_groups=numbers, part=sum(group.weight for group in groups))
+    return [StreamTask((part,))] if numbers else []
