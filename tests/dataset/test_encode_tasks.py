@@ -18,7 +18,7 @@ from token_corpora import EOT, EncodingRecorder, contents_utf8, make_tokenizer, 
 
 import bpeflow
 from bpeflow.cli.main import main
-from bpeflow.dataset import distributed
+from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
 from bpeflow.engines import registry
@@ -52,9 +52,9 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> ChangedEngine:
 
 
 def _use(patch: pytest.MonkeyPatch, engine: ChangedEngine) -> None:
-    patch.setattr(distributed, "start_engine", lambda settings: engine)
-    patch.setattr(distributed, "_MIN_PART", 7)
-    patch.setattr(distributed, "_MAX_PART", 7)
+    patch.setattr(encode_tasks, "start_engine", lambda settings: engine)
+    patch.setattr(encode_tasks, "_MIN_PART", 7)
+    patch.setattr(encode_tasks, "_MAX_PART", 7)
 
 
 def names(folder: Path) -> list[str]:
@@ -122,6 +122,7 @@ def test_an_engine_writes_the_same_files(
         assert (local / name).read_bytes() == (remote / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_formats_and_streams_in_processes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"hello there{EOT}hello\n" * 50)
     (tmp_path / "b.jsonl").write_text("".join(json.dumps({"text": f"hello {number}"}) + "\n" for number in range(50)))
@@ -180,6 +181,7 @@ def test_the_folder_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a.txt", "train_000000.bin", "train_000000.bin.json"]
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,7 +193,7 @@ def test_a_killed_worker_is_replaced(
     def change(number: int, call: Call) -> Call:
         return dying(call, "begin", tmp_path / "died") if number == 0 else call
 
-    monkeypatch.setattr(distributed, "start_engine", lambda settings: ChangedEngine(start(settings), change))
+    monkeypatch.setattr(encode_tasks, "start_engine", lambda settings: ChangedEngine(start(settings), change))
     encode_file(TOKENIZER, corpus, tmp_path / "train.bin", engine=TASKS)
     assert (tmp_path / "train.bin").read_bytes() == (tmp_path / "whole.bin").read_bytes()
     assert "encode 1 of 1 was lost and is repeated" in caplog.text
