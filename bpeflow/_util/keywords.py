@@ -162,6 +162,7 @@ class EncodeKeywords(TypedDict, total=False):
     index: bool
     format: str | None
     shard_tokens: int | None
+    shards: int | None
     val_fraction: float
     seed: int
     overwrite: bool
@@ -172,5 +173,6 @@ class EncodeKeywords(TypedDict, total=False):
     text_column: str
     bad_records: BadRecordsPolicy
     exclude: str | Sequence[str]
+    engine: EngineKeywords | None
     progress: bool
     observer: Observer | None

@@ -199,13 +199,30 @@ def parse_with_corpus(parser: Parser, argv: Sequence[str], *, required: bool = T
         values = read_yaml(path)
         entries = [values.get("input", []), values.get("sources", [])]
         inputs = [entry for given in entries for entry in (given if isinstance(given, list) else [given])]
-        parser.set_defaults(**{key: values[key] for key in _CORPUS_KEYS if key in values})
+        known = (*_CORPUS_KEYS, "engine") if parser.get_default("engine") is not None else _CORPUS_KEYS
+        parser.set_defaults(**{key: values[key] for key in known if key in values})
     options = vars(parser.parse(argv))
     del options["config"]
+    flags = {key: options.pop(f"engine_{key}") for key in ("kind", "address") if f"engine_{key}" in options}
+    if flags:
+        options["engine"] = {**options["engine"], **flags}
     options["inputs"] = options["inputs"] or inputs
     if required and not options["inputs"]:
         parser.error("missing: --input, or --config with an input")
     return options
+
+
+def add_engine_flags(parser: Parser) -> None:
+    """Add the flags that override the section `engine` of a config, which `parse_with_corpus` returns."""
+    parser.set_defaults(engine={})
+    parser.add_argument(
+        "--engine", metavar="NAME", dest="engine_kind", default=argparse.SUPPRESS,
+        help="local (this machine), ray (a cluster) or processes; further settings in the section engine of --config "
+        "(default: local)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--engine_address", metavar="ADDRESS", default=argparse.SUPPRESS, help="address of the Ray cluster, host:port"
+    )
 
 
 def add_separator_flag(parser: Parser) -> None:

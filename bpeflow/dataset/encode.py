@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
+from bpeflow._util.keywords import EngineKeywords
 from bpeflow._util.memory import explain_memory_error
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import DocumentStatistics
@@ -26,9 +27,10 @@ from bpeflow.dataset.encode_options import (
     find_corpus_in_order,
     validate_chunk_size,
 )
+from bpeflow.dataset.encode_tasks import check_distributable, choose_engine, encode_shards, encoded_chunks
 from bpeflow.dataset.join import ChunkJoiner
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
-from bpeflow.dataset.token_output import existing_files, new_token_set, refuse_to_replace
+from bpeflow.dataset.token_output import ShardSet, TokenSetWriter, existing_files, new_output, refuse_to_replace
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import InputTypeError
 from bpeflow.progress import Observer, shown
@@ -94,6 +96,7 @@ def encode_file(
     index: bool = False,
     format: str | None = None,  # noqa: A002 -- as in `Tokenizer.save`
     shard_tokens: int | None = None,
+    shards: int | None = None,
     val_fraction: float = 0.0,
     seed: int = 0,
     overwrite: bool = False,
@@ -103,6 +106,7 @@ def encode_file(
     text_field: str = "text",
     text_column: str = "text",
     exclude: str | Sequence[str] = (),
+    engine: EngineKeywords | None = None,
     progress: bool = False,
     observer: Observer | None = None,
 ) -> EncodedCorpus:
@@ -138,6 +142,8 @@ def encode_file(
             in ``train.idx``. By default ``npy`` if the name of `dst` ends in that, else ``bin``.
         shard_tokens: the most ids in a file. The files are then ``train_000000.bin`` and so on. Each ends where a
             document ends. Only a document longer than that continues in the next file.
+        shards: the number of files, with about equal parts of the corpus, each of whole documents. On an engine, its
+            tasks write them in parallel.
         val_fraction: the probability with which a document goes to ``val.bin`` instead of ``train.bin``. (A name that
             does not end in the word ``train`` gets ``_train`` and ``_val``.) What happens to a document depends only
             on `seed` and its number in the corpus. Its ids are the same as without a split.
@@ -150,6 +156,8 @@ def encode_file(
             of field a.
         text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
         exclude: globs of files to leave out.
+        engine: the machines that encode, as in the setting `engine`: ``{"kind": "ray"}`` for a Ray cluster, which sees
+            the input and the folder of `dst` under the same paths. The files are the same.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
 
@@ -161,6 +169,7 @@ def encode_file(
         ConfigError: an option is invalid or does not fit the tokenizer; raised before any work.
         CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`, which has the position), or a record
             has no text (`BadRecordError`).
+        EngineError: the cluster cannot be reached, or a node cannot take part.
         FormatError: `dst` is not a regular file.
         OSError: `dst` cannot be written. The error names the file.
         WorkerDiedError: an encoder process was killed.
@@ -179,7 +188,7 @@ def encode_file(
     end = choose_end_token(tokenizer, end_token, delimiters.separator)
     path = Path(dst)
     ids_dtype, layout = choose_dtype(dtype, tokenizer.vocab_size), choose_layout(format, path)
-    tokens = TokenSet(path, layout, ids_dtype, index, shard_tokens, val_fraction, seed)
+    tokens = TokenSet(path, layout, ids_dtype, index, shard_tokens, val_fraction, seed, shards)
     corpus = find_corpus_in_order(
         {
             "input": src, "input_format": input_format, "text_field": text_field, "text_column": text_column,
@@ -194,6 +203,8 @@ def encode_file(
         num_threads=validate_threads(num_threads),
         chunk_size=validate_chunk_size(chunk_size),
     )
+    machines = choose_engine(engine)
+    check_distributable(corpus, tokens, machines)
     inputs = [(name, size) for entry in corpus.entries for name, size, _, _ in input_files(entry)]
     outputs = [file for existing in existing_files(tokens) for file in tokens.files_of(existing)]
     check_not_input(outputs, [name for name, _ in inputs])
@@ -204,25 +215,34 @@ def encode_file(
     with (
         shown(progress, observer) as watching,
         explain_memory_error("encoding", _LESS_MEMORY),
-        new_token_set(tokens, _describe(work, end, inputs)) as writer,
+        new_output(tokens, _describe(work, end, inputs)) as writer,
     ):
         work.look.look_at(corpus.entries)
-        joiner = ChunkJoiner(writer, work.encoder.end_id, end_last=bool(end_token))
         statistics = DocumentStatistics()
         done = 0
-        for chunk in work.encoded():
-            joiner.add(chunk)
-            statistics += chunk.statistics
-            done += chunk.weight
+
+        def report(encoded: int) -> None:
+            nonlocal done
+            done = encoded
             if watching is not None:
                 watching.encoding(done, total)
-        joiner.finish()
+
+        if isinstance(writer, ShardSet):
+            statistics = encode_shards(work, writer, machines, bool(end_token), report)
+        else:
+            joiner = ChunkJoiner(writer, work.encoder.end_id, end_last=bool(end_token))
+            for chunk in encoded_chunks(work, tokens, machines):
+                joiner.add(chunk)
+                statistics += chunk.statistics
+                report(done + chunk.weight)
+            joiner.finish()
         check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
         writer.facts["bad_records"] = statistics.bad_records
+    val = writer.splits.get("val") if isinstance(writer, TokenSetWriter) else None
     if not writer.tokens:
         log.warning("%s: no ids, because there is no text in the corpus", path)
-    if val_fraction and not all(split.documents for split in writer.splits.values()):
+    if val and not 0 < val.documents < writer.documents:
         log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, writer.documents)
     if end_token is None and not tokenizer.special_tokens and not tokens.has_index and writer.documents > 1:
         log.warning(
@@ -236,8 +256,8 @@ def encode_file(
         dtype=ids_dtype,
         tokens=writer.tokens,
         documents=writer.documents,
-        val_tokens=writer.splits["val"].tokens if val_fraction else 0,
-        val_documents=writer.splits["val"].documents if val_fraction else 0,
+        val_tokens=val.tokens if val else 0,
+        val_documents=val.documents if val else 0,
         skipped_documents=statistics.skipped_documents,
         bad_records=statistics.bad_records,
         files=sum(corpus.file_counts()),

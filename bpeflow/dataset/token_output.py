@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remo
 from bpeflow.dataset.array_file import ArrayFile, name_errors
 from bpeflow.dataset.token_file import Ids, index_path, read_sidecar, sidecar_path
 from bpeflow.dataset.token_set import ShardWriter, SplitWriter, TokenSet
-from bpeflow.dataset.token_writer import NO_ENDS, TokenWriter
+from bpeflow.dataset.token_writer import NO_ENDS, TokenWriter, sidecar_text
 from bpeflow.errors import AlreadyExistsError, FormatError
 
 
@@ -27,7 +27,7 @@ def existing_files(tokens: TokenSet) -> list[Path]:
     With shards, an undivided token file of the set's name is one of them: readers would take it for the set.
     """
     paths = {path for name in _names_in(tokens.path.parent) if (path := tokens.owner(name))}
-    if tokens.shard_tokens is not None:
+    if tokens.divided:
         paths |= {path for path in tokens.splits.values() if sidecar_path(path).exists()}
     existing = (path for path in paths if any(file.exists() for file in tokens.files_of(path)))
     return sorted(existing, key=lambda path: (path != tokens.first, path))
@@ -47,6 +47,13 @@ def refuse_to_replace(tokens: TokenSet) -> None:
         raise AlreadyExistsError(
             f"{file}: already exists; write to another file, or give overwrite=True (--overwrite) to replace it"
         )
+
+
+@contextmanager
+def new_output(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenSetWriter | ShardSet]:
+    """Write the token files of a set: as complete shards if their number is given, else by a writer of ids."""
+    with new_token_set(tokens, facts) if tokens.shards is None else new_shard_set(tokens, facts) as writer:
+        yield writer
 
 
 @contextmanager
@@ -76,6 +83,71 @@ def new_token_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenS
         FormatError: as for `atomic_path`.
         OSError: as for `atomic_path`.
     """
+    with _all_or_none(tokens) as files:
+
+        def new_array(path: Path) -> ArrayFile:
+            array = ArrayFile(files.new(path), path)
+            files.streams.callback(array.close)
+            return array
+
+        def new_shard(path: Path) -> TokenWriter:
+            ids = new_array(path)
+            if path == tokens.first:
+                files.hold(files.parts[path])
+            index = new_array(index_path(path, tokens.layout)) if tokens.has_index else None
+            return TokenWriter(ids, index, tokens.layout, tokens.dtype)
+
+        writer = TokenSetWriter(tokens, facts, new_shard)
+        yield writer
+        files.write_sidecars(writer.finish())
+
+
+@contextmanager
+def new_shard_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[ShardSet]:
+    """Write the token files of a set from complete shards: all files, or none, as `new_token_set` does."""
+    with _all_or_none(tokens) as files:
+        first = files.new(tokens.first)
+        first.touch()
+        files.hold(first)
+        shards = ShardSet(tokens, facts, files)
+        yield shards
+        files.write_sidecars(shards.finish())
+
+
+class _SetFiles:
+    """The new files of a set, under their temporary names.
+
+    Attributes:
+        parts: the temporary names by the files' own.
+        streams: closes open files, after the files have got their names.
+    """
+
+    def __init__(self, names: ExitStack, streams: ExitStack) -> None:
+        self.parts: dict[Path, Path] = {}
+        self.streams = streams
+        self._names = names
+
+    def new(self, path: Path) -> Path:
+        """Return the temporary name of a file, which gets its own at the end."""
+        if path not in self.parts:
+            self.parts[path] = self._names.enter_context(atomic_path(path))
+        return self.parts[path]
+
+    def hold(self, file: Path) -> None:
+        """Lock a file until the end, for others to see that the set is being written."""
+        hold_part(self.streams.enter_context(file.open("rb")))
+
+    def write_sidecars(self, sidecars: Iterable[tuple[Path, str]]) -> None:
+        """Write the sidecar of each token file."""
+        for path, sidecar in sidecars:
+            with name_errors(sidecar_path(path)):
+                # Bytes of a file name that are not UTF-8 become \udcXX, which JSON reads back as the same surrogates.
+                self.new(sidecar_path(path)).write_text(sidecar, encoding="utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def _all_or_none(tokens: TokenSet) -> Iterator[_SetFiles]:
+    """Give the files of a set their names at the end of the block, as `new_token_set` describes."""
     remove_dead_parts(tokens.first, *_unfinished_files(tokens))
     inodes: dict[Path, int] = {}  # of all new files, the ids of the first token file last
 
@@ -89,35 +161,67 @@ def new_token_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenS
                         if _has_inode(name, inode):
                             name.unlink()
 
-    # The files get their names when `files` unwinds, in reverse order. `streams` keeps the lock until after that.
-    with ExitStack() as streams, ExitStack() as files:
-        files.push(undo_names)
-        parts: dict[Path, Path] = {}
-
-        def new_file(path: Path) -> Path:
-            parts[path] = files.enter_context(atomic_path(path))
-            return parts[path]
-
-        def new_array(path: Path) -> ArrayFile:
-            array = ArrayFile(new_file(path), path)
-            streams.callback(array.close)
-            return array
-
-        def new_shard(path: Path) -> TokenWriter:
-            ids = new_array(path)
-            if path == tokens.first:
-                hold_part(streams.enter_context(parts[path].open("rb")))
-            index = new_array(index_path(path, tokens.layout)) if tokens.has_index else None
-            return TokenWriter(ids, index, tokens.layout, tokens.dtype)
-
-        writer = TokenSetWriter(tokens, facts, new_shard)
-        yield writer
-        for path, sidecar in writer.finish():
-            with name_errors(sidecar_path(path)):
-                # Bytes of a file name that are not UTF-8 become \udcXX, which JSON reads back as the same surrogates.
-                new_file(sidecar_path(path)).write_text(sidecar, encoding="utf-8", errors="backslashreplace")
+    # The files get their names when `names` unwinds, in reverse order. `streams` keeps the lock until after that.
+    with ExitStack() as streams, ExitStack() as names:
+        names.push(undo_names)
+        files = _SetFiles(names, streams)
+        yield files
+        parts = files.parts
         inodes |= {Path(os.path.realpath(path)): parts[path].stat().st_ino for path in reversed(parts)}
         _remove_earlier(tokens, parts)
+
+
+class ShardSet:
+    """Collects the shards of a set, which others have written. Made by `new_shard_set`.
+
+    Attributes:
+        set: the set.
+        facts: further content of the sidecars. May be changed until the files are complete.
+        tokens: number of ids so far.
+        documents: number of documents so far.
+    """
+
+    def __init__(self, tokens: TokenSet, facts: Mapping[str, Any], files: _SetFiles) -> None:
+        self.set = tokens
+        self.facts = dict(facts)
+        self.tokens = self.documents = 0
+        self._files = files
+        self._shards: list[tuple[int, int]] = []
+
+    def paths(self) -> Iterator[Path]:
+        """Yield the paths of the token files."""
+        return (self.set.file("train", number) for number in range(len(self._shards)))
+
+    def add(self, ids: Path, index: Path | None, tokens: int, documents: int) -> None:
+        """Add the next shard.
+
+        Args:
+            ids: a complete file of ids in the layout of the set, in the same file system. It is moved.
+            index: its index, which is moved, too; None if the set has none.
+            tokens: number of its ids.
+            documents: number of its documents.
+
+        Raises:
+            OSError: a file cannot be moved.
+        """
+        path = self.set.file("train", len(self._shards))
+        if not self._shards:
+            self._files.hold(ids)
+        ids.replace(self._files.new(path))
+        if index is not None:
+            index.replace(self._files.new(index_path(path, self.set.layout)))
+        self._shards.append((tokens, documents))
+        self.tokens += tokens
+        self.documents += documents
+
+    def finish(self) -> Iterator[tuple[Path, str]]:
+        """Yield the path of each token file and its sidecar."""
+        for number, (path, (tokens, documents)) in enumerate(zip(self.paths(), self._shards, strict=True)):
+            facts = {**self.set.describe("train", number, len(self._shards)), **self.facts}
+            if number:
+                facts.pop("input", None)  # may be long
+            sidecar = sidecar_text(self.set.layout, self.set.dtype, tokens, documents, self.set.has_index, facts)
+            yield path, sidecar
 
 
 class TokenSetWriter:

@@ -7,6 +7,8 @@ split   ``train.bin`` and, with a validation fraction, ``val.bin``. Document i o
 shard   ``train_000000.bin`` and so on, of at most `shard_tokens` ids. A shard ends with a document, the last one that
         it has room for. Only a document that is longer than a shard continues in the next one, and counts as one
         document in each. So the shards of a split, concatenated, are the ids of the split. End tokens play no part.
+        Or a number of `shards`, each with about the same part of the corpus. Such a shard ends with a document, however
+        long that is, and some may be empty.
 ======  ===============================================================================================================
 """
 
@@ -27,6 +29,9 @@ from bpeflow.errors import ConfigError
 
 Split = Literal["train", "val"]
 
+#: Upper bound on the number of shards. More are a mistake: each is several files.
+MOST_SHARDS = 100_000
+
 
 @dataclass(frozen=True)
 class TokenSet:
@@ -37,12 +42,13 @@ class TokenSet:
         layout: the layout of the files.
         dtype: the dtype of the ids.
         index: whether to write indexes.
-        shard_tokens: upper bound on the ids in a file; None for one file.
+        shard_tokens: upper bound on the ids in a file; None for no such bound.
         val_fraction: share of the documents in the validation split; 0 for no such split.
         seed: chooses other documents for it.
+        shards: number of files; None for one, or for as many as `shard_tokens` makes.
 
     Raises:
-        ConfigError: a value is out of range.
+        ConfigError: a value is out of range, or two do not fit each other.
     """
 
     path: Path
@@ -52,6 +58,7 @@ class TokenSet:
     shard_tokens: int | None = None
     val_fraction: float = 0.0
     seed: int = 0
+    shards: int | None = None
 
     def __post_init__(self) -> None:
         if self.shard_tokens is not None and not (isinstance(self.shard_tokens, int) and self.shard_tokens >= 1):
@@ -60,6 +67,12 @@ class TokenSet:
             raise ConfigError(f"val_fraction: must be at least 0 and less than 1, not {self.val_fraction}")
         if not (isinstance(self.seed, int) and self.seed >= 0):
             raise ConfigError(f"seed: must be an integer of at least 0, not {self.seed!r}")
+        if self.shards is not None:
+            if not (isinstance(self.shards, int) and 1 <= self.shards <= MOST_SHARDS):
+                raise ConfigError(f"shards: must be an integer from 1 to {MOST_SHARDS:,}, not {self.shards!r}")
+            if self.shard_tokens is not None or self.val_fraction:
+                other = "val_fraction" if self.val_fraction else "shard_tokens"
+                raise ConfigError(f"shards: not together with {other}, which depends on the ids of all shards before")
 
     @property
     def splits(self) -> dict[Split, Path]:
@@ -78,9 +91,14 @@ class TokenSet:
         """Whether the token files have an index, as those for Megatron-LM always do."""
         return self.index or self.layout == "megatron"
 
+    @property
+    def divided(self) -> bool:
+        """Whether the ids are divided into shards, even if it is only one."""
+        return self.shard_tokens is not None or self.shards is not None
+
     def file(self, split: Split, shard: int) -> Path:
         """Return the path of a token file."""
-        return self.splits[split] if self.shard_tokens is None else shard_path(self.splits[split], shard)
+        return shard_path(self.splits[split], shard) if self.divided else self.splits[split]
 
     def files_of(self, path: Path) -> list[Path]:
         """Return the paths of all files of a token file, the ids first."""
@@ -89,7 +107,7 @@ class TokenSet:
     def owner(self, name: str) -> Path | None:
         """Return the token file, with any number of a shard, that has a file of this name; None if there is none."""
         for path in self.splits.values():
-            number = "" if self.shard_tokens is None else "_[0-9]{6,}"
+            number = "_[0-9]{6,}" if self.divided else ""
             ending = re.escape(path.suffix)
             index = r"\.idx" if self.layout == "megatron" else rf"{ending}\.idx"
             known = rf"({re.escape(path.stem)}{number})(?:{ending}|{ending}\.json|{index})"
@@ -102,8 +120,10 @@ class TokenSet:
         facts: dict[str, Any] = {"first": self.first.name}
         if self.val_fraction:
             facts |= {"split": split, "val_fraction": self.val_fraction, "seed": self.seed}
+        if self.divided:
+            facts |= {"shard": shard, "shards": shards}
         if self.shard_tokens is not None:
-            facts |= {"shard": shard, "shards": shards, "shard_tokens": self.shard_tokens}
+            facts |= {"shard_tokens": self.shard_tokens}
         return {"set": facts} if len(facts) > 1 else {}
 
 

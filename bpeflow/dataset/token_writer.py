@@ -106,17 +106,24 @@ class TokenWriter:
 
     def sidecar(self, facts: Mapping[str, Any]) -> str:
         """Return the sidecar of what has been written so far, as JSON, with further content."""
-        known = {
-            "format": FORMAT,
-            "version": VERSION,
-            **({} if self._layout == "bin" else {"layout": self._layout}),
-            "dtype": self._dtype,
-            "byte_order": "little",
-            "tokens": self.tokens,
-            "documents": self.documents,
-            "index": self._index is not None,
-        }
-        return json.dumps({**known, **facts}, indent=2, ensure_ascii=False) + "\n"
+        return sidecar_text(self._layout, self._dtype, self.tokens, self.documents, self._index is not None, facts)
+
+
+def sidecar_text(
+    layout: Layout, dtype: DtypeName, tokens: int, documents: int, index: bool, facts: Mapping[str, Any]
+) -> str:
+    """Return the sidecar of a token file, as JSON, with further content."""
+    known = {
+        "format": FORMAT,
+        "version": VERSION,
+        **({} if layout == "bin" else {"layout": layout}),
+        "dtype": dtype,
+        "byte_order": "little",
+        "tokens": tokens,
+        "documents": documents,
+        "index": index,
+    }
+    return json.dumps({**known, **facts}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:

@@ -14,7 +14,7 @@ def start_engine(settings: EngineSettings) -> Engine:
         EngineError: the cluster cannot be reached.
     """
     if settings.kind == "ray":
-        from bpeflow.engines.ray import RayEngine  # a heavy library
+        from bpeflow.engines.ray import RayEngine
 
         engine: Engine = RayEngine(settings)
         return engine

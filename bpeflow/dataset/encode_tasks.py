@@ -1,0 +1,353 @@
+"""Encoding in tasks, on an engine or one after another in the calling process.
+
+The corpus is divided into parts, each encoded by a task of its own into a file. Without `shards`, a part is a sequence
+of chunks that the calling process joins in order, as if it had encoded them itself, so everything that a token set can
+be works on an engine, too. With `shards`, a part is a complete shard, and the calling process only renames files.
+
+Tasks write files with names of their own into a folder next to the output, so a task that runs twice does no harm.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bpeflow._util.atomic import hold_part, is_unlocked
+from bpeflow.config import EngineSettings, make_settings
+from bpeflow.corpus.chunk import CorpusFile
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.reader import check_unchanged
+from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
+from bpeflow.corpus.split import find_boundary
+from bpeflow.counting.work import OTHER_FILE_REMEDY
+from bpeflow.dataset.array_file import ArrayFile, name_errors
+from bpeflow.dataset.chunk_encoder import EncodedChunk, Rest
+from bpeflow.dataset.corpus_encoder import CorpusEncoder
+from bpeflow.dataset.join import ChunkJoiner
+from bpeflow.dataset.token_output import ShardSet
+from bpeflow.dataset.token_set import TokenSet
+from bpeflow.dataset.token_writer import TokenWriter
+from bpeflow.engines.base import Call
+from bpeflow.engines.coordinator import Coordinator
+from bpeflow.engines.probe import check_nodes
+from bpeflow.engines.registry import start_engine
+from bpeflow.errors import ConfigError
+from bpeflow.pretokenize.regex import load_pretokenizer
+
+if TYPE_CHECKING:
+    from bpeflow._util.keywords import EngineKeywords
+
+#: Bounds of a part's size in bytes of input, and the parts of a small corpus per slot. Small parts balance the load
+#: better and lose less work with a node; large ones spend less of their time on starting.
+_MIN_PART, _MAX_PART, _PER_SLOT = 16_000_000, 1_000_000_000, 4
+
+#: Bytes read at a time to find out whether the rest of a file is white space.
+_WINDOW = 1 << 16
+
+
+@dataclass(frozen=True)
+class PartOfChunk:
+    """What a task returns of a chunk: an `EncodedChunk` without its arrays, but with their lengths."""
+
+    ids: int
+    ends: int
+    rest: Rest
+    ends_file: bool
+    statistics: DocumentStatistics
+    weight: int
+
+
+@dataclass(frozen=True)
+class EncodedPart:
+    """A part of the corpus, encoded: its file, the dtype of its ids, and its chunks.
+
+    The file has for each chunk first its ids, then the ends of its documents as int64.
+    """
+
+    name: str
+    dtype: str
+    chunks: list[PartOfChunk]
+
+
+@dataclass(frozen=True)
+class EncodedShard:
+    """A complete shard.
+
+    Attributes:
+        ids: name of its file in the folder of tasks.
+        index: name of its index there; empty if it has none.
+        tokens: number of ids.
+        documents: number of documents.
+        statistics: statistics of its chunks.
+        weight: its share of the corpus, in bytes of files.
+    """
+
+    ids: str
+    index: str
+    tokens: int
+    documents: int
+    statistics: DocumentStatistics
+    weight: int
+
+
+@dataclass(frozen=True)
+class EncodeWork:
+    """The work of encoding a corpus, in tasks. It lies in a file, as tokenizers are too large for arguments."""
+
+    folder: Path
+    encoder: CorpusEncoder
+    tokens: TokenSet
+
+    def encode_part(self, entries: list[CorpusEntry]) -> EncodedPart:
+        """Encode a part of the corpus to chunks. Raises as `encode_file` does."""
+        path = self.folder / f"{token_hex(8)}.part"
+        chunks, dtype = [], "uint16"
+        with closing(ArrayFile(path, path)) as file:
+            for chunk in self._encoded(entries):
+                file.append(chunk.ids)
+                file.append(chunk.ends)
+                dtype = chunk.ids.dtype.name
+                lengths = len(chunk.ids), len(chunk.ends)
+                chunks.append(PartOfChunk(*lengths, chunk.rest, chunk.ends_file, chunk.statistics, chunk.weight))
+        return EncodedPart(path.name, dtype, chunks)
+
+    def encode_shard(self, entries: list[CorpusEntry], end_last: bool) -> EncodedShard:
+        """Encode a part of the corpus to a shard. Raises as `encode_file` does."""
+        path = self.folder / f"{token_hex(8)}.ids"
+        index = path.with_suffix(".idx") if self.tokens.has_index else None
+        statistics = DocumentStatistics()
+        weight = 0
+        with ExitStack() as files:
+            ids = files.enter_context(closing(ArrayFile(path, path)))
+            offsets = files.enter_context(closing(ArrayFile(index, index))) if index else None
+            writer = TokenWriter(ids, offsets, self.tokens.layout, self.tokens.dtype)
+            joiner = ChunkJoiner(writer, self.encoder.encoder.end_id, end_last)
+            for chunk in self._encoded(entries):
+                joiner.add(chunk)
+                statistics += chunk.statistics
+                weight += chunk.weight
+            joiner.finish()
+            writer.finish()
+        return EncodedShard(path.name, index.name if index else "", writer.tokens, writer.documents, statistics, weight)
+
+    def _encoded(self, entries: list[CorpusEntry]) -> Iterator[EncodedChunk]:
+        check_unchanged(entries, OTHER_FILE_REMEDY, may_grow=True)
+        return replace(self.encoder, corpus=Corpus(self.encoder.corpus.sources, entries)).encoded()
+
+
+#: Runs a method of `EncodeWork` once for each tuple of arguments, and yields the results in any order, with the index.
+RunTasks = Callable[[str, Sequence[tuple[Any, ...]]], Iterator[tuple[int, Any]]]
+
+
+def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettings) -> Iterator[EncodedChunk]:
+    """Encode a corpus, and yield its chunks in order: with the local engine by `CorpusEncoder.encoded`, else in tasks.
+
+    Raises as `CorpusEncoder.encoded`, and `EngineError` if the engine fails.
+    """
+    if settings.kind == "local":
+        yield from work.encoded()
+        return
+    with _task_folder(tokens) as folder, _engine(EncodeWork(folder, work, tokens), settings) as (run, slots):
+        total = work.corpus.known_bytes
+        size = min(_MAX_PART, max(_MIN_PART, total // (_PER_SLOT * slots)))
+        parts = divide(work, -(-total // size), cut_documents=work.encoder.invalid_utf8 != "skip")
+        waiting: dict[int, EncodedPart] = {}
+        following = 0
+        for index, done in run("encode_part", [(part,) for part in parts]):
+            waiting[index] = done
+            while following in waiting:
+                yield from _chunks_of(waiting.pop(following), folder)
+                following += 1
+
+
+def encode_shards(
+    work: CorpusEncoder,
+    shards: ShardSet,
+    settings: EngineSettings,
+    end_last: bool,
+    on_done: Callable[[int], None],
+) -> DocumentStatistics:
+    """Encode a corpus to shards, in tasks. With the local engine, shards are encoded one after another on all cores.
+
+    A shard ends with a document, and the ids of all shards, joined, are those of one token file. So a shard whose last
+    document has no separator ends with an end token, unless it has the last document of all.
+
+    Args:
+        work: the corpus and its encoder.
+        shards: takes the shards.
+        settings: the engine.
+        end_last: whether an end token follows the last document of the corpus, too.
+        on_done: called with the bytes of input encoded so far.
+
+    Returns:
+        Statistics of the corpus.
+
+    Raises as `encoded_chunks`.
+    """
+    tokens = shards.set
+    parts = divide(work, tokens.shards or 1, cut_documents=False)
+    with _task_folder(tokens) as folder, _tasks(EncodeWork(folder, work, tokens), settings) as run:
+        done: dict[int, EncodedShard] = {}
+        for index, shard in run("encode_shard", [(part, end_last or part is not parts[-1]) for part in parts]):
+            done[index] = shard
+            on_done(sum(shard.weight for shard in done.values()))
+        last = max((index for index, shard in done.items() if shard.documents), default=0)
+        if not end_last and last < len(parts) - 1:  # no document follows it after all
+            [(_, done[last])] = run("encode_shard", [(parts[last], False)])
+        for index in range(len(parts)):
+            shard = done[index]
+            shards.add(folder / shard.ids, folder / shard.index if shard.index else None, shard.tokens, shard.documents)
+    return sum((shard.statistics for shard in done.values()), start=DocumentStatistics())
+
+
+def choose_engine(values: EngineKeywords | None) -> EngineSettings:
+    """Return the settings of the engine. Raises `SettingsError` if they are invalid."""
+    return make_settings(EngineSettings, {**(values or {})})
+
+
+def check_distributable(corpus: Corpus, tokens: TokenSet, settings: EngineSettings) -> None:
+    """Raise `ConfigError` if tasks cannot read a corpus."""
+    if corpus.main_process_only and (tokens.shards is not None or settings.kind != "local"):
+        what = "shards" if settings.kind == "local" else f"engine {settings.kind}"
+        raise ConfigError(
+            f"{what}: standard input and iterables have one reader only; save the documents to files first"
+        )
+
+
+def divide(work: CorpusEncoder, parts: int, cut_documents: bool) -> list[list[CorpusEntry]]:
+    """Divide a corpus into parts of about the same number of bytes. Streams are not divided.
+
+    Args:
+        work: the corpus and its encoder.
+        parts: number of parts. Some may be empty.
+        cut_documents: whether a part may end inside a document. Otherwise it ends with a document, and so does not
+            begin with white space that belongs to the document before.
+    """
+    encoder = work.encoder
+    boundary = partial(
+        find_boundary,
+        delimiters=encoder.delimiters,
+        pretokenizer=load_pretokenizer(encoder.tokenizer.pattern, normalizer=encoder.tokenizer.normalizer),
+        cut_documents=cut_documents,
+    )
+    parts = max(parts, 1)
+    ends = [work.corpus.known_bytes * number // parts for number in range(1, parts)]
+    divided: list[list[CorpusEntry]] = [[] for _ in range(parts)]
+    part = before = 0
+    for entry in map(with_absolute_paths, work.corpus.entries):
+        if isinstance(entry, CorpusFile):
+            while part < len(ends) and ends[part] < before + entry.size:
+                end = boundary(entry, max(ends[part] - before, entry.begin))
+                if end >= entry.size or not (cut_documents or _has_text(entry.path, end)):
+                    break
+                if end > entry.begin:
+                    divided[part].append(replace(entry, end=end))
+                    entry = replace(entry, begin=end)
+                part += 1
+            before += entry.begin
+        divided[part].append(entry)
+        before += entry.weight
+        while part < len(ends) and ends[part] <= before:
+            part += 1
+    return divided
+
+
+def _has_text(path: Path, offset: int) -> bool:
+    """Return whether there is anything but white space in a file, from a position on."""
+    with name_errors(path), path.open("rb") as stream:
+        stream.seek(offset)
+        while window := stream.read(_WINDOW):
+            if not window.isspace():
+                return True
+    return False
+
+
+def _chunks_of(part: EncodedPart, folder: Path) -> Iterator[EncodedChunk]:
+    """Yield the chunks of a part, and remove its file."""
+    path = folder / part.name
+    with name_errors(path), path.open("rb") as stream:
+        for number, chunk in enumerate(part.chunks):
+            ids, ends = np.fromfile(stream, part.dtype, chunk.ids), np.fromfile(stream, np.int64, chunk.ends)
+            yield EncodedChunk(number, ids, ends, chunk.rest, chunk.ends_file, chunk.statistics, chunk.weight)
+    path.unlink()
+
+
+# ---- running tasks ----
+
+
+@contextmanager
+def _tasks(work: EncodeWork, settings: EngineSettings) -> Iterator[RunTasks]:
+    """Yield who runs tasks: the calling process if the engine is the local one."""
+    if settings.kind != "local":
+        with _engine(work, settings) as (run, _):
+            yield run
+        return
+    yield lambda method, arguments: ((index, getattr(work, method)(*each)) for index, each in enumerate(arguments))
+
+
+@contextmanager
+def _engine(work: EncodeWork, settings: EngineSettings) -> Iterator[tuple[RunTasks, int]]:
+    """Yield who runs tasks on an engine, and the number of its slots."""
+    corpus = work.encoder.corpus
+    engine = start_engine(settings)
+    try:
+        check_nodes(engine, work.folder, [*map(with_absolute_paths, corpus.entries)], OTHER_FILE_REMEDY)
+        encoder = replace(work.encoder, corpus=Corpus(corpus.sources, []), num_threads=settings.cpus_per_task)
+        file = work.folder / "work"
+        file.write_bytes(pickle.dumps(replace(work, encoder=encoder)))
+        coordinator = Coordinator(engine, settings.cpus_per_task, int(settings.task_memory), settings.retries)
+
+        def run(method: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+            calls = (
+                Call(f"encode {number} of {len(arguments)}", _run_task, (file, method, each))
+                for number, each in enumerate(arguments, 1)
+            )
+            return ((index, report.value) for index, report in coordinator.run(calls))
+
+        yield run, engine.slots
+    finally:
+        engine.stop()
+
+
+def _run_task(file: Path, method: str, arguments: tuple[Any, ...]) -> Any:
+    return getattr(_read_work(file), method)(*arguments)
+
+
+@lru_cache(maxsize=1)
+def _read_work(file: Path) -> EncodeWork:
+    """Read the work that `_engine` wrote; once in each process, as making a tokenizer takes a while."""
+    work: EncodeWork = pickle.loads(file.read_bytes())  # noqa: S301 -- of this run's own folder
+    return work
+
+
+@contextmanager
+def _task_folder(tokens: TokenSet) -> Iterator[Path]:
+    """Yield a folder for the files of tasks, next to the output, and remove it at the end.
+
+    Also removes those that killed processes left. The folders of live processes are locked.
+    """
+    output = Path(os.path.realpath(tokens.first)).parent
+    name = f".{tokens.path.name}"
+    for lock in output.glob(f"{glob.escape(name)}.*.tasks/lock"):
+        if is_unlocked(lock):
+            shutil.rmtree(lock.parent, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}.", suffix=".new", dir=output))
+    try:
+        with (folder / "lock").open("w") as file:
+            hold_part(file)
+            folder = folder.rename(folder.with_suffix(".tasks"))  # it has its name when it is locked
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
