@@ -32,7 +32,7 @@ from bpeflow.flow import WorkerReport
 
 #: Bounds of a segment's size, and the segments of a small corpus per slot. Small segments balance the load better and
 #: lose less work with a node; large ones have fewer pre-tokens in common, so less is written and summed.
-_MIN_SEGMENT, _MAX_SEGMENT, _PER_SLOT = 64_000_000, 1_000_000_000, 4
+_MIN_SEGMENT, _MAX_SEGMENT, _PER_SLOT = 256_000_000, 1_000_000_000, 4
 
 #: Bytes of all shards in a range, at most.
 _RANGE_BYTES = 512_000_000
