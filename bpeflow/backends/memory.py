@@ -14,6 +14,9 @@ _NARROW_IDS = 2**16 - 1
 def memory_needed(words: int, positions: int, vocab_size: int) -> int:
     """Estimate the peak memory of learning with a native backend, in bytes, the counts included.
 
+    It was 0.8 to 1.0 of the memory allocated for 32,000 to 100,000 tokens. What depends on the vocabulary alone is left
+    out: about 20 MB for 100,000 tokens.
+
     Args:
         words: number of distinct pre-tokens.
         positions: total bytes of the distinct pre-tokens.
