@@ -359,7 +359,7 @@ def test_a_driver_that_is_killed_is_resumed_on_the_other_engine(corpus: Path, tm
 
 def test_samples_have_rates_by_node(corpus: Path, tmp_path: Path) -> None:
     samples: list[MonitorSample] = []
-    counter(corpus, tmp_path / "run").count(None, samples.append, 0.0, distributed(InlineEngine()))
+    counter(corpus, tmp_path / "run").count(None, samples.append, 0.0, distributor=distributed(InlineEngine()))
     counting = [sample for sample in samples if sample.stages["counter"].weight_done]
     assert counting[-1].stages["counter"].weight_done == size_of(corpus)
     node = next(name for name in counting[-1].stages if name.startswith("node "))

@@ -160,5 +160,4 @@ def test_a_sample_reads_as_one_line() -> None:
     )
     assert sample.line() == (
         "chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s"
-        " | CPU 0 %, 0 B"
     )

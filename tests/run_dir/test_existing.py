@@ -122,7 +122,7 @@ def test_restart_without_overwrite_discards_nothing(
 def test_a_run_that_has_done_nothing_yet_does_not_permit_another_to_overwrite(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     train(corpus, tmp_path / "run")
