@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_tokenizer import save_tokenizer
@@ -59,3 +61,14 @@ def test_a_folder_for_transformers_is_written(
     pytest.importorskip("transformers")
     run("transformers_export", corpus, tmp_path / "my_model", monkeypatch=monkeypatch)
     assert "<|im_start|>assistant" in capsys.readouterr().out
+
+
+def test_the_notebook_runs() -> None:
+    """Its cells, one after another, and what it shows has a form for notebooks."""
+    notebook = json.loads((EXAMPLES / "look_at_a_tokenizer.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"], "clear all outputs before you commit"
+            exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
+    assert "<" in names["explanation"]._repr_html_()
