@@ -1,27 +1,21 @@
 """The k-way sum: several sorted shards, added up into one sorted sequence of records.
 
-In this order: the protocol `KWaySum`; `PythonKWaySum`, its reference implementation, which tests compare the other one
-with; `NativeKWaySum`, which adds up tens of millions of records a second; and `kway_sum`, which picks one of the two.
+In this order: the protocol `KWaySum`; `PythonKWaySum`, its reference implementation, which tests compare with
+`native_kway`; and `kway_sum`, which picks one of the two.
 """
 
 from __future__ import annotations
 
-import ctypes
 import heapq
-import os
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import replace
-from functools import cache
 from itertools import accumulate, chain, islice
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow.counting.native_kway import BLOCK, NativeKWaySum
 from bpeflow.counting.shards import (
     EVERYTHING,
     MARK_LENGTH,
@@ -29,21 +23,14 @@ from bpeflow.counting.shards import (
     RECORD,
     KeyRange,
     Mark,
+    Order,
     Shard,
-    cannot_read,
-    cannot_write,
-    damaged,
-    explain_write_error,
 )
-from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
+from bpeflow.errors import CountOverflowError, NativeUnavailableError
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
     from bpeflow.counting.thinning import Arrays
-
-#: ``"bytes"``: ascending; a pre-token may be in several shards, whose counts are added up. ``"count"``: canonical
-#: order, count descending, then bytes ascending; no pre-token is in two shards.
-Order = Literal["bytes", "count"]
 
 #: Estimated bytes of a pre-token and its count as Python objects, on top of the record's own bytes.
 _ITEM = 150
@@ -139,7 +126,7 @@ class PythonKWaySum:
 
         from bpeflow.counting.thinning import Arrays
 
-        for block in iter(lambda: list(islice(self._records, _BLOCK)), []):
+        for block in iter(lambda: list(islice(self._records, BLOCK)), []):
             data = np.frombuffer(b"".join(token for token, _ in block), dtype=np.uint8)
             offsets = np.array([0, *accumulate(len(token) for token, _ in block)], dtype=np.int64)
             yield Arrays(data, offsets, np.array([count for _, count in block], dtype=np.int64))
@@ -188,233 +175,6 @@ def _checked(shard: Shard, key: Callable[[tuple[bytes, int]], Any]) -> Iterator[
             raise shard.damaged()
         yield item
         last = item
-
-
-#: Records read per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records it
-#: is handled later, with fewer the overhead of the calls adds up.
-_STEP = 1_000_000
-
-#: Records in a block of `KWaySum.blocks`, at most.
-_BLOCK = 1 << 16
-
-#: The values of `enum bpeflow_shard_order` in bpeflow.h.
-_ORDERS: dict[Order, int] = {"bytes": 0, "count": 1}
-
-#: The index that `bpeflow_kway_failed` returns for the output file.
-_OUTPUT_FILE = 2**64 - 1
-
-
-class _Shard(ctypes.Structure):
-    """`bpeflow_shard` in bpeflow.h."""
-
-    _fields_ = (
-        ("data", c_void_p),
-        ("path", c_char_p),
-        ("tokens", c_uint64),
-        ("size", c_uint64),
-        ("offset", c_uint64),
-        ("file_size", c_uint64),
-    )
-
-
-class _Range(ctypes.Structure):
-    """`bpeflow_range` in bpeflow.h."""
-
-    _fields_ = (("low", c_char_p), ("high", c_char_p), ("low_length", c_uint64), ("high_length", c_uint64))
-
-
-class _Mark(ctypes.Structure):
-    """`bpeflow_mark` in bpeflow.h."""
-
-    _fields_ = (("offset", c_uint64), ("token", c_uint64))
-
-
-_COUNT = POINTER(c_uint64)
-
-_SIGNATURES: dict[str, Signature] = {
-    "bpeflow_kway_new": (
-        c_int,
-        [POINTER(_Shard), c_uint64, c_uint32, c_uint64, POINTER(_Range), POINTER(c_void_p)],
-        check_status,
-    ),
-    "bpeflow_kway_failed": (c_uint64, [c_void_p], None),
-    "bpeflow_kway_ended": (c_int, [c_void_p, POINTER(c_uint32)], check_status),
-    "bpeflow_kway_read": (
-        c_int,
-        [c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_void_p, c_void_p, _COUNT, _COUNT],
-        check_status,
-    ),
-    "bpeflow_kway_write": (c_int, [c_void_p, c_char_p, c_uint64, _COUNT, _COUNT, _COUNT], check_status),
-    "bpeflow_kway_marks": (c_int, [c_void_p, POINTER(_Mark)], check_status),
-    "bpeflow_kway_gather": (c_int, [c_void_p, c_uint64, _COUNT, _COUNT], check_status),
-    "bpeflow_kway_save": (c_int, [c_void_p, c_void_p, c_char_p], check_status),
-    "bpeflow_kway_free": (None, [c_void_p], None),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("count", _SIGNATURES)
-
-
-class NativeKWaySum:
-    """The sum in native memory. Its handle is freed at the end of the `with` block or together with the object."""
-
-    def __init__(
-        self, shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING
-    ) -> None:
-        """Borrow the memory of the shards. Raises `NativeUnavailableError` if there is no native library."""
-        self._library = _library()
-        self._shards = [shard for shard in shards if len(shard)]
-        self._partition = shards[0].partition if shards else 0
-        self._gathered = c_uint64(), c_uint64()
-        self._handle = c_void_p()
-        natives = (_Shard * len(self._shards))(*map(_as_native, self._shards))
-        limits = None if key_range == EVERYTHING else byref(_as_native_range(key_range))
-        self._library.bpeflow_kway_new(natives, len(natives), _ORDERS[order], buffer_size, limits, byref(self._handle))
-        handle = c_void_p(self._handle.value)
-        self._free = weakref.finalize(self, self._library.bpeflow_kway_free, handle)
-
-    def __enter__(self) -> NativeKWaySum:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._handle = c_void_p()  # every native function refuses NULL
-        self._free()
-
-    @property
-    def ended(self) -> bool:
-        ended = c_uint32()
-        with self._file_errors():
-            self._library.bpeflow_kway_ended(self._handle, byref(ended))
-        return bool(ended.value)
-
-    def write(self, path: Path, mark_every: int = 0) -> Shard:
-        tokens, size, marks = c_uint64(), c_uint64(), c_uint64()
-        with self._file_errors(path):
-            self._library.bpeflow_kway_write(
-                self._handle, os.fsencode(path), mark_every, byref(tokens), byref(size), byref(marks)
-            )
-        shard = Shard.in_file(self._partition, tokens.value, size.value, path)
-        return replace(shard, marks=self._marks(path, marks.value)) if marks.value else shard
-
-    def _marks(self, path: Path, count: int) -> tuple[Mark, ...]:
-        """Return the marks of the shard just written, whose keys are read from its file."""
-        marks = (_Mark * count)()
-        self._library.bpeflow_kway_marks(self._handle, marks)
-        try:
-            with path.open("rb") as file:
-                return tuple(Mark(_read_key(file, mark.offset), mark.offset, mark.token) for mark in marks)
-        except OSError as error:
-            raise cannot_read(path, error) from error
-
-    def gather(self, memory: int) -> int:
-        tokens, size = self._gathered
-        with self._file_errors():
-            self._library.bpeflow_kway_gather(self._handle, memory, byref(tokens), byref(size))
-        return size.value
-
-    def gathered(self, path: Path | None = None) -> Shard:
-        tokens, size = (number.value for number in self._gathered)
-        if not tokens:
-            return Shard.in_memory(self._partition, 0, b"")
-        if path is None:
-            data = bytearray(size)
-            self._library.bpeflow_kway_save(self._handle, address(data), None)
-            return Shard.in_memory(self._partition, tokens, data)
-        with explain_write_error(path):
-            self._library.bpeflow_kway_save(self._handle, None, os.fsencode(path))
-        return Shard.in_file(self._partition, tokens, size, path)
-
-    def blocks(self) -> Iterator[Arrays]:
-        import numpy as np
-
-        from bpeflow.counting.thinning import Arrays
-
-        data = np.empty(16 * _BLOCK, dtype=np.uint8)
-        offsets, counts = np.zeros(_BLOCK + 1, dtype=np.int64), np.empty(_BLOCK, dtype=np.int64)
-        tokens, size = c_uint64(), c_uint64()
-        while not self.ended:
-            columns = data.ctypes.data, offsets.ctypes.data + offsets.itemsize, counts.ctypes.data
-            with self._file_errors():
-                self._library.bpeflow_kway_read(
-                    self._handle, _BLOCK, len(data), 0, *columns, byref(tokens), byref(size)
-                )
-            if tokens.value:
-                yield Arrays(data[: size.value], offsets[: tokens.value + 1], counts[: tokens.value])
-            else:  # the next pre-token is longer
-                data = np.empty(2 * len(data), dtype=np.uint8)
-
-    def counts(self) -> PretokenCounts:
-        import numpy as np  # late, as workers do not need it and start in half the time without
-
-        from bpeflow.counting.counts import PretokenCounts
-
-        for shard in self._shards:
-            if shard.token_bytes < len(shard):  # impossible, and `tokens` may ask for more than all memory
-                raise shard.damaged()
-        wanted = sum(len(shard) for shard in self._shards)
-        data = np.empty(sum(shard.token_bytes for shard in self._shards), dtype=np.uint8)
-        offsets = np.zeros(wanted + 1, dtype=np.int64)
-        counts = np.empty(wanted, dtype=np.int64)
-        done, end = 0, 0
-        tokens, size = c_uint64(), c_uint64()
-        with self._file_errors():
-            while done < wanted:
-                self._library.bpeflow_kway_read(
-                    self._handle,
-                    min(_STEP, wanted - done),
-                    len(data) - end,
-                    end,
-                    data.ctypes.data + end,
-                    offsets.ctypes.data + (done + 1) * offsets.itemsize,
-                    counts.ctypes.data + done * counts.itemsize,
-                    byref(tokens),
-                    byref(size),
-                )
-                if not tokens.value:
-                    raise FormatError("shards with other numbers of records or bytes than they state")
-                done, end = done + tokens.value, end + size.value
-        return PretokenCounts(data, offsets, counts)
-
-    @contextmanager
-    def _file_errors(self, output: Path | None = None) -> Iterator[None]:
-        """Turn errors in the block into errors that name the file which caused them."""
-        try:
-            yield
-        except (OSError, FormatError) as error:
-            index = self._library.bpeflow_kway_failed(self._handle)
-            path = output if index == _OUTPUT_FILE else self._shards[index].path
-            if path is None:
-                raise
-            if isinstance(error, FormatError):
-                raise damaged(path) from None
-            raise cannot_write(path, error) if index == _OUTPUT_FILE else cannot_read(path, error) from error
-
-
-def _as_native(shard: Shard) -> _Shard:
-    if shard.data is not None:
-        return _Shard(address(shard.data), None, shard.tokens, shard.size)
-    file_size = shard.size if shard.file_size is None else shard.file_size
-    return _Shard(None, os.fsencode(shard.path or ""), shard.tokens, shard.size, shard.offset, file_size)
-
-
-def _as_native_range(key_range: KeyRange) -> _Range:
-    low, high = key_range
-    return _Range(low, high, len(low or b""), len(high or b""))
-
-
-def _read_key(file: BinaryIO, offset: int) -> bytes:
-    file.seek(offset)
-    length, _ = RECORD.unpack(file.read(RECORD.size))
-    return file.read(length)
-
-
-def address(data: bytes | bytearray) -> int:
-    """Return the address of the first byte, which is valid while the caller keeps `data` alive."""
-    if isinstance(data, bytearray):
-        return ctypes.addressof((c_char * len(data)).from_buffer(data))
-    return ctypes.cast(c_char_p(data), c_void_p).value or 0
 
 
 def kway_sum(shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING) -> KWaySum:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MAX_OPEN_SHARDS, MemoryBudget
-from bpeflow.counting.kway import Order, kway_sum
+from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.ranges import RangeSum
-from bpeflow.counting.shards import EVERYTHING, KeyRange, Scratch, Shard, Spilled
+from bpeflow.counting.shards import EVERYTHING, KeyRange, Order, Scratch, Shard, Spilled
 from bpeflow.counting.table import SharedTables, TablePart
 
 if TYPE_CHECKING:

@@ -18,11 +18,15 @@ from pathlib import Path
 from pickle import PickleBuffer
 from secrets import token_hex
 from struct import Struct
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from bpeflow._util.atomic import sync_folder
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
+
+#: ``"bytes"``: ascending; a pre-token may be in several shards, whose counts are added up. ``"count"``: canonical
+#: order, count descending, then bytes ascending; no pre-token is in two shards.
+Order = Literal["bytes", "count"]
 
 #: The largest count: counts are signed 64-bit integers.
 MAX_COUNT = 2**63 - 1

@@ -23,7 +23,7 @@ from zlib import crc32
 from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.counting.kway import address
+from bpeflow.counting.native_kway import address
 from bpeflow.counting.shards import RECORD, Shard, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import Pretokenizer

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.kway import KWaySum, NativeKWaySum, Order, PythonKWaySum
-from bpeflow.counting.shards import RECORD, Shard
+from bpeflow.counting.kway import KWaySum, PythonKWaySum
+from bpeflow.counting.native_kway import NativeKWaySum
+from bpeflow.counting.shards import RECORD, Order, Shard
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -64,7 +65,8 @@ def totals(tables: Sequence[dict[bytes, int]]) -> Counter[bytes]:
 
 def test_records_are_read_in_blocks(new_sum: NewSum, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pre-tokens may be longer than a block."""
-    monkeypatch.setattr("bpeflow.counting.kway._BLOCK", 3)
+    monkeypatch.setattr("bpeflow.counting.kway.BLOCK", 3)
+    monkeypatch.setattr("bpeflow.counting.native_kway.BLOCK", 3)
     table = {b"%d" % number: 1 + number for number in range(10)} | {b"x" * 200: 2**61}
     found, sizes = [], []
     with new_sum(packed([table, {}, table], Path()), "bytes", 16) as records:

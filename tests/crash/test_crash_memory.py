@@ -48,7 +48,7 @@ text = " ".join(f"w{number:x}" for number in range(300_000)).encode()
 fails_until_there_is_enough(lambda: NativeTable().count(text))
 """,
     "k-way sum": """
-from bpeflow.counting.kway import NativeKWaySum
+from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import Shard
 shards = [Shard.pack(0, [(b"%08x" % number, 1) for number in range(300_000)])] * 2
 def gather(shards):

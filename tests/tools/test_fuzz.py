@@ -14,7 +14,7 @@ from available import skip_missing
 
 from bpeflow.backends.native import NativeSession
 from bpeflow.backends.registry import BACKENDS
-from bpeflow.counting.kway import NativeKWaySum
+from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
 from bpeflow.pretokenize.native import native_unicode_version, why_regex

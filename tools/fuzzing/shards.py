@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bpeflow.counting.kway import KWaySum, NativeKWaySum, Order, PythonKWaySum
-from bpeflow.counting.shards import Shard
+from bpeflow.counting.kway import KWaySum, PythonKWaySum
+from bpeflow.counting.native_kway import NativeKWaySum
+from bpeflow.counting.shards import Order, Shard
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, must_equal, outcome

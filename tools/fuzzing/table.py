@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.counting.kway import NativeKWaySum
+from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import MAX_COUNT, Shard
 from bpeflow.counting.table import CountedDocuments, NativeTable
 from bpeflow.errors import CountOverflowError
