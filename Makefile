@@ -31,8 +31,9 @@ quickstart: $(VENV)/installed
 	    "$(BIN)/bpeflow merge --counts runs/quickstart --vocab_size 16k --out_dir runs/quickstart16k" \
 	    "$(BIN)/bpeflow help"
 
+# One process more than there are cores, as many tests wait for processes that they started.
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest --numprocesses logical --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 test-fast: $(VENV)/installed-test
 	$(BIN)/python -m pytest --numprocesses logical --dist worksteal -m "not slow and not large"

@@ -8,7 +8,9 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
 from available import chosen, fail_if_required, skip_missing
 from hypothesis import HealthCheck, settings
@@ -22,14 +24,31 @@ from bpeflow.cli.exit import ENDING_SIGNALS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
+#: Of the examples of each property test one in this many is tried. Sanitizers are several times slower.
+ONE_IN = int(os.environ.get("BPEFLOW_EXAMPLES_ONE_IN", "1"))
+
 # On a busy machine slow is not a failure. A failure prints how to reproduce it.
 settings.register_profile(
     "bpeflow",
+    max_examples=max(100 // ONE_IN, 1),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("bpeflow")
+
+
+class FewerExamples(settings):
+    """Hypothesis' settings, with one in `ONE_IN` of the examples."""
+
+    def __init__(self, *arguments: Any, max_examples: int | None = None, **options: Any) -> None:
+        if max_examples is not None:
+            options["max_examples"] = max(max_examples // ONE_IN, 1)
+        super().__init__(*arguments, **options)
+
+
+if ONE_IN > 1:
+    hypothesis.settings = FewerExamples  # for test modules, which are imported later
 
 
 # A process started in a shell's background, or under nohup, ignores these, and so would everything that tests start.

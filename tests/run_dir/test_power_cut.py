@@ -67,8 +67,8 @@ def states_of(disk: Path, work: Callable[[], object], place: Path) -> Iterator[t
 def test_a_run_resumes_after_a_power_cut_at_any_moment(
     tmp_path: Path, options: dict[str, object], earlier: dict[str, object] | None, killed_at: int | None
 ) -> None:
-    """40 of about 1,500 states of the disk; BPEFLOW_POWER_CUTS overrides the number."""
-    seed, cuts = random.randrange(2**32), os.environ.get("BPEFLOW_POWER_CUTS", "40")
+    """24 of about 1,500 states of the disk; BPEFLOW_POWER_CUTS overrides the number."""
+    seed, cuts = random.randrange(2**32), os.environ.get("BPEFLOW_POWER_CUTS", "24")
     corpus = write_corpus(tmp_path / "corpus")
     (write_corpus(tmp_path / "earlier") / "a").write_text("more words " * 50)
     settings = {

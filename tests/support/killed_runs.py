@@ -100,7 +100,7 @@ def main() -> None:
     expected = files(folder / "unbroken")
     step, kills, refused, outcome = 0, 0, 0, KILLED
     while outcome == KILLED:
-        step += choose.randint(1, 8)
+        step += choose.randint(2, 12)
         kills += 1
         settings["out_dir"] = str(folder / f"killed{step}")
         outcome = train(settings, step)
