@@ -287,7 +287,7 @@ def _less_memory(task: MergeTask) -> str:
     needed = memory_needed(words, size, task.max_tokens)
     return (
         f"{words:,} distinct pre-tokens of {format_size(size)} in total take about {format_size(needed)} with backend "
-        "c. Have fewer of them (thin_rare keeps a part of the rare ones, sample takes a part of the documents) or more "
+        "c. Have fewer of them (thin_rare keeps a part of the rare ones, sample takes a part of the documents), or add "
         "memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
     )
 

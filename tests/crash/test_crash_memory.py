@@ -74,11 +74,11 @@ fails_until_there_is_enough(learn)
 import numpy as np
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
-tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
-tokenizer.encode("low")
+bytes_only = {byte: bytes([byte]) for byte in range(256)}
+Tokenizer(bytes_only, []).encode("low")
 text = " ".join(f"w{number:x}" for number in range(500_000)).encode()
-def encode():
-    tokenizer._encoder.encode_to_array(text, NO_SPECIAL_TOKENS, np.dtype(np.uint16))
+def encode():  # with a new cache, which reserves its memory at the start
+    Tokenizer(bytes_only, [])._encoder.encode_to_array(text, NO_SPECIAL_TOKENS, np.dtype(np.uint16))
 fails_until_there_is_enough(encode)
 """,
 }

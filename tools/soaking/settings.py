@@ -61,7 +61,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
         "tie_break": choose.choice(("greatest_bytes", "greatest_bytes", "smallest_ids", "huggingface")),
         "min_frequency": choose.choice((1, 1, 2, 10)),
         "max_token_length": choose.choice((None, None, 2, 5)),
-        "thin_rare": choose.choice((None, None, {"below": 3, "keep": 0.5})),
+        "thin_rare": choose.choice((None, None, "below=3,keep=0.5")),
         "special_tokens_first": choose.random() < 0.2,
         "skip_merge": choose.random() < 0.05,
         "output": {
