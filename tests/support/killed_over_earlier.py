@@ -59,7 +59,7 @@ def main() -> None:
     assert run(folder / "unbroken", None) == DONE
     expected = finished_files(folder / "unbroken")
     summary = {"steps": 0, "published": 0, "refused": 0}
-    for step in accumulate(choose.randint(1, 8) for _ in count()):
+    for step in accumulate(choose.randint(2, 14) for _ in count()):
         out = Path(shutil.copytree(folder / "earlier", folder / f"killed{step}"))
         outcome = run(out, step)
         found = finished_files(out)
