@@ -32,7 +32,10 @@ from bpeflow.flow import WorkerReport
 
 #: Bounds of a segment's size, and the segments of a small corpus per slot. Small segments balance the load better and
 #: lose less work with a node; large ones have fewer pre-tokens in common, so less is written and summed.
-_MIN_SEGMENT, _MAX_SEGMENT, _PER_SLOT = 256_000_000, 1_000_000_000, 4
+_MIN_SEGMENT, _MAX_SEGMENT, _PER_SLOT = 64_000_000, 1_000_000_000, 4
+
+#: The size of a segment from which on a slot has more than one.
+_WORTH_DIVIDING = 256_000_000
 
 #: Bytes of all shards in a range, at most.
 _RANGE_BYTES = 512_000_000
@@ -79,8 +82,14 @@ class DistributedCounting:
         return self._coordinator.tally
 
     def segment_size(self, total: int, wanted: int) -> int:
-        """Return the size of a segment of a corpus of `total` bytes, at most `wanted`."""
-        even = total // (_PER_SLOT * max(self._engine.slots, 1))
+        """Return the size of a segment of a corpus of `total` bytes, at most `wanted`.
+
+        The segments of a small corpus are as many for each slot, so that no slot waits for another.
+        """
+        slots = max(self._engine.slots, 1)
+        most = _PER_SLOT if slots > 1 else 1
+        per_slot = min(max(total // (slots * _WORTH_DIVIDING), 1), most)
+        even = -(-total // (slots * per_slot))
         return min(wanted, max(_MIN_SEGMENT, min(_MAX_SEGMENT, even)))
 
     def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner) -> list[Shard]:

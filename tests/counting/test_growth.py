@@ -92,13 +92,13 @@ def test_the_hash_of_ends_is_that_of_its_definition() -> None:
 
 
 def test_some_segments_are_measured_as_if_they_were_the_whole_text() -> None:
-    growth = Growth(total=10_000)
-    tables = [words(100 * number, 100 * number + 150, count=2) for number in range(10)]
+    growth = Growth(total=8000)
+    tables = [words(100 * number, 100 * number + 150, count=2) for number in range(8)]
     for table in tables:
         growth.add([segment(table, size=500)], size=1000)
     expected = []
     union: Counter[bytes] = Counter()
-    for number in (1, 2, 3, 4, 6, 8):
+    for number in (1, 2, 3, 4, 6):  # and not 8, the last
         union += Counter(tables[number - 1])
         point = GrowthPoint(
             bytes=500 * (len(expected) + 1),

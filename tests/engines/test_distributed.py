@@ -197,6 +197,23 @@ def test_a_task_that_always_dies_is_named_with_its_file(corpus: Path, tmp_path: 
     assert counted.segments.resumed == 2
 
 
+@pytest.mark.parametrize(
+    ("slots", "total", "wanted", "size"),
+    [
+        (2, 30_000_000, 10**9, 64_000_000),  # one segment: a second task would not pay
+        (2, 600_000_001, 10**9, 300_000_001),
+        (2, 1_100_000_000, 10**9, 275_000_000),
+        (3, 600_000_000, 10**9, 200_000_000),
+        (1, 900_000_000, 10**9, 900_000_000),  # nothing to balance
+        (2, 4_000_000_000, 10**9, 500_000_000),
+        (2, 10**12, 10**11, 10**9),
+        (2, 10**12, 1000, 1000),
+    ],
+)
+def test_slots_have_as_many_segments_each(slots: int, total: int, wanted: int, size: int) -> None:
+    assert distributed(InlineEngine(slots=slots)).segment_size(total, wanted) == size
+
+
 # ---- errors of the input ----
 
 
