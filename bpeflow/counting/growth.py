@@ -25,6 +25,9 @@ from bpeflow.counting.thinning import Arrays, copy_pretokens
 #: take nearly twice the time.
 SAMPLE = 1 << 17
 
+#: Bytes of the smallest corpus whose growth is measured. A smaller one is counted before a warning could help.
+MIN_CORPUS = 2_000_000_000
+
 #: β is fitted to the points in this last part of the text. It falls slowly as text grows, so a larger part
 #: overestimates the end; a smaller one follows every change of the text.
 _RECENT = 1 / 8
@@ -150,12 +153,13 @@ class Growth:
         """Add the counts of a segment, whose part of the input has `size` bytes by the sizes of files.
 
         Reading them takes a few percent of the time of counting, and points at equal distances tell little. So only the
-        segments 1, 2, 3, 4, 6, 8, 12, 16 … are measured, as if they were the whole text; and never the last, after which
-        the counts themselves are known.
+        segments 1, 2, 3, 4, 6, 8, 12, 16 … of a large corpus are measured, as if they were the whole text; and never the
+        last, after which the counts themselves are known.
         """
         self._segments += 1
         self._seen += size
-        if self._seen >= self._total or self._segments % (1 << max(self._segments.bit_length() - 2, 0)):
+        last, step = self._seen >= self._total, 1 << max(self._segments.bit_length() - 2, 0)
+        if self._total < MIN_CORPUS or last or self._segments % step:
             return
         for shard in shards:
             with kway_sum([shard], "bytes", _BUFFER) as records:

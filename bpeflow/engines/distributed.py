@@ -35,7 +35,7 @@ from bpeflow.flow import WorkerReport
 _MIN_SEGMENT, _MAX_SEGMENT, _PER_SLOT = 64_000_000, 1_000_000_000, 4
 
 #: The size of a segment from which on a slot has more than one.
-_WORTH_DIVIDING = 256_000_000
+_WORTH_DIVIDING = 512_000_000
 
 #: Bytes of all shards in a range, at most.
 _RANGE_BYTES = 512_000_000

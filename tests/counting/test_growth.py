@@ -21,6 +21,11 @@ from bpeflow.counting.thinning import Arrays
 THIN = ThinRare(below=5, keep=0.5)
 
 
+@pytest.fixture(autouse=True)
+def small_corpora_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bpeflow.counting.growth.MIN_CORPUS", 1000)
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
@@ -108,6 +113,13 @@ def test_some_segments_are_measured_as_if_they_were_the_whole_text() -> None:
         )
         expected.append(point)
     assert growth.points == expected
+
+
+def test_a_small_corpus_is_counted_before_a_warning_could_help() -> None:
+    for total, measured in ((999, 0), (1000, 1)):
+        growth = Growth(total)
+        growth.add([segment(words(0, 10), size=300)], size=300)
+        assert len(growth.points) == measured
 
 
 def test_a_forecast_extends_the_curve_to_the_end() -> None:

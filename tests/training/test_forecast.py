@@ -79,9 +79,13 @@ def test_a_run_that_learns_nothing_is_not_warned(
 
 
 def test_a_run_is_warned_while_it_counts(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, available: Callable[[int], None]
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    available: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And its results and the report are those of a run that is not warned."""
+    monkeypatch.setattr("bpeflow.counting.growth.MIN_CORPUS", 1000)
     corpus = write_corpus(tmp_path / "corpus")
     values = {"input": str(corpus), "vocab_size": 300, "segment_size": "3kb"}
     caplog.set_level(logging.WARNING)
