@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Literal
 from unicodedata import east_asian_width
@@ -45,6 +45,13 @@ def one_line(text: str) -> str:
 def short_repr(value: object) -> str:
     """Return the beginning of a value's `repr` for an error message, in characters that can be printed."""
     return _SHORT.repr(value).encode("utf-8", "backslashreplace").decode()
+
+
+def close_matches(word: str, known: Iterable[str], n: int = 1) -> list[str]:
+    """Return up to `n` of the known words that `word` may be a misspelling of, the most likely first."""
+    from difflib import get_close_matches  # only needed after a mistake
+
+    return get_close_matches(word, list(known), n)
 
 
 def format_count(count: int, noun: str) -> str:

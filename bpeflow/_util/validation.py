@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bpeflow._util.text import format_size, short_repr
+from bpeflow._util.text import close_matches, format_size, short_repr
 
 #: Messages for pydantic's errors that name its internal types.
 _NEEDED = {"tuple_type": "need a list", "path_type": "need a path"}
@@ -47,7 +46,7 @@ def nearest(model: type[BaseModel], key: str) -> str:
     else:
         last = key
         known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in names}
-    close = get_close_matches(last, known, n=1)
+    close = close_matches(last, known)
     return f" (did you mean {known[close[0]]}?)" if close else " (`bpeflow config` lists all settings)"
 
 

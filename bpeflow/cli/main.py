@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import IO, cast
 
 from bpeflow._util.streams import LenientStream, OutputStream
+from bpeflow._util.text import close_matches
 from bpeflow.cli.commands import COMMANDS, answer
 from bpeflow.cli.exit import end_on_signals, exit_status, show_crashes
 from bpeflow.errors import ConfigError
@@ -51,9 +52,7 @@ def _command(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
     if name == "help":
         name, rest = rest[0], ["--help"]
     if name not in COMMANDS:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, COMMANDS, n=1)
+        close = close_matches(name, COMMANDS)
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
         raise ConfigError(f"unknown command {name!r}; {hint}")
     return name, rest

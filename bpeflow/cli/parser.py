@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from difflib import get_close_matches
 from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any, NoReturn, Protocol
 
+from bpeflow._util.text import close_matches
 from bpeflow.errors import ConfigError
 
 #: Width of help on wide terminals: longer lines are harder to read.
@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
 
             if setting := settings_by_key().get(flag[2:]):
                 raise ConfigError(f"{problem}; the setting {setting.key} is given by {setting.assignment()}")
-        if close := get_close_matches(flag, known, n=1):
+        if close := close_matches(flag, known):
             raise ConfigError(f"{problem}; did you mean {close[0]}?")
         raise ConfigError(f"{problem}{self._pointer()}")
 

@@ -8,13 +8,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, ByteSize, Field, model_validator
 
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow._util.text import (
+    BadRecordsPolicy,
+    InvalidUtf8Policy,
+    NormalizerName,
+    Pattern,
+    UnmatchedPolicy,
+    close_matches,
+)
 from bpeflow.config.fields import (
     FieldPath,
     Folder,
@@ -89,7 +95,7 @@ class SourceSettings(Frozen):
     @classmethod
     def _is_a_source(cls, values: Any) -> Any:
         """Refuse documents: in Python, a list of mappings without `text_field` is taken for sources."""
-        if isinstance(values, Mapping) and not get_close_matches("paths", [str(key) for key in values], n=1):
+        if isinstance(values, Mapping) and not close_matches("paths", [str(key) for key in values]):
             raise ValueError(
                 "has no paths; if these are documents, pass a list of them, and the field of their text as text_field"
             )

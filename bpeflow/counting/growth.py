@@ -153,7 +153,7 @@ class Growth:
         """Add the counts of a segment, whose part of the input has `size` bytes by the sizes of files.
 
         Reading them takes a few percent of the time of counting, and points at equal distances tell little. So only the
-        segments 1, 2, 3, 4, 6, 8, 12, 16 … of a large corpus are measured, as if they were the whole text; and never the
+        segments 1, 2, 3, 4, 6, 8, 12, 16 … of a large corpus are measured, as if they were the whole text; never the
         last, after which the counts themselves are known.
         """
         self._segments += 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
+from bpeflow._util.text import close_matches
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.untrusted import read_text
 
@@ -71,7 +71,7 @@ def read_chat_template(name_or_path: str, special_tokens: Collection[str]) -> st
         return named.template
     path = Path(name_or_path).expanduser()
     if not path.exists():
-        close = get_close_matches(name_or_path, CHAT_TEMPLATES, n=1)
+        close = close_matches(name_or_path, CHAT_TEMPLATES)
         hint = f"did you mean {close[0]}?" if close else f"need a Jinja file, or {', '.join(CHAT_TEMPLATES)}"
         raise ConfigError(f"chat_template: no file {name_or_path}; {hint}")
     text = read_text(path)

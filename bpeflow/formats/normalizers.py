@@ -22,7 +22,7 @@ _NAMES = {type_: name for name, type_ in _TYPES.items()}
 
 #: ASCII that NFC and NFD keep wherever it is: without characters that others become (U+212A becomes K, U+037E a
 #: semicolon, U+1FEF a backquote), and without a last character that is composed with marks after it.
-_KEPT = re.compile(r"[^K;`\x80-\U0010ffff]*[^A-Za-z<=>;`\x80-\U0010ffff]")
+_KEPT = r"[^K;`\x80-\U0010ffff]*[^A-Za-z<=>;`\x80-\U0010ffff]"
 
 _CANONICAL = frozenset({"nfc", "nfd"})
 
@@ -64,7 +64,7 @@ def check_normalized_tokens(tokens: Iterable[str], normalizer: Sequence[Normaliz
     if not normalizer:
         return
     for token in tokens:
-        if not (_CANONICAL.issuperset(normalizer) and _KEPT.fullmatch(token)):
+        if not (_CANONICAL.issuperset(normalizer) and re.fullmatch(_KEPT, token)):
             raise FormatError(
                 f"{path}: added_tokens: {short_repr(token)} is searched for in the normalized text "
                 f"({', '.join(normalizer)}), and bpeflow searches for special tokens before normalizing; set its "

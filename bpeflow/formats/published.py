@@ -8,14 +8,13 @@ from that file, if it is there. Each entry of the table names its source.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bpeflow._util.byte_level import to_printable
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches, short_repr
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.untrusted import is_text, read_json
 from bpeflow.vocab import Vocab
@@ -198,7 +197,7 @@ def find_name(name: str, folder: Path) -> Description:
         FormatError: the ``tokenizer_config.json`` in the folder is damaged.
     """
     if name not in PUBLISHED:
-        nearest = difflib.get_close_matches(name, PUBLISHED, n=1)
+        nearest = close_matches(name, PUBLISHED)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ConfigError(f"known: unknown tokenizer {name!r}; {hint}the known ones are {', '.join(PUBLISHED)}")
     found = PUBLISHED[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.pretokenize.normalizer import load_normalizer
@@ -58,3 +59,12 @@ class TokenizerSpec:
             unmatched = vocab.unmatched if pattern == vocab.pattern else None
         names = load_normalizer(vocab.normalizer if normalizer is None else normalizer).names
         return cls(vocab, pattern, whole_tokens, unmatched or "isolate", names)
+
+
+@runtime_checkable
+class HasSpec(Protocol):
+    """A tokenizer, of whichever class."""
+
+    def to_spec(self) -> TokenizerSpec:
+        """Return the tokenizer's content."""
+        ...

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.text import short_repr
+from bpeflow._util.text import close_matches, short_repr
 from bpeflow.errors import ConfigError
 from bpeflow.formats import huggingface
 from bpeflow.formats.chat_templates import read_chat_template
@@ -102,7 +101,7 @@ def _nearest(given: str, spec: TokenizerSpec) -> str:
     specials = list(spec.vocab.special_tokens)
     if not specials:
         return ", which has none; add it with Tokenizer.with_special_tokens, or special_tokens when training"
-    close = get_close_matches(given, specials, n=3)
+    close = close_matches(given, specials, n=3)
     return f"; did you mean {' or '.join(close)}?" if close else f"; it has {short_repr(specials)}"
 
 

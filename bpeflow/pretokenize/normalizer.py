@@ -7,14 +7,13 @@ HuggingFace tokenizers 0.23 have the normalization forms of Unicode 11 and the l
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal, get_args
 
-from bpeflow._util.text import NormalizerName
+from bpeflow._util.text import NormalizerName, close_matches
 from bpeflow.errors import ConfigError
 
 #: Start and end of a part of a text, in characters.
@@ -110,7 +109,7 @@ def load_normalizer(names: str | Iterable[str] = ()) -> Normalizer:
     for given in (names,) if isinstance(names, str) else names:
         name = next((name for name in known if name == given), None)
         if name is None:
-            nearest = difflib.get_close_matches(str(given).lower(), known, n=1)
+            nearest = close_matches(str(given).lower(), known)
             hint = f"did you mean {nearest[0]!r}? " if nearest else ""
             raise ConfigError(f"unknown normalizer {given!r}; {hint}there are: {', '.join(known)}")
         found.append(name)

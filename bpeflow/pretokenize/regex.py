@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from itertools import chain, pairwise, zip_longest
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from bpeflow._util.text import Pattern, UnmatchedPolicy
+from bpeflow._util.text import Pattern, UnmatchedPolicy, close_matches
 from bpeflow.errors import ConfigError, PatternError, UnmatchedTextError
 from bpeflow.pretokenize import cuts
 from bpeflow.pretokenize.normalizer import Normalizer, load_normalizer
@@ -302,7 +301,7 @@ def load_pretokenizer(
     if not pattern:
         raise PatternError(f"the pattern is empty; use one of {', '.join(NAMED_PATTERNS)}, or a regular expression")
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
-        nearest = difflib.get_close_matches(pattern.lower(), NAMED_PATTERNS, n=1)
+        nearest = close_matches(pattern.lower(), NAMED_PATTERNS)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise PatternError(f"unknown pattern {pattern!r}; {hint}the named patterns are {', '.join(NAMED_PATTERNS)}")
     pretokenizer = Pretokenizer(_CUSTOM, pattern, unmatched=unmatched, normalizer=loaded)

@@ -27,7 +27,7 @@ from bpeflow.run_dir.layout import (
     VOCAB_FILES,
     WORKING_FILES,
 )
-from bpeflow.run_dir.report import read_report
+from bpeflow.run_dir.report import read_files
 from bpeflow.run_dir.state import Phase, inspect
 
 
@@ -43,10 +43,9 @@ def publish(folder: Path) -> None:
     """
     unfinished = folder / UNFINISHED
     try:
-        report = read_report(unfinished, DONE_FILE)
+        mentioned = {Path(name) for name in read_files(unfinished, DONE_FILE)}
     except FormatError as error:
         raise ResumeError(f"{unfinished / DONE_FILE} is damaged: start over with --restart") from error
-    mentioned = {Path(name) for name in report.files} if report else set()
     new = [path.relative_to(unfinished) for path in _found(unfinished, RUN_FILES) if path.name != REPORT_FILE]
     kept = mentioned - {*new}
     _remove(folder, [path for path in _found(folder, RUN_FILES) if path.relative_to(folder) not in kept])

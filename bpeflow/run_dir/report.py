@@ -272,7 +272,30 @@ class RunReport(_Record):
 
 def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
     """Read the report of a run folder; None if there is none. Raises `FormatError` if it is damaged."""
-    path = folder / name
+    values = _read_values(folder / name)
+    if values is None:
+        return None
+    from pydantic import TypeAdapter, ValidationError  # slow to import
+
+    try:
+        return TypeAdapter(RunReport).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise FormatError(f"{folder / name}: not the report of a run: {key}: {first['msg']}") from None
+
+
+def read_files(folder: Path, name: str) -> tuple[str, ...]:
+    """Return the files of a run, by a report that this version wrote. Raises `FormatError` if it is damaged.
+
+    This takes a small part of the time of `read_report`.
+    """
+    values = _read_values(folder / name)
+    return () if values is None else tuple(values["files"])
+
+
+def _read_values(path: Path) -> dict[str, Any] | None:
+    """Read a report with its checksum; None if there is none."""
     if not path.is_file():
         return None
     try:
@@ -291,14 +314,7 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
             f"{path}: report of schema version {values.get('schema_version')}, this bpeflow reads {SCHEMA_VERSION}: "
             "move it away, or train again in another folder"
         )
-    from pydantic import TypeAdapter, ValidationError  # slow to import
-
-    try:
-        return TypeAdapter(RunReport).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise FormatError(f"{path}: not the report of a run: {key}: {first['msg']}") from None
+    return values
 
 
 def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -> None:

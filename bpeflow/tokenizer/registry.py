@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from bpeflow._util.text import close_matches
 from bpeflow.errors import ConfigError, NativeUnavailableError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -25,7 +24,7 @@ def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFA
         FormatError: the vocabulary and the merges do not fit each other.
     """
     if name not in ("auto", *ENCODERS):
-        nearest = difflib.get_close_matches(str(name), ENCODERS, n=1)
+        nearest = close_matches(str(name), ENCODERS)
         hint = f"did you mean {nearest[0]!r}? " if nearest else ""
         raise ConfigError(f"unknown encoder {name!r}; {hint}there are: auto, {', '.join(ENCODERS)}")
     if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:

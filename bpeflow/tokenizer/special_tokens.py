@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from bpeflow._util.text import close_matches
 from bpeflow.errors import InputTypeError, SpecialTokenError
 from bpeflow.formats.special_tokens import special_bytes
 from bpeflow.pretokenize.cuts import Utf8
@@ -133,7 +133,7 @@ class SpecialTokenControl:
             raise InputTypeError(f'{parameter} is {choice!r}; it must be "all" or a collection of special tokens')
         names = frozenset(choice)
         for name in names - self._ids.keys():
-            nearest = difflib.get_close_matches(str(name), self._ids, n=1)
+            nearest = close_matches(str(name), self._ids)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
             raise SpecialTokenError(f"{parameter}: {name!r} is not a special token of this tokenizer{hint}")
         return names

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from bpeflow.config import Settings
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Source
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
-from bpeflow.engines.distributed import DistributedCounting
 from bpeflow.flow import WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
@@ -37,6 +36,9 @@ from bpeflow.run_dir.report import (
 )
 from bpeflow.training.learn import LearnedMerges
 from bpeflow.vocab import Vocab
+
+if TYPE_CHECKING:
+    from bpeflow.engines.distributed import DistributedCounting
 
 
 def start_report(settings: Settings) -> RunReport:

@@ -13,10 +13,9 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import gpt2
 from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.spec import HasSpec, TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.lookup import END_OF_TEXT
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Vocab
 
@@ -27,7 +26,7 @@ TOKENIZER = "<tokenizer>"
 def split_off_tokenizer(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], TokenizerSpec | None]:
     """Split settings from the tokenizer or vocabulary that their `init_from` may be."""
     given = values.get("init_from")
-    if isinstance(given, BaseTokenizer):
+    if isinstance(given, HasSpec):
         base = given.to_spec()
     elif isinstance(given, Vocab):
         base = TokenizerSpec.of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,11 +13,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends.registry import choose_backend
-from bpeflow.config import Settings, load_values
+from bpeflow.config import EngineSettings, Settings, load_values
 from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.engines.distributed import distributing
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import TrainKeywords
     from bpeflow.dataset.facade import Tokenizer
+    from bpeflow.engines.distributed import DistributedCounting
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
 PAGE_AFTER = 60.0
@@ -314,6 +315,14 @@ def _check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
                 raise ConfigError(f"output.formats: {name}: {reason}") from None
 
 
+def _distributing(settings: EngineSettings) -> AbstractContextManager[DistributedCounting | None]:
+    if settings.kind == "local":
+        return nullcontext()
+    from bpeflow.engines.distributed import distributing  # not needed by most runs, and slow to import
+
+    return distributing(settings)
+
+
 def _count(
     corpus: CorpusCounter, settings: Settings, folder: RunDir, observer: Observer, started: float
 ) -> tuple[PretokenCounts, RunReport]:
@@ -321,7 +330,7 @@ def _count(
     interval = settings.monitor.interval or observer.sample_interval
     with (
         folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
-        distributing(settings.engine) as engine,
+        _distributing(settings.engine) as engine,
     ):
         warning = MergeStepWarning(settings)
         counted = corpus.count(observer, on_sample, interval, warning, settings.thin_rare, distributor=engine)
