@@ -148,7 +148,8 @@ def encode_file(
             does not end in the word ``train`` gets ``_train`` and ``_val``.) What happens to a document depends only
             on `seed` and its number in the corpus. Its ids are the same as without a split.
         seed: chooses other documents for validation.
-        overwrite: replace existing files. Further shards of an earlier set are removed.
+        overwrite: replace existing files. Further shards of an earlier set are removed, and so are shards where an
+            undivided file takes their place, or the reverse.
         num_threads: number of encoder threads or processes; by default one per core.
         chunk_size: bytes of text per encoder and step; by default a few MB. Memory use is a multiple of it.
         input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.

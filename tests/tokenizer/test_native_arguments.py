@@ -1,4 +1,4 @@
-"""What the native encoder rejects: text that is not UTF-8, unknown ids, and arguments against the rules of its header."""
+"""What the native encoder rejects: text that is not UTF-8, unknown ids, and arguments that violate its header."""
 
 from __future__ import annotations
 

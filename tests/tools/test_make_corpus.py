@@ -172,8 +172,9 @@ def test_a_failed_write_leaves_the_existing_file(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_target_exits_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tool.main(["--size", "1KB", str(tmp_path / "missing" / "out")]) == 2
-    assert "missing" in capsys.readouterr().err
     assert tool.main(["--size", "1KB", str(tmp_path)]) == 2
     assert "is a folder" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    assert tool.main(["--size", "1KB", str(tmp_path / "file" / "out")]) == 2
+    assert "file" in capsys.readouterr().err
