@@ -43,7 +43,7 @@ class MonitorSettings(Frozen):
 
 
 class EngineSettings(Frozen):
-    """The machines that count. All settings but `kind` are about those that run tasks."""
+    """The machines that count. All settings but `kind` apply only to engines that run tasks."""
 
     kind: Literal["local", "processes", "ray"] = _pipeline(
         "local",
@@ -142,7 +142,7 @@ class OutputSettings(Frozen):
 
 
 def _check_keep(keep: float) -> float:
-    """Refuse numbers that are not one divided by a whole number. Those that are nearly (0.33) stand for it."""
+    """Refuse numbers that are not one divided by a whole number, or nearly (0.33 is taken as one third)."""
     if abs(keep * round(1 / keep) - 1) > 0.02:
         raise ValueError("need one divided by a whole number, such as 0.5, 0.33 (one in 3) or 0.1")
     return keep

@@ -242,7 +242,7 @@ def encode_file(
         writer.facts["bad_records"] = statistics.bad_records
     val = writer.splits.get("val") if isinstance(writer, TokenSetWriter) else None
     if not writer.tokens:
-        log.warning("%s: no ids, because there is no text in the corpus", path)
+        log.warning("%s: no ids, because the corpus has no text", path)
     if val and not 0 < val.documents < writer.documents:
         log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, writer.documents)
     if end_token is None and not tokenizer.special_tokens and not tokens.has_index and writer.documents > 1:

@@ -67,7 +67,7 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
 
     Args:
         path: the file of ranks.
-        pattern: the pattern, if there is no sidecar and the file is not a published one.
+        pattern: the pattern, for a file that has no sidecar and is not a published one.
         known: the pattern and the special tokens, whatever the sidecar has.
 
     Raises:
@@ -134,7 +134,7 @@ def _pat_str(spec: TokenizerSpec, path: Path) -> str:
     if isinstance(spec.pattern, tuple):
         raise FormatError(
             f"{path}: tiktoken splits with one regular expression, and this tokenizer with {len(spec.pattern)}, one "
-            "after another, for which there is no equivalent one in general; use the format huggingface or gpt2"
+            "after another, which have no equivalent single one in general; use the format huggingface or gpt2"
         )
     regex = pattern_to_regex(spec.pattern, "fancy-regex", path)
     if spec.pattern in NAMED_PATTERNS or spec.unmatched == "drop":

@@ -308,13 +308,13 @@ def test_the_index_of_an_earlier_layout_is_removed(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """The end of the process."""
 
 
 def test_at_any_moment_the_set_is_complete_or_has_no_first_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the process is killed between two renames, the next run replaces what is left without being asked."""
+    """If the process is killed between two renames, the next run replaces the rest without being asked."""
     rename, states = Path.replace, []
 
     def spy(self: Path, target: Path) -> Path:

@@ -278,7 +278,7 @@ def test_kimis_pattern_gives_tiktokens_ids() -> None:
 
 @pytest.mark.slow
 def test_qwen2s_two_files_are_known(tmp_path: Path) -> None:
-    """The tokens of Qwen2 are those of Qwen, so its files can be made from that one."""
+    """The tokens of Qwen2 are those of Qwen, so its files can be made from Qwen's."""
     qwen = Tokenizer.load(real_data("vocabs/qwen.tiktoken"))
     gpt2.save_files(Vocab(qwen.vocab.tokens[:151643], {}, qwen.merges), tmp_path)
     content = (tmp_path / "merges.txt").read_bytes()
