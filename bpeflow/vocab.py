@@ -208,7 +208,7 @@ class Vocab(VocabIds, Mapping[int, bytes]):
 
         Args:
             merges: the merges after those of this vocabulary, by rank.
-            special_tokens: special tokens. Those that the vocabulary has already keep their ids.
+            special_tokens: special tokens. Those already in the vocabulary keep their ids.
             reuse_tokens: as for `build`: special tokens also share an id with ordinary tokens.
             max_tokens: the size to stop at, as for `build`.
 
@@ -264,7 +264,7 @@ class Vocab(VocabIds, Mapping[int, bytes]):
 
 
 class _VocabBuilder:
-    """Assigns ids to tokens in the order in which they are added, after those that exist."""
+    """Assigns ids to tokens in the order in which they are added, after the existing ids."""
 
     def __init__(self, reuse_tokens: bool, tokens: Iterable[bytes] = (), ids: dict[bytes, int] | None = None) -> None:
         self.tokens: list[bytes] = list(tokens)

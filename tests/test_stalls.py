@@ -63,7 +63,7 @@ def test_a_run_that_makes_progress_logs_nothing(caplog: pytest.LogCaptureFixture
 
 
 def test_a_stopped_counter_is_reported_with_its_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A stopped process stands in for one blocked on a dead network folder, which is harder to set up."""
+    """A stopped process simulates one blocked on a dead network folder, which is harder to set up."""
     (tmp_path / "text").write_text("some words of text\n" * 300_000, encoding="utf-8")
     stopped: list[psutil.Process] = []
 

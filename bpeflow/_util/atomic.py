@@ -37,7 +37,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     atomic. The file is flushed to disk before the rename, so the name never outlives the content. The folder is flushed
     after it, so code after the block can rely on the file, and on earlier renames in that folder, even after a power
     cut. If the block raises, the temporary file is removed and `path` is unchanged. If `path` is a symbolic link, the
-    link stays and its target is replaced.
+    link stays and its target is replaced. A missing folder is created, and removed again if the block raises.
 
     Raises:
         FormatError: `path` is a folder, a device or a pipe.
@@ -46,6 +46,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     check_replaceable(path)
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    made = make_folder(target.parent)
     try:
         yield temporary
         sync_file(temporary)
@@ -54,18 +55,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
     except BaseException as error:
         with suppress(OSError):  # the original error matters more than a failure to clean up
             temporary.unlink(missing_ok=True)
+            for folder in made:
+                folder.rmdir()
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error  # name the path that the caller gave
         raise
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise `FormatError` if there is something other than a regular file at a path, and `OSError` without a folder."""
+    """Raise `FormatError` if there is something other than a regular file at a path."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:  # a new file, or a link to a file that does not exist yet
-        if not Path(os.path.realpath(path)).parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, "its folder does not exist; create it first", str(path)) from None
         return
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
@@ -145,8 +146,8 @@ def sync_folder(folder: Path) -> None:
             raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents durably. Raises `OSError`."""
+def make_folder(folder: Path) -> list[Path]:
+    """Create a folder and its missing parents durably. Returns those, innermost first. Raises `OSError`."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -154,3 +155,4 @@ def make_folder(folder: Path) -> None:
         raise NotADirectoryError(error.errno, "exists, but is not a folder", str(folder)) from error
     for path in missing:
         sync_folder(path.parent)
+    return missing

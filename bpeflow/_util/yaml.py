@@ -61,7 +61,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _explain(error: yaml.MarkedYAMLError) -> str:
-    """Return a problem with its place, and what it is part of: what was left open may begin many lines before."""
+    """Return a problem with its place and its context: a bracket that is never closed may be many lines before."""
     place, problem = _place(error.problem_mark), error.problem or "malformed"
     context = f" ({error.context}{_place(error.context_mark, ' from ')})" if error.context else ""
     return f"{place}{': ' if place else ''}{problem}{context}"

@@ -25,7 +25,7 @@ best pair. Pairs that are too rare ever to be chosen (see `lowest_count`) are no
 not store them at all.
 
 **No string becomes a token twice.** Consider any place where a string is about to become a token. Until then, no token
-has extended over the string's edges. So the tokens inside the string are the same as if the string stood alone: a merge
+has extended over the string's edges. So the tokens inside the string are the same as in the string alone: a merge
 of two different tokens replaces all their occurrences, and a merge of two equal tokens replaces a sequence of them in
 twos from the start of the sequence. Even if the sequence extends beyond the string, none of these twos crosses the
 string's edge, so inside the string they are the same. Therefore each string is made by a single merge, at a single

@@ -32,7 +32,7 @@ def run(argv: Sequence[str]) -> int:
     from rich.table import Table
 
     backends = list(list_backends())
-    table = Table("backend", "available", "description, or what is missing", box=None, header_style="bold")
+    table = Table("backend", "available", "description, or the reason", box=None, header_style="bold")
     for name, available, description in backends:
         table.add_row(name, "yes" if available else "no", escape(description))
     Console().print(table)

@@ -29,6 +29,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--any_tokenizer", action="store_true", help="decode even if the file was encoded with another tokenizer"
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing text file")
     add_quiet_flag(parser)
     return parser
 
@@ -39,7 +40,12 @@ def run(argv: Sequence[str]) -> int:
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
         decoded = decode_file(
-            tokenizer, options.source, options.out, any_tokenizer=options.any_tokenizer, observer=observer
+            tokenizer,
+            options.source,
+            options.out,
+            any_tokenizer=options.any_tokenizer,
+            overwrite=options.overwrite,
+            observer=observer,
         )
     rate = format_size(decoded.bytes / max(decoded.seconds, 1e-9))
     with summary(options.quiet) as lines:

@@ -1,7 +1,7 @@
 """Settings: their models, and how they are made from YAML, flags and keyword arguments."""
 
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
-from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, QueueSettings
+from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, QueueSettings, ThinRare
 from bpeflow.config.settings import (
     COUNT_ONLY,
     CountSettings,
@@ -10,7 +10,6 @@ from bpeflow.config.settings import (
     SourceSettings,
     check_vocab_sizes,
 )
-from bpeflow.config.thin_rare import ThinRare
 
 __all__ = [
     "COUNT_ONLY",

@@ -67,7 +67,7 @@ def _as_folder(value: object) -> object:
 
 
 def as_number(value: object) -> object:
-    """Return the number that a string such as ``32k`` stands for, and other values as they are. Raises `ValueError`."""
+    """Return strings such as ``32k`` as numbers, and other values as they are. Raises `ValueError`."""
     if not isinstance(value, str):
         return value
     if match := re.fullmatch(r"([0-9]{1,15})([km]?)", value.strip().replace("_", "").lower()):

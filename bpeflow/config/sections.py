@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
 
 from bpeflow.config.fields import MemoryLimit, NonEmpty, Size, as_tuple, setting
 
@@ -43,7 +43,7 @@ class MonitorSettings(Frozen):
 
 
 class EngineSettings(Frozen):
-    """The machines that count. All settings but `kind` are about those that run tasks."""
+    """The machines that count. All settings but `kind` apply only to engines that run tasks."""
 
     kind: Literal["local", "processes", "ray"] = _pipeline(
         "local",
@@ -139,3 +139,34 @@ class OutputSettings(Frozen):
         ):
             raise ValueError(f"{', '.join(others)}: for the huggingface format only; add it to output.formats")
         return self
+
+
+def _check_keep(keep: float) -> float:
+    """Refuse numbers that are not one divided by a whole number, or nearly (0.33 is taken as one third)."""
+    if abs(keep * round(1 / keep) - 1) > 0.02:
+        raise ValueError("need one divided by a whole number, such as 0.5, 0.33 (one in 3) or 0.1")
+    return keep
+
+
+class ThinRare(BaseModel):
+    """Which pre-tokens are rare, and how many of them are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    below: int = Field(ge=1, lt=2**63)
+    keep: Annotated[float, Field(ge=1e-9, le=1), AfterValidator(_check_keep)]
+
+    @property
+    def one_in(self) -> int:
+        """The number of pre-tokens of which one is kept, with its count times this number."""
+        return round(1 / self.keep)
+
+
+def as_thin_rare(value: object) -> object:
+    """Accept ``below=5,keep=0.1``, the form of a flag."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.partition("=") for part in value.split(",")]
+    if not all(equals for _, equals, _ in pairs):
+        raise ValueError("need below=N,keep=FRACTION, such as below=5,keep=0.1")
+    return {key.strip(): number.strip() for key, _, number in pairs}

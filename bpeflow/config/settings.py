@@ -33,8 +33,15 @@ from bpeflow.config.fields import (
     as_tuple,
     setting,
 )
-from bpeflow.config.sections import EngineSettings, Frozen, MonitorSettings, OutputSettings, QueueSettings
-from bpeflow.config.thin_rare import ThinRare, as_thin_rare
+from bpeflow.config.sections import (
+    EngineSettings,
+    Frozen,
+    MonitorSettings,
+    OutputSettings,
+    QueueSettings,
+    ThinRare,
+    as_thin_rare,
+)
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]

@@ -215,7 +215,7 @@ def _expand_home(entry: str | Path) -> Path:
 
 
 def _expand(path: Path) -> list[Path]:
-    """Return the files that one input names. Files found in a folder or by a glob are regular; others may not be."""
+    """Return the files of an input. Files found in a folder or by a glob are regular; others may not be."""
     if path.is_dir():
         files = list(_walk(path))
         if not files:

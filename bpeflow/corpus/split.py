@@ -198,7 +198,7 @@ class BoundaryFinder:
         cannot be cut.)
 
         Raises:
-            CorpusError: there is no boundary within the upper bound, or the file became shorter.
+            CorpusError: no boundary is within the upper bound, or the file became shorter.
         """
         start = target
         while True:

@@ -79,7 +79,7 @@ class DistinctSample:
     below a limit. The limit is halved whenever there are too many. As nothing but the hash decides, a pre-token that
     occurs in several tables is in the sample once or not at all, and the estimates are unbiased.
 
-    A hash of the ends of pre-tokens decides, which takes little time, and another hash tells them apart.
+    A hash of the ends of pre-tokens decides, which takes little time, and another hash identifies them.
     """
 
     def __init__(self, most: int = SAMPLE) -> None:
@@ -152,7 +152,7 @@ class Growth:
     def add(self, shards: Sequence[Shard], size: int) -> None:
         """Add the counts of a segment, whose part of the input has `size` bytes by the sizes of files.
 
-        Reading them takes a few percent of the time of counting, and points at equal distances tell little. So only the
+        Reading them takes a few percent of the time of counting, and points at equal distances add little. So only the
         segments 1, 2, 3, 4, 6, 8, 12, 16 … of a large corpus are measured, as if they were the whole text; never the
         last, after which the counts themselves are known.
         """

@@ -105,7 +105,7 @@ class NativeKWaySum:
     def __init__(
         self, shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING
     ) -> None:
-        """Borrow the memory of the shards. Raises `NativeUnavailableError` if there is no native library."""
+        """Borrow the memory of the shards. Raises `NativeUnavailableError` without the native library."""
         self._library = _library()
         self._shards = [shard for shard in shards if len(shard)]
         self._partition = shards[0].partition if shards else 0

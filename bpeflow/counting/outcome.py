@@ -1,4 +1,4 @@
-"""What users are told about the text of a corpus after it was counted: what is missing, and what was left out."""
+"""Messages about the text of a corpus after it was counted: missing matches, and documents that were left out."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> 
     elif not documents.matched_bytes:
         log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", settings.pattern, example)
     else:
-        log.info("pattern: %s lies between matches and makes pre-tokens of its own, e.g. %s", share, example)
+        log.info("pattern: %s is between matches and makes pre-tokens of its own, e.g. %s", share, example)

@@ -41,7 +41,7 @@ from bpeflow.counting.shards import Shard
 from bpeflow.flow import WorkerReport
 
 #: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
-_OWN_NAMES = re.compile(r"(\d{6,}|range)(-[0-9a-f]+)?\.shard|\d{6,}\.json|manifest\.json|\..*\.part")
+_OWN_NAMES = re.compile(r"(\d{6,}|range)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
 _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
 _begin = attrgetter("begin")

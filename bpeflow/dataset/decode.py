@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from bpeflow._util.atomic import atomic_path, hold_part, remove_dead_parts
-from bpeflow.dataset.encode_options import check_not_input
+from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remove_dead_parts
+from bpeflow.dataset.encode_options import already_exists, check_not_input
 from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_files, read_ids, sidecar_path
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.progress import Observer, shown
@@ -40,6 +40,7 @@ def decode_file(
     dst: str | Path,
     *,
     any_tokenizer: bool = False,
+    overwrite: bool = False,
     progress: bool = False,
     observer: Observer | None = None,
 ) -> DecodedFile:
@@ -54,6 +55,7 @@ def decode_file(
             which are decoded to one text.
         dst: the text file to write.
         any_tokenizer: decode even if the hashes differ.
+        overwrite: replace an existing file.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
 
@@ -61,6 +63,7 @@ def decode_file(
         The sizes of the token file and of the text, and the time taken.
 
     Raises:
+        AlreadyExistsError: `dst` exists, and `overwrite` is false; raised before any work.
         ConfigError: `dst` is the token file or belongs to it.
         FormatError: the token file is damaged or was made by another tokenizer, or `dst` is not a regular file.
         OSError: `src` cannot be read, or `dst` cannot be written. The error names the file.
@@ -77,6 +80,9 @@ def decode_file(
         source for file in files for source in (file.path, sidecar_path(file.path), index_path(file.path, file.layout))
     )
     check_not_input([path], map(str, sources))
+    check_replaceable(path)
+    if path.exists() and not overwrite:
+        raise already_exists(path)
     started = perf_counter()
     done = written = 0
     total = sum(file.tokens for file in files)

@@ -148,7 +148,8 @@ def encode_file(
             does not end in the word ``train`` gets ``_train`` and ``_val``.) What happens to a document depends only
             on `seed` and its number in the corpus. Its ids are the same as without a split.
         seed: chooses other documents for validation.
-        overwrite: replace existing files. Further shards of an earlier set are removed.
+        overwrite: replace existing files. Further shards of an earlier set are removed, and so are shards where an
+            undivided file takes their place, or the reverse.
         num_threads: number of encoder threads or processes; by default one per core.
         chunk_size: bytes of text per encoder and step; by default a few MB. Memory use is a multiple of it.
         input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.
@@ -241,7 +242,7 @@ def encode_file(
         writer.facts["bad_records"] = statistics.bad_records
     val = writer.splits.get("val") if isinstance(writer, TokenSetWriter) else None
     if not writer.tokens:
-        log.warning("%s: no ids, because there is no text in the corpus", path)
+        log.warning("%s: no ids, because the corpus has no text", path)
     if val and not 0 < val.documents < writer.documents:
         log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, writer.documents)
     if end_token is None and not tokenizer.special_tokens and not tokens.has_index and writer.documents > 1:

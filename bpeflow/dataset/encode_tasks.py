@@ -104,7 +104,7 @@ class EncodedShard:
 
 @dataclass(frozen=True)
 class EncodeWork:
-    """The work of encoding a corpus, in tasks. It lies in a file, as tokenizers are too large for arguments."""
+    """The work of encoding a corpus, in tasks. It is passed in a file, as tokenizers are too large for arguments."""
 
     folder: Path
     encoder: CorpusEncoder
@@ -336,7 +336,7 @@ def _read_work(file: Path) -> EncodeWork:
 def _task_folder(tokens: TokenSet) -> Iterator[Path]:
     """Yield a folder for the files of tasks, next to the output, and remove it at the end.
 
-    Also removes those that killed processes left. The folders of live processes are locked.
+    Also removes the folders of killed processes. Those of live processes are locked.
     """
     output = Path(os.path.realpath(tokens.first)).parent
     name = f".{tokens.path.name}"

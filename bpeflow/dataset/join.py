@@ -42,7 +42,7 @@ class ChunkJoiner:
         self._end_last = end_last
         self._rest: Rest = "none"  # the text of the file so far after its last separator
         self._has_separator = False  # whether the file so far has one
-        self._blank: list[Ids] = []  # the white space after it, if there is no other text yet
+        self._blank: list[Ids] = []  # the white space after it, without any other text so far
         self._ended = False  # whether the document whose ids were written last has ended, and its end was not written
         self._owes_end_token = False  # whether that document has no end token
 
@@ -67,7 +67,7 @@ class ChunkJoiner:
             self._end_file()
 
     def finish(self) -> None:
-        """Write what is left. Raises `OSError` if writing fails."""
+        """Write the rest. Raises `OSError` if writing fails."""
         if self._end_last:
             self._write_owed_end_token()
         if self._ended:

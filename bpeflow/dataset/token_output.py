@@ -15,20 +15,22 @@ from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remove_dead_parts, sync_file, sync_folder
 from bpeflow.dataset.array_file import ArrayFile, name_errors
+from bpeflow.dataset.encode_options import already_exists
 from bpeflow.dataset.token_file import Ids, index_path, read_sidecar, sidecar_path
 from bpeflow.dataset.token_set import ShardWriter, SplitWriter, TokenSet
 from bpeflow.dataset.token_writer import NO_ENDS, TokenWriter, sidecar_text
-from bpeflow.errors import AlreadyExistsError, FormatError
+from bpeflow.errors import FormatError
 
 
 def existing_files(tokens: TokenSet) -> list[Path]:
     """Return the token files of a set, with any number of a shard, of which any file exists. The first one is first.
 
-    With shards, an undivided token file of the set's name is one of them: readers would take it for the set.
+    An undivided token file of the same name is one of them if the set is divided into shards, and shards are if it is
+    not: readers would find both under that name.
     """
-    paths = {path for name in _names_in(tokens.path.parent) if (path := tokens.owner(name))}
-    if tokens.divided:
-        paths |= {path for path in tokens.splits.values() if sidecar_path(path).exists()}
+    names, other = _names_in(tokens.path.parent), tokens.in_other_form()
+    paths = {path for name in names if (path := tokens.owner(name))}
+    paths |= {path for name in names if (path := other.owner(name)) and _is_part_of(other, path)}
     existing = (path for path in paths if any(file.exists() for file in tokens.files_of(path)))
     return sorted(existing, key=lambda path: (path != tokens.first, path))
 
@@ -44,9 +46,7 @@ def refuse_to_replace(tokens: TokenSet) -> None:
     if tokens.first.exists() or not all(_first_of_set(path) == tokens.first.name for path in existing):
         files = (file for path in existing for file in tokens.files_of(path) if file.exists())
         file = next(files, tokens.first)
-        raise AlreadyExistsError(
-            f"{file}: already exists; write to another file, or give overwrite=True (--overwrite) to replace it"
-        )
+        raise already_exists(file)
 
 
 @contextmanager
@@ -290,6 +290,15 @@ def _first_of_set(path: Path) -> object:
     except (FormatError, OSError):
         return None
     return part.get("first")
+
+
+def _is_part_of(tokens: TokenSet, path: Path) -> bool:
+    """Return whether a file is a token file, of a set in shards if that is the form of `tokens`."""
+    try:
+        facts = read_sidecar(path).facts
+    except (FormatError, OSError):
+        return not tokens.divided and sidecar_path(path).exists()
+    return ("shard" in facts.get("set", {})) == tokens.divided
 
 
 def _has_inode(path: Path, inode: int) -> bool:

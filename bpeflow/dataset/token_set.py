@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -95,6 +95,10 @@ class TokenSet:
     def divided(self) -> bool:
         """Whether the ids are divided into shards, even if it is only one."""
         return self.shard_tokens is not None or self.shards is not None
+
+    def in_other_form(self) -> TokenSet:
+        """Return the same set undivided if it is divided into shards, and else in shards."""
+        return replace(self, shards=None, shard_tokens=None if self.divided else 1)
 
     def file(self, split: Split, shard: int) -> Path:
         """Return the path of a token file."""

@@ -72,7 +72,7 @@ class Engine(Protocol):
         """Run `probe` once on each node, and return the outcomes.
 
         Raises:
-            EngineError: there is no node, or one does not answer.
+            EngineError: the cluster has no node, or one does not answer.
         """
         ...
 

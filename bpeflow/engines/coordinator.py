@@ -60,7 +60,7 @@ class Tally:
 
     Attributes:
         tasks: number of tasks that succeeded.
-        attempts: number of tasks submitted, including those that were lost.
+        attempts: number of tasks submitted, including lost ones.
         in_flight: number of tasks submitted that have not ended.
         nodes: the work of each node, by host name.
     """
@@ -112,7 +112,7 @@ class Coordinator:
         """Run tasks. Yields the index of each and its report, in the order in which they end.
 
         Args:
-            calls: the tasks; those that do not fit the cluster yet are asked for later.
+            calls: the tasks. Tasks that do not fit the cluster yet are requested later.
             on_wait: called whenever a task has ended, and twice a second.
 
         Raises:

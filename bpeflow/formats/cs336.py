@@ -2,7 +2,7 @@
 
 Loading a pickle can run arbitrary code. Not here: the unpickler refuses every class and function. Even then, a few
 bytes can take 64 GB (a high index of the unpickler's memo), and a deeply nested tuple as a key ends the process. So the
-operations of a pickle are checked before it is loaded: only those that such a value needs may occur.
+operations of a pickle are checked before it is loaded. Only operations that such a value needs may occur.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def recover_merge_ids(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
 
     Args:
         tokens: the token of each rank, which is also its id; ``b""`` if there is none. Of equal tokens only the first
-            counts. A token with a byte that is no token has no merge.
+            counts. A token has no merge if one of its bytes is not a token.
 
     >>> tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b"bc", b"abc"]
     >>> recover_merge_ids(tokens).tolist()

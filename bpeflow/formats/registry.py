@@ -124,7 +124,7 @@ def load(
 
     Raises:
         ConfigError: `known` is unknown, or the id of a special token is not free.
-        FormatError: there is no tokenizer, or it is damaged or of a kind that bpeflow does not support.
+        FormatError: the tokenizer is missing, damaged, or of an unsupported kind.
         PatternError: the pattern is invalid.
     """
     chosen = None if pattern is None else simplest_pattern(pattern)
@@ -283,7 +283,7 @@ def find_format(path: Path) -> tuple[Format, Path]:
     """Return the format of a file, or of the first known file in a folder, and the path of that file.
 
     Raises:
-        FormatError: there is no file in a known format.
+        FormatError: no file has a known format.
     """
     if path.is_dir():
         for name, known in _SEARCH_ORDER:

@@ -67,7 +67,7 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
 
     Args:
         path: the file of ranks.
-        pattern: the pattern, if there is no sidecar and the file is not a published one.
+        pattern: the pattern, for a file that has no sidecar and is not a published one.
         known: the pattern and the special tokens, whatever the sidecar has.
 
     Raises:
@@ -81,8 +81,9 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
         if pattern is None:
             raise FormatError(
                 f"{path}: ranks without a pattern, and not one of the known published files: give the pattern and the "
-                "special tokens (pattern=, special_tokens=; --pattern, --special_tokens), or the name of a published "
-                f"tokenizer like it (known=, --known): {', '.join(PUBLISHED)}"
+                "special tokens (pattern=, special_tokens=; --pattern, --special_tokens), or use the ranks as a "
+                "published tokenizer with the same ones (Tokenizer.load(…, known=NAME); bpeflow convert --known NAME): "
+                f"{', '.join(PUBLISHED)}"
             )
         arguments = Description(pattern)
     specials = {text.encode(): token_id for text, token_id in arguments.special_tokens.items()}
@@ -92,8 +93,11 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
     for token_id in unranked.values():
         ranked[token_id] = b""
     own_ids = ranks if len(unranked) == len(specials) else None
-    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, recover_merge_ids(ranked), own_ids)
-    return TokenizerSpec(vocab, arguments.pattern, True, arguments.unmatched, arguments.normalizer)
+    merge_ids = recover_merge_ids(ranked)
+    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids, own_ids)
+    # If merging yields every token from its own bytes, it makes no difference that tiktoken looks up pre-tokens first.
+    whole_tokens = len(merge_ids) < sum(len(token) > 1 for token in ranked)
+    return TokenizerSpec(vocab, arguments.pattern, whole_tokens, arguments.unmatched, arguments.normalizer)
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
@@ -130,7 +134,7 @@ def _pat_str(spec: TokenizerSpec, path: Path) -> str:
     if isinstance(spec.pattern, tuple):
         raise FormatError(
             f"{path}: tiktoken splits with one regular expression, and this tokenizer with {len(spec.pattern)}, one "
-            "after another, for which there is no equivalent one in general; use the format huggingface or gpt2"
+            "after another, which have no equivalent single one in general; use the format huggingface or gpt2"
         )
     regex = pattern_to_regex(spec.pattern, "fancy-regex", path)
     if spec.pattern in NAMED_PATTERNS or spec.unmatched == "drop":

@@ -185,7 +185,7 @@ def encode_pretokens(
 
 
 def _prefixes(tokenizer: BaseTokenizer, occurrences: NDArray[np.int64], size: int) -> list[Prefix]:
-    """Return the prefixes of a vocabulary whose merges each come after those that make their parts.
+    """Return the prefixes of a vocabulary in which each merge comes after the merges of its parts.
 
     Then the merges of a pre-token are applied in the order of ranks, so a prefix of `n` merges stops before the first
     whose rank is `n` or more, and each token falls into the pieces that it has at that point.

@@ -28,7 +28,7 @@ class VocabDifference:
 
     Attributes:
         shared: the number of ordinary tokens, by their bytes, that both have.
-        same_ids: the number of those that also have the same id in both.
+        same_ids: the number of these with the same id in both.
         only_first: the tokens that only the first has, in the order of its ids.
         only_second: the tokens that only the second has.
         special_tokens: the special tokens that only one has, or that have other ids: the id in each, or None.

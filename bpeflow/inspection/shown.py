@@ -14,7 +14,7 @@ _SIGNS = {"\n": LINE_END, "\t": "⇥", "\r": "␍"}
 
 
 class Part(NamedTuple):
-    """A part of a token. An *escaped* one stands for characters or bytes that cannot be shown as they are."""
+    """A part of a token. *Escaped* parts are characters or bytes that cannot be shown as they are."""
 
     text: str
     escaped: bool
@@ -24,7 +24,7 @@ def shown_parts(token: bytes) -> Iterator[Part]:
     r"""Yield the parts of a token.
 
     Bytes that are not UTF-8, control characters and other invisible characters are escaped. A combining character at
-    the start of a part gets a dotted circle to stand on, as it would otherwise change the character before.
+    the start of a part gets a dotted circle before it, as it would otherwise change the previous character.
 
     >>> list(shown_parts(b"a\n\xf0\x9f"))
     [Part(text='a', escaped=False), Part(text='⏎\\xf0\\x9f', escaped=True)]
@@ -55,7 +55,7 @@ def shown(token: bytes) -> str:
 
 
 def is_incomplete(token: bytes) -> bool:
-    """Return whether a token is not UTF-8 by itself."""
+    """Return whether the bytes of a token are not valid UTF-8."""
     try:
         token.decode()
     except UnicodeDecodeError:

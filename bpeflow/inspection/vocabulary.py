@@ -97,7 +97,7 @@ class VocabFigures:
         lengths: the number of tokens of each length in bytes.
         scripts: the number of tokens in each script, most first; a token in several is ``"mixed"``, and those without
             letters are ``"digits"``, ``"punctuation and symbols"``, ``"white space"`` or ``"part of a character"``.
-        incomplete: the tokens that are not UTF-8 by themselves, because they begin or end inside a character.
+        incomplete: the tokens that are not valid UTF-8, because they begin or end inside a character.
         never: the tokens that are proved to occur in the ids of no text.
         unproved: the tokens that their own text does not yield, and of which it is not known whether another text does.
         longest: the longest tokens.

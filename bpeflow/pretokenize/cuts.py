@@ -59,7 +59,7 @@ are enough.
 
 *Normalized text.* With a normalizer ``n``, a cut is safe if ``n(A) + n(B) == n(A + B)`` and the rules above hold for
 ``x'``, the last character of ``n(A)``, and ``w'``, the first of ``n(B)``. A step of ``n`` is a normalization form of
-Unicode or lower case of each character by itself. Of all safe cuts, those of the following three kinds are kept. For
+Unicode or the lower case of each character. Of all safe cuts, those of the following three kinds are kept. For
 them, each step preserves what is said of ``x`` and ``w`` below, so steps can follow one another.
 
 1. *ASCII before* ``p`` *and after it.* ASCII characters are starters, none of them has a decomposition, and none is
@@ -169,7 +169,7 @@ NORMALIZED = {GPT2: _normalized(GPT2, _SPACES)} | {cut: _normalized(cut, _BLANKS
 
 # Runs in the middle of which no rule allows a cut. (In qwen2, rule 2 allows cuts between digits. `find_cut` finds such
 # a cut before it tries to skip a run, so it never skips two digits there.) The last alternative has all bytes outside
-# ASCII, except those that begin a `_WIDE_BREAK`.
+# ASCII, except the first bytes of a `_WIDE_BREAK`.
 _RUN = re.compile(rb"[0-9]+|[!-/:-@[-`{-~]+|[\t\n\r ]+|[\x80-\xe1\xe4-\xee\xf0-\xff]+")
 
 

@@ -69,7 +69,7 @@ def native_instructions() -> tuple[str, ...]:
 
 
 def chosen_instructions() -> str:
-    """Return the vector instructions to use: the best, or those that `INSTRUCTIONS_VARIABLE` names.
+    """Return the vector instructions to use: the best, or the choice in `INSTRUCTIONS_VARIABLE`.
 
     Raises:
         ConfigError: the variable names instructions that this processor does not have.

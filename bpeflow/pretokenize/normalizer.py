@@ -117,7 +117,7 @@ def load_normalizer(names: str | Iterable[str] = ()) -> Normalizer:
 
 
 def _lowercase(text: str) -> str:
-    """Return a text with each character in lower case by itself.
+    """Return a text in lower case, without regard to the neighbours of a character.
 
     `str.lower` only differs in the final sigma, for which it looks at the characters around it.
     """

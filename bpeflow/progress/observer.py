@@ -46,7 +46,7 @@ class Observer:
     def working(self, sample: MonitorSample) -> None:
         """Receive the state of the counting pipeline twice per second: queues, rates and busy workers.
 
-        The gauge of the counters is the number of distinct pre-tokens that one of them has found so far. What each
+        The gauge of the counters is the number of distinct pre-tokens found so far by one of them. What each
         process uses is left out; `monitored` has it.
         """
 

@@ -17,7 +17,7 @@ from bpeflow._util.text import format_size, show_token
 from bpeflow.flow import MAIN, MonitorSample
 from bpeflow.progress.plain import bottleneck_line, time_left
 
-#: Seconds over which rates are averaged. Shorter: figures that nobody can read; longer: figures of the past.
+#: Seconds over which rates are averaged. Shorter: unreadable figures; longer: outdated figures.
 _WINDOW = 5.0
 
 #: Number of the newest merges that are shown.

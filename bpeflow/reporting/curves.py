@@ -31,7 +31,7 @@ class HeapsFit(NamedTuple):
 def expected_growth(counts: NDArray[np.int64]) -> Curve:
     """Return numbers of pre-tokens, and how many distinct ones that many of a corpus in random order would have.
 
-    Of those that occur c times, a share p of the corpus has 1 - (1 - p)^c: the rarefaction curve of ecology.
+    Of pre-tokens with c occurrences, a share p of the corpus has 1 - (1 - p)^c: the rarefaction curve of ecology.
     """
     times, words = np.unique(counts, return_counts=True)
     total = int(np.sum(times * words))

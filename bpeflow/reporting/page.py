@@ -11,11 +11,10 @@ from typing import Any
 from bpeflow import __version__
 from bpeflow._util.text import format_count, format_size
 from bpeflow.config import Settings
-from bpeflow.inspection.html import TOKENS_CSS
+from bpeflow.inspection.html import TOKENS_CSS, tokens_html
 from bpeflow.reporting.charts import Charts
 from bpeflow.reporting.data import RunData
 from bpeflow.reporting.figures import chart_figures
-from bpeflow.reporting.samples import shown_samples
 from bpeflow.reporting.vocabulary import packed_vocab
 from bpeflow.run_dir.report import RunReport
 
@@ -24,6 +23,9 @@ _VOCABULARY_BYTES = 1_400_000
 
 #: Nothing may be loaded, from anywhere, and nothing but the page's own script runs.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+#: Pieces of the sample that are shown, and the characters of each.
+_PIECES, _LENGTH = 3, 500
 
 
 def make_page(runs: Sequence[RunData], charts: Charts) -> str:
@@ -39,7 +41,7 @@ def make_page(runs: Sequence[RunData], charts: Charts) -> str:
             "<h2>Charts</h2>",
             f'<div class="charts">{"".join(chart_figures(runs, charts))}</div>',
             *_sources(runs),
-            *shown_samples(runs),
+            *_samples(runs),
             *_vocabularies(runs),
         ]
     )
@@ -265,3 +267,24 @@ def _vocabularies(runs: Sequence[RunData]) -> Iterator[str]:
     )
     for number, text in enumerate(packed.values()):
         yield f'<script type="text/plain" id="vocabulary-{number}">{text}</script>'
+
+
+def _samples(runs: Sequence[RunData]) -> Iterator[str]:
+    """Yield some pieces of text, each in the tokens of every run."""
+    pieces = list(_pieces(runs[0]))
+    tokenizers = {run.name: run.tokenizer for run in runs if run.tokenizer is not None}
+    if not pieces or not tokenizers:
+        return
+    yield "<h2>Samples</h2>"
+    for piece in pieces:
+        for name, tokenizer in tokenizers.items():
+            if len(runs) > 1:
+                yield f"<h3>{escape(name)}</h3>"
+            yield f'<div class="text">{tokens_html(tokenizer, piece)}</div>'
+
+
+def _pieces(run: RunData) -> Iterator[str]:
+    texts = [text for texts in run.sample.texts.values() for text in texts if len(text) >= _LENGTH]
+    texts = texts or [text for texts in run.sample.texts.values() for text in texts]
+    for text in texts[:: max(len(texts) // _PIECES, 1)][:_PIECES]:
+        yield text.strip()[:_LENGTH]

@@ -27,7 +27,7 @@ SAMPLE_BYTES = 400_000
 #: Places that the sample is taken from.
 _PLACES = 25
 
-#: Bytes of text that cannot be divided, such as the line of a JSON Lines file, beyond which there is no sample.
+#: Upper bound on the bytes of text that cannot be divided, such as a line of JSON Lines. Longer text is not sampled.
 _LONGEST = 1 << 24
 
 
@@ -53,9 +53,9 @@ def sample_corpus(settings: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> Te
     try:
         texts = _sample(CountSettings.model_validate(values), wanted)
     except (BpeflowError, OSError, ValueError) as error:
-        return TextSample({}, f"There is no sample of the corpus: {str(error).splitlines()[0]}.")
+        return TextSample({}, f"No sample of the corpus: {str(error).splitlines()[0]}.")
     if not texts:
-        return TextSample({}, "There is no sample of the corpus, which could be read only once or from the network.")
+        return TextSample({}, "No sample of the corpus, which could be read only once or from the network.")
     return TextSample(texts, "a sample of the corpus that it was trained on, so text that is new will take more tokens")
 
 
@@ -67,7 +67,7 @@ def _sample(settings: CountSettings, wanted: int) -> dict[str, tuple[str, ...]]:
     reader = _PieceReader(settings, corpus, max(wanted // _PLACES, 1))
     begin = 0
     for entry in local:
-        # The places in an entry are those of the corpus that lie in it. Of a small source there is at least its start.
+        # The places of the corpus that are in this entry. A small source has at least one, its start.
         places = range(-(-begin * _PLACES // max(total, 1)), -(-(begin + entry.weight) * _PLACES // max(total, 1)))
         offsets = [place * total // _PLACES - begin for place in places]
         source = corpus.sources[_source_of(entry)].name

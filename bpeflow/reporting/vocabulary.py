@@ -1,6 +1,6 @@
 """A vocabulary in few bytes, for the page's script to search.
 
-Tokens are sent as the merges that make them: two ids each, instead of their bytes. What is left is compressed, and the
+Tokens are sent as the merges that make them: two ids each, instead of their bytes. The result is compressed, and the
 browser decompresses it.
 """
 

@@ -21,7 +21,7 @@ def write_page(folders: Sequence[Path], path: Path, sample: Sequence[str] = ()) 
         sample: inputs to measure bytes per token on; by default a sample of the runs' own corpora.
 
     Raises:
-        ConfigError: a folder has no finished run, there is no text in `sample`, or matplotlib is not installed.
+        ConfigError: a folder has no finished run, `sample` has no text, or matplotlib is not installed.
         FormatError: a file in a folder is damaged.
     """
     charts = Charts()

@@ -79,7 +79,7 @@ class MergeCheckpoint:
         self._next = monotonic() + INTERVAL
 
     def load(self, initial_merges: Sequence[Merge]) -> tuple[Merge, ...]:
-        """Return the merges of the checkpoint, which begin with `initial_merges`; nothing if there is no checkpoint.
+        """Return the merges of the checkpoint, which begin with `initial_merges`; none without a checkpoint.
 
         A damaged file is ignored with a warning, as learning again costs only time.
 

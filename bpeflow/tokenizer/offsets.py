@@ -19,7 +19,7 @@ Offsets = list[tuple[int, int]]
 
 
 def token_lengths(text: bytes, ids: list[int], specials: SpecialTokens, encoder: Encoder, vocab: Vocab) -> list[int]:
-    """Return the number of bytes of the normalized `text` that each of its `ids` stands for."""
+    """Return the number of bytes of the normalized `text` in each of its `ids`."""
     tokens = vocab.decoded_tokens
     if all(tokens[token_id] == special for special, token_id in specials.ids.items()):
         return [len(tokens[token_id]) for token_id in ids]

@@ -97,7 +97,7 @@ def _without(counts: PretokenCounts, vocab: Vocab) -> PretokenCounts:
 
 
 def _with_tokens_of(vocab: Vocab, tokens: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Number the tokens of the vocabulary to extend: after `tokens` those that no merge makes, then in merge order."""
+    """Number the tokens of the vocabulary to extend: after `tokens` all without a merge, then in merge order."""
     made = dict.fromkeys(left + right for left, right in vocab.merges)
     not_made = [token for token in vocab.ordinary_tokens if token not in made]
     known = {b"", *tokens}

@@ -26,7 +26,7 @@ class Partition {
 
     bool is_all() const { return partitions_ == 1; }
 
-    // How many of so many pre-tokens are likely to belong to it.
+    // The number of pre-tokens, of all these, that are likely to belong to it.
     std::size_t share(std::size_t tokens) const { return tokens / static_cast<std::size_t>(partitions_); }
 
   private:

@@ -299,7 +299,7 @@ BPEFLOW_API int bpeflow_read_merges(const uint8_t *text, uint64_t size, const ui
 
 /* Recover merges from ranks: token i is data[offsets[i]:offsets[i + 1]] and has rank i; it is empty if no token has that
  * rank. Merging a text joins the two adjacent pieces whose concatenation has the lowest rank, the leftmost first. If two
- * tokens have the same bytes, the lower rank counts. A token with a byte that is no token has no merge. The result is
+ * tokens have the same bytes, the lower rank counts. A token with a byte that has no id has no merge. The result is
  * merges[3 * *merge_count] (left, right, result) by ascending result, at most one for each token; the caller has
  * merges[3 * tokens]. */
 BPEFLOW_API int bpeflow_recover_merges(const uint8_t *data, const int64_t *offsets, uint32_t tokens, uint32_t *merges,

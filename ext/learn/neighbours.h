@@ -12,7 +12,7 @@
 /* The cursor of a neighbour whose new pair needs no list. */
 #define NOWHERE UINT64_MAX
 
-/* The changes that one neighbouring token causes. */
+/* The changes due to a neighbouring token. */
 struct neighbour {
     union {
         int64_t weight; /* number of occurrences with this neighbour, weighted by pre-token counts; then, for lists: */

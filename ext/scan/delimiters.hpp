@@ -16,7 +16,7 @@ namespace bpeflow {
 class Delimiters {
   public:
     struct Match {
-        const std::uint8_t *start, *end; // both the end of the text if there is no match
+        const std::uint8_t *start, *end; // both the end of the text if nothing matches
         bool separator;
         std::uint32_t index; // index of the delimiter in the given order
     };
@@ -57,7 +57,7 @@ class Delimiters {
     // Return the first position where a delimiter may start, judging by its first byte.
     const std::uint8_t *candidate(const std::uint8_t *position, const std::uint8_t *end) const {
         if (all_.empty()) return end;
-        if (same_first_) { // as with <|endoftext|> and the like
+        if (same_first_) { // as <|endoftext|> and <|pad|> have
             const void *found =
                 position < end ? std::memchr(position, first_, static_cast<std::size_t>(end - position)) : nullptr;
             return found ? static_cast<const std::uint8_t *>(found) : end;

@@ -81,7 +81,7 @@ template <const Rules &RULES> class Scanner {
         }
     }
 
-    // Return the end of the word at `start`, including an optional preceding character. Null if there is no word.
+    // Return the end of the word at `start`, including an optional preceding character. Null if none starts there.
     const std::uint8_t *word_end(const std::uint8_t *start, Character first) const {
         if constexpr (RULES.cased_words) return cased_word_end(start, first);
         if (first.bits & LETTER) return run_end(start + first.size, LETTER);

@@ -219,10 +219,29 @@ def test_a_full_disk_leaves_no_half_text(run: Path, tmp_path: Path, out: Path) -
     assert names(text.parent) == []
 
 
-def test_a_missing_folder_is_named(run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "none" / "train.bin"
-    assert main(["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(out), "--quiet"]) == 1
-    assert capsys.readouterr().err == f"bpeflow: {out}: its folder does not exist; create it first\n"
+def test_missing_folders_are_created(run: Path, corpus: Path, tmp_path: Path) -> None:
+    ids, text, page = (tmp_path / name / "inner" / name for name in ("train.bin", "text.txt", "page.html"))
+    tokenizer = ["--tokenizer", str(run), "--quiet"]
+    assert main(["encode", *tokenizer, "--input", str(corpus), "--out", str(ids)]) == 0
+    assert main(["decode", *tokenizer, "--input", str(ids), "--out", str(text)]) == 0
+    assert main(["show", str(run), "low", "--html", str(page)]) == 0
+    report = tmp_path / "a" / "b" / "evaluation.json"
+    assert main(["evaluate", *tokenizer, "--input", str(corpus), "--json", str(report)]) == 0
+    assert ids.exists() and text.exists() and page.exists() and report.exists()
+
+
+def test_decoding_replaces_a_file_only_if_asked(
+    run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids, text = tmp_path / "ids.bin", tmp_path / "mine.txt"
+    assert main(["encode", "--tokenizer", str(run), "--input", str(corpus), "--out", str(ids), "--quiet"]) == 0
+    text.write_text("mine")
+    decode = ["decode", "--tokenizer", str(run), "--input", str(ids), "--out", str(text), "--quiet"]
+    assert main(decode) == 2
+    assert f"{text}: already exists; write to another file, or give overwrite" in capsys.readouterr().err
+    assert text.read_text() == "mine"
+    assert main([*decode, "--overwrite"]) == 0
+    assert text.read_text(encoding="utf-8") == corpus.read_text(encoding="utf-8")
 
 
 SLOW = {

@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 from bpeflow.cli.exit import end_on_signals, exit_status
@@ -91,3 +94,42 @@ runpy.run_module("bpeflow", run_name="__main__")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+def slow_run(tmp_path: Path) -> list[str]:
+    """Return a command that counts for many seconds."""
+    path = tmp_path / "big.txt"
+    path.write_text("the same few words again and again\n" * 3_000_000, encoding="utf-8")
+    flags = ["--input", str(path), "--vocab_size", "300", "--out_dir", str(tmp_path / "run"), "-c", "2"]
+    flags += ["--set", "scanner=regex"]  # the slow one
+    return [sys.executable, "-m", "bpeflow", *flags]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "bpeflow: ended by SIGTERM\n")],
+)
+def test_a_signal_ends_everything_at_once(
+    slow_run: list[str], tmp_path: Path, number: signal.Signals, status: int, said: str
+) -> None:
+    """Sent to the whole process group, as Ctrl-C in a terminal is."""
+    process = subprocess.Popen([*slow_run, "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children: list[psutil.Process] = []
+    while len(children) < 5:  # fork server, chunk reader, two counters, merger
+        time.sleep(0.05)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert process.poll() is None
+    time.sleep(0.5)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - started < 10
+    assert (process.returncode, err) == (status, said)
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+    assert [path.name for path in (tmp_path / "run").rglob("*")] == ["unfinished", "settings.json"]

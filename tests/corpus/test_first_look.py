@@ -184,6 +184,6 @@ def test_encoding_looks_at_the_corpus_too(tmp_path: Path, caplog: pytest.LogCapt
         "'<|eot_id|>' 1 time in its first 11 bytes: no special tokens of this tokenizer, so encoded as ordinary text"
     )
     assert warnings(b"a<|eot_id|>", special_tokens_as_text=True) == []
-    assert warnings(b"") == [f"{out}: no ids, because there is no text in the corpus"]
+    assert warnings(b"") == [f"{out}: no ids, because the corpus has no text"]
     with pytest.raises(CorpusError, match="corpus is UTF-16"):
         warnings("a".encode("utf-16"))

@@ -1,9 +1,20 @@
+"""Sources: their weights and samples, and what a run reports about them."""
+
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+from corpus_forms import SEPARATOR, pieces, write
+from counted import assert_same, count
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bpeflow
 from bpeflow.corpus.sources import Sample
+from bpeflow.counting.count import CorpusCounts
+from bpeflow.errors import ConfigError, CorpusError
 
 
 @given(sizes=st.lists(st.integers(0, 50), max_size=60), max_bytes=st.integers(1, 800), seed=st.integers(0, 5))
@@ -26,3 +37,86 @@ def test_documents_are_taken_in_order_of_their_numbers_while_they_fit(
 def test_numbers_are_the_same_on_every_machine() -> None:
     assert Sample(1, seed=7).number(2, 3) == 13317231211106649246 == Sample(99, seed=7).number(2, 3)
     assert len({Sample(1, seed).number(file, index) for seed in (0, 1) for file in (0, 1) for index in (0, 1)}) == 8
+
+
+def mixed(tmp_path: Path, documents: list[str], **options: object) -> CorpusCounts:
+    parts = list(pieces(documents, 3))
+    sources = [
+        {"name": "plain", "path": str(write(tmp_path / "a.txt", parts[0])), "weight": 3},
+        {"name": "lines", "paths": [str(write(tmp_path / "b.jsonl.gz", parts[1]))], "weight": 2},
+        str(write(tmp_path / "c.txt", parts[2])),
+    ]
+    return count(sources, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scanner": "regex"},
+        {"small_input": 0, "num_counter": 2, "num_merger": 3, "chunk_size": 3000},
+        {"small_input": 0, "num_counter": 2, "memory_limit": "16mb", "chunk_size": 100},
+    ],
+    ids=str,
+)
+def test_a_weight_multiplies_the_counts_of_its_source(
+    tmp_path: Path, documents: list[str], options: dict[str, object]
+) -> None:
+    parts = list(pieces(documents, 3))
+    repeated = [*parts[0]] * 3 + [*parts[1]] * 2 + [*parts[2]]
+    counted = mixed(tmp_path, documents, **options)
+    assert counted.counts == bpeflow.count(iter(repeated), special_tokens=[SEPARATOR])
+    assert counted.documents.documents == 400
+    assert [source.documents for source in counted.documents.sources] == [len(parts[2]), len(parts[0]), len(parts[1])]
+
+
+def test_a_run_reports_its_sources(tmp_path: Path, documents: list[str]) -> None:
+    write(tmp_path / "a.txt", documents[:100])
+    write(tmp_path / "b.jsonl", documents[100:])
+    sources = [
+        {"name": "web", "path": f"{tmp_path}/a.txt", "weight": 2},
+        {"name": "books", "path": f"{tmp_path}/b.jsonl", "max_bytes": 20_000, "seed": 7},
+    ]
+    result = bpeflow.train({"input": sources, "vocab_size": 300, "out_dir": tmp_path / "run"})
+    report = json.loads((tmp_path / "run" / "run.json").read_text())
+    web, books = report["corpus"]["sources"]
+    assert (web["name"], web["weight"], web["files"], web["documents"]) == ("web", 2, 1, 100)
+    assert books["sample"] == {"max_bytes": 20_000, "seed": 7}
+    assert 10_000 < books["bytes"] <= 20_000
+    assert report["corpus"]["bytes"] == web["bytes"] + books["bytes"]
+    assert result.report.corpus.files == 2
+
+
+@pytest.mark.parametrize("form", ["txt", "jsonl", "parquet", "txt.gz", "jsonl.xz"])
+def test_a_sample_depends_only_on_the_documents_and_the_seed(tmp_path: Path, documents: list[str], form: str) -> None:
+    def sample(path: Path, seed: int, **options: object) -> CorpusCounts:
+        return count([{"name": "it", "path": str(path), "max_bytes": 30_000, "seed": seed}], **options)
+
+    first = sample(write(tmp_path / "corpus.txt", documents), 1)
+    again = sample(write(tmp_path / f"corpus.{form}", documents), 1, small_input=0, num_counter=2, chunk_size=1000)
+    assert again.counts == first.counts
+    assert again.documents == first.documents
+    assert 20_000 < first.documents.bytes <= 30_000
+    assert sample(tmp_path / f"corpus.{form}", 2).counts != first.counts
+
+
+def test_a_sample_larger_than_its_source_is_all_of_it(
+    tmp_path: Path, documents: list[str], expected: CorpusCounts
+) -> None:
+    path = write(tmp_path / "corpus.txt", documents)
+    assert_same(count({"name": "it", "path": str(path), "max_bytes": "1gb"}), expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"name": "a", "path": "x", "weigth": 2}, r"sources\.0\.weigth \(did you mean sources\.0\.weight\?\)"),
+        ({"name": "a", "path": "x", "weight": 0}, r"sources\.0\.weight"),
+        ({"name": "a"}, r"sources\.0: has no paths"),
+        ({"name": "a", "path": "no/such"}, "source a: the input no/such does not exist"),
+        ([{"name": "a", "path": "x"}, {"name": "a", "path": "y"}], "two sources have the name 'a'"),
+    ],
+)
+def test_an_invalid_source_is_refused(source: object, message: str) -> None:
+    with pytest.raises((ConfigError, CorpusError), match=message):
+        count(source)

@@ -277,6 +277,7 @@ def test_leftovers_are_removed_and_other_files_stay(
     run = tmp_path / "run"
     fail_after(2, counter(corpus, run, segment_size="8kb"), monkeypatch)
     ours = ["000002.shard", "000002-0123456789abcdef.shard", ".000002.shard.77.part", ".manifest.json.77.part"]
+    ours.append("fingerprint.json")  # of version 1
     for name in (*ours, "notes.txt"):
         (run / SEGMENTS / name).write_text("?")
     counting = counter(corpus, run, segment_size="8kb")

@@ -187,7 +187,7 @@ def test_the_summary_has_the_amount_spilled(corpus: Path, tmp_path: Path, capsys
 @pytest.mark.slow
 @pytest.mark.parametrize("small_input", ["0", "1gb"])
 def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path, small_input: str) -> None:
-    """A limit of 100 kB per file stands in for a full disk, which raises the same kind of error."""
+    """A limit of 100 kB per file simulates a full disk, which raises the same kind of error."""
     flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--out_dir", str(scratch_dir / "run")]
     settings = ["--set", f"small_input={small_input}", "--set", f"scratch_dir={scratch_dir}"]
     done = subprocess.run(

@@ -273,6 +273,19 @@ def test_shards_replace_an_undivided_file_of_their_name_only_if_asked(tmp_path: 
     assert sum(map(len, load_shards(tmp_path / "train.bin"))) + sum(map(len, load_shards(tmp_path / "val.bin"))) == 6
 
 
+def test_an_undivided_file_replaces_the_shards_of_its_name_only_if_asked(tmp_path: Path) -> None:
+    encode_set(tmp_path, 3)
+    encode_documents(make_tokenizer(), ["mine"], tmp_path / "train_000099.bin")  # not a shard
+    mine = {"train_000099.bin", "train_000099.bin.json"}
+    before = contents(tmp_path)
+    with pytest.raises(AlreadyExistsError, match=r"_000000.bin: already exists; .*overwrite=True"):
+        encode_set(tmp_path, 9, shard_tokens=None)
+    assert contents(tmp_path) == before
+    encode_set(tmp_path, 9, shard_tokens=None, overwrite=True)
+    assert before.keys() & contents(tmp_path).keys() == mine
+    assert load_tokens(tmp_path / "train.bin").size
+
+
 @pytest.mark.parametrize("name", ["val.bin", "train.bin.json", "val.bin.idx"])
 def test_foreign_files_are_not_replaced_unasked(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine", encoding="utf-8")
@@ -295,13 +308,13 @@ def test_the_index_of_an_earlier_layout_is_removed(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """The end of the process."""
 
 
 def test_at_any_moment_the_set_is_complete_or_has_no_first_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the process is killed between two renames, the next run replaces what is left without being asked."""
+    """If the process is killed between two renames, the next run replaces the rest without being asked."""
     rename, states = Path.replace, []
 
     def spy(self: Path, target: Path) -> Path:

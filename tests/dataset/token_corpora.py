@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import strategies as st
 
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.dataset.facade import Tokenizer
+from bpeflow.dataset.token_file import load_document_offsets, load_tokens
 from bpeflow.progress import Observer
 
 EOT, PAD = "<|endoftext|>", "<pad>"
@@ -38,6 +40,52 @@ def write_files(folder: Path, contents: list[bytes]) -> list[Path]:
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
     return paths
+
+
+PATTERNS = ["gpt2", "cl100k", CUSTOM]
+TOKENIZERS = {(p, encoder): make_tokenizer(p, encoder) for p in PATTERNS for encoder in ("auto", "python")}
+
+
+def expected(
+    tokenizer: Tokenizer,
+    contents: list[bytes],
+    separator: str = EOT,
+    end_token: str | None = None,
+    as_text: bool = False,
+    policy: str = "error",
+) -> list[list[int]]:
+    """Return the ids of each document, including its end token, by the definition. Delimiters must not overlap."""
+    end = [
+        i for token, i in tokenizer.special_tokens.items() if token == (separator if end_token is None else end_token)
+    ]
+    documents: list[list[int]] = []
+    owes_end = False
+    for content in contents:
+        *closed, rest = content.split(separator.encode()) if separator else [content]
+        has_separator = False
+        for text, is_closed in [*((text, True) for text in closed), *([(rest, False)] if rest else [])]:
+            if policy == "skip" and not is_utf8(text):
+                continue
+            ids = tokenizer.encode(text.decode(errors="replace"), allowed_special=() if as_text else "all")
+            if not is_closed and text.isspace() and has_separator:
+                documents[-1] += ids
+                continue
+            if owes_end:
+                documents[-1] += end
+            documents.append(ids + end * is_closed)
+            owes_end, has_separator = not is_closed, has_separator or is_closed
+    if owes_end and end_token:
+        documents[-1] += end
+    return documents
+
+
+def is_utf8(data: bytes) -> bool:
+    return data.decode(errors="ignore").encode() == data
+
+
+def read_documents(path: Path) -> list[list[int]]:
+    tokens, offsets = load_tokens(path), load_document_offsets(path)
+    return [tokens[start:end].tolist() for start, end in pairwise(offsets)]
 
 
 class EncodingRecorder(Observer):

@@ -174,7 +174,7 @@ def test_tasks_may_run_twice_at_the_same_time(
 
 
 def test_results_of_lost_tasks_do_not_count(corpus: Path, whole: CorpusCounts, tmp_path: Path) -> None:
-    """The node was thought dead, but the task went on and wrote its file."""
+    """The node was thought dead, but the task continued and wrote its file."""
     lost = {0, 2, 3}
     engine = ChangedEngine(InlineEngine(), outcome=lambda n, out: TaskLostError("gone") if n in lost else out)
     counting = counter(corpus, tmp_path / "run")
@@ -277,7 +277,7 @@ def test_a_run_is_resumed_on_another_engine(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And on yet another, where one engine goes on with what the other has left."""
+    """And on yet another, where one engine continues the work of the other."""
     with pytest.raises(KeyboardInterrupt):
         count(failing_after(3), corpus, tmp_path / "run")
     assert "keeps finished segments" in caplog.text

@@ -85,7 +85,7 @@ def test_the_arguments_go_over_what_the_files_say(tmp_path: Path) -> None:
         ({"pattern": "gpt2", "special_tokens": {"<s>": "5"}}, ConfigError, "'<s>': need an id from 0 to"),
         ({"pattern": "gpt2", "special_tokens": {"<s>": 257, "<t>": 257}}, ConfigError, "id 257 is that of b'<s>'"),
         ({"known": "r50k_base", "special_tokens": {"<|endoftext|>": 9}}, ConfigError, "has id 50256, not 9"),
-        ({}, FormatError, r"without a pattern, .* give the pattern .*known=, --known\): r50k_base, p50k"),
+        ({}, FormatError, r"without a pattern, .* give the pattern .*--known NAME\): r50k_base, p50k"),
     ],
 )
 def test_wrong_arguments_are_one_line(
@@ -278,7 +278,7 @@ def test_kimis_pattern_gives_tiktokens_ids() -> None:
 
 @pytest.mark.slow
 def test_qwen2s_two_files_are_known(tmp_path: Path) -> None:
-    """The tokens of Qwen2 are those of Qwen, so its files can be made from that one."""
+    """The tokens of Qwen2 are those of Qwen, so its files can be made from Qwen's."""
     qwen = Tokenizer.load(real_data("vocabs/qwen.tiktoken"))
     gpt2.save_files(Vocab(qwen.vocab.tokens[:151643], {}, qwen.merges), tmp_path)
     content = (tmp_path / "merges.txt").read_bytes()

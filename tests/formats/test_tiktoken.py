@@ -28,7 +28,7 @@ BYTES = {bytes([byte]): byte for byte in range(256)}
 @pytest.fixture
 def spec() -> TokenizerSpec:
     specials = ["<|endoftext|>", "<pad token>"]
-    return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, specials), specials), "cl100k", whole_tokens=True)
+    return TokenizerSpec(Vocab.build(bpeflow.learn_merges(WORDS, 280, specials), specials), "cl100k")
 
 
 def write(path: Path, ranks: dict[bytes, int], arguments: object = None) -> Path:
@@ -43,6 +43,14 @@ def test_a_tokenizer_survives_saving_and_loading(tmp_path: Path, spec: Tokenizer
     paths = tiktoken.save(spec, tmp_path / "mine.tiktoken")
     assert [path.name for path in paths] == ["mine.tiktoken", "mine.tiktoken.json"]
     assert tiktoken.load(paths[0]) == spec
+
+
+def test_whole_tokens_is_set_only_where_it_makes_a_difference(tmp_path: Path) -> None:
+    """So a tokenizer that was saved equals itself, and token files of either fit the other."""
+    ranks = {token: rank for rank, token in enumerate([*BYTES, b"ab", b"abc"])}
+    assert not tiktoken.load(write(tmp_path / "x.tiktoken", ranks)).whole_tokens
+    ranks[b"xyz"] = len(ranks)  # merging never yields it
+    assert tiktoken.load(write(tmp_path / "y.tiktoken", ranks)).whole_tokens
 
 
 def test_tiktoken_loads_the_ranks_and_their_sidecar(tmp_path: Path, spec: TokenizerSpec) -> None:
@@ -180,7 +188,7 @@ def test_one_string_with_two_ids_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_special_token_that_is_also_a_merge_keeps_its_own_id(tmp_path: Path) -> None:
-    spec = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"]), whole_tokens=True)
+    spec = TokenizerSpec(Vocab.build([(b"t", b"h"), (b"th", b"e")], ["the"]))
     path, _ = tiktoken.save(spec, tmp_path / "x.tiktoken")
     assert tiktoken.load(path) == spec
     theirs = open_tiktoken(path)
@@ -209,7 +217,8 @@ def test_unknown_ranks_without_a_sidecar_are_refused_with_what_to_do(tmp_path: P
     path = write(tmp_path / "cl100k_base.tiktoken", BYTES)
     tiktoken.sidecar_path(path).unlink()
     with pytest.raises(
-        FormatError, match=r"without a pattern, and not one of .*\(pattern=.*--pattern.*known=, .*p50k_edit"
+        FormatError,
+        match=r"without a pattern, and not one of .*\(pattern=.*--pattern.*convert --known NAME\): .*p50k_edit",
     ):
         tiktoken.load(path)
 
@@ -224,6 +233,6 @@ def test_a_pattern_that_tiktoken_reads_differently_is_refused(pattern: str, tmp_
 
 
 def test_a_custom_pattern_survives_saving_and_loading(tmp_path: Path) -> None:
-    spec = TokenizerSpec(Vocab.build([]), r"[^\s$^]++|\s{1,3}+|(?i:a)\$", whole_tokens=True)
+    spec = TokenizerSpec(Vocab.build([]), r"[^\s$^]++|\s{1,3}+|(?i:a)\$")
     path, _ = tiktoken.save(spec, tmp_path / "x.tiktoken")
     assert tiktoken.load(path) == spec

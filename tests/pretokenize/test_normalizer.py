@@ -21,7 +21,7 @@ every_normalizer = pytest.mark.parametrize("names", NORMALIZERS, ids="+".join)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["nfc", "nfd", "nfkc", "nfkd", "lowercase"])
 def test_every_character_is_normalized_as_by_huggingface(name: str) -> None:
-    """Characters of Unicode 3.2 always are; of newer ones, those that only one library knows stay as they are."""
+    """Characters of Unicode 3.2 always are; newer ones that only one library knows stay as they are."""
     text = "\n".join(map(chr, (*range(0xD800), *range(0xE000, 0x110000))))
     normalized = load_normalizer(name)(text).split("\n")
     expected = huggingface_normalizer([name]).normalize_str(text).split("\n")

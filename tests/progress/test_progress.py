@@ -43,6 +43,7 @@ def all_calls(corpus: Path) -> dict[str, Callable[..., Any]]:
     """The calls that show progress, with the activity that they show."""
     tokenizer = small_tokenizer()
     folder = corpus.parent
+    ids, text = folder / "ids", folder / "text"
     return {
         "train": lambda **how: bpeflow.train({"input": corpus, "vocab_size": 258}, **how).merges,
         "train_bpe": lambda **how: bpeflow.train_bpe(corpus, 258, [], **how),
@@ -50,7 +51,7 @@ def all_calls(corpus: Path) -> dict[str, Callable[..., Any]]:
         "count": lambda **how: list(bpeflow.count(corpus, **how)),
         "learn_merges": lambda **how: bpeflow.learn_merges({"low": 5}, 258, **how).pairs,
         "encode_file": lambda **how: tokenizer.encode_file(corpus, folder / "out", overwrite=True, **how).tokens,
-        "decode_file": lambda **how: decode_file(tokenizer, folder / "ids", folder / "text", **how).tokens,
+        "decode_file": lambda **how: decode_file(tokenizer, ids, text, overwrite=True, **how).tokens,
         "evaluate": lambda **how: [row.tokens for row in evaluate({"a": tokenizer}, [str(corpus)], **how)],
     }
 

@@ -105,7 +105,7 @@ def test_a_folder_without_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_sample_that_is_missing(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(run), "--sample", "missing.txt"]) == 2
-    assert "--sample missing.txt: There is no sample" in capsys.readouterr().err
+    assert "--sample missing.txt: No sample" in capsys.readouterr().err
 
 
 # ---- with a run ----

@@ -53,7 +53,7 @@ def test_streams_are_read_from_their_beginning_and_sources_have_names(tmp_path: 
 @pytest.mark.parametrize(
     ("inputs", "reason"),
     [
-        ("missing.txt", "There is no sample of the corpus: the input missing.txt"),
+        ("missing.txt", "No sample of the corpus: the input missing.txt"),
         ("-", "which could be read only once"),
     ],
 )

@@ -35,7 +35,7 @@ def with_specials(task: MergeTask, specials: tuple[bytes, ...]) -> MergeTask:
 
 
 def with_shards(backend: NativeBackend, positions: int) -> NativeBackend:
-    """Return the backend with shards of so many positions at most, but of at least one pre-token."""
+    """Return the backend with shards of at most this many positions, but of at least one pre-token."""
     sharded = copy.copy(backend)
     sharded.max_shard_positions = positions
     return sharded

@@ -38,6 +38,14 @@ def encoder(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def native_library() -> None:
+    """Skip if the native library is missing, or follows a different Unicode version than the definition."""
+    skip_missing("encode", _unavailable("native"))
+    if native_unicode_version() != unicode_version():
+        pytest.skip("the native tables follow a different Unicode version than the installed regex")
+
+
 @pytest.fixture
 def gpt2(encoder: str) -> Tokenizer:
     """GPT-2's tokenizer, from the files published by OpenAI."""

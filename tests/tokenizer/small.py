@@ -54,6 +54,12 @@ def small_spec(pattern: str = "gpt2", whole_tokens: bool = False) -> TokenizerSp
     return TokenizerSpec(small_vocab(*SPECIALS), pattern, whole_tokens)
 
 
+def spec_of(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
+    """Return the bytes and these merges, without special tokens."""
+    tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in merges)]
+    return TokenizerSpec(Vocab(tuple(tokens), {}, tuple(merges)), pattern)
+
+
 def merge_naively(pretoken: bytes, merges: list[Merge]) -> list[bytes]:
     """Merge by the definition: the lowest rank first, leftmost first, until none applies."""
     tokens = [bytes([byte]) for byte in pretoken]

@@ -7,27 +7,24 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
 import pytest
-from available import skip_missing
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_vocabularies import merge_as_defined, vocabularies
+from small import spec_of
 
-from bpeflow.errors import InvalidTextError, NativeError, NativeUnavailableError, UnknownTokenError
+from bpeflow.errors import InvalidTextError, NativeUnavailableError
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.pretokenize.native import native_instructions, native_unicode_version
+from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.pretokenize.regex import unicode_version
 from bpeflow.tokenizer import native as native_encoder
-from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.native import NativeEncoder
 from bpeflow.tokenizer.python import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import Vocab
 
 #: Cache sizes: no cache, a single slot, caches that are cleared again and again, and one that never is.
 CACHES = (0, 128, 4096, 1 << 15, 1 << 24)
@@ -36,7 +33,8 @@ INSTRUCTIONS = ("scalar",)
 with suppress(NativeUnavailableError):
     INSTRUCTIONS = native_instructions()
 
-UINT16, UINT32 = np.dtype(np.uint16), np.dtype(np.uint32)
+UINT16 = np.dtype(np.uint16)
+UINT32 = np.dtype(np.uint32)
 
 #: Text with the letters of the vocabularies below, repeated letters, and characters that the patterns distinguish.
 LETTERS = ["a", "b", "c", "aa", "ab", "abc", "é", "aaaaaaaaaaaaaaaaaaaaaaaa", "abababababababababab"]
@@ -47,26 +45,7 @@ repetitions = st.builds(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def library() -> None:
-    """Skip if the native library is missing, or follows a different Unicode version than the definition."""
-    reason = None
-    try:
-        native_encoder._library()
-    except NativeUnavailableError as error:
-        reason = str(error)
-    skip_missing("encode", reason)
-    if native_unicode_version() != unicode_version():
-        pytest.skip("the native tables follow a different Unicode version than the installed regex")
-
-
-def native(spec: TokenizerSpec, cache_bytes: int = 1 << 20, **options: Any) -> Encoder:
-    return NativeEncoder(spec, cache_bytes, **options)
-
-
-def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
-    tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in merges)]
-    return TokenizerSpec(Vocab(tuple(tokens), {}, tuple(merges)), pattern)
+pytestmark = pytest.mark.usefixtures("native_library")
 
 
 # ---- exact ----
@@ -77,7 +56,7 @@ def simple(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:
 @given(vocab=vocabularies(), word=st.one_of(repetitions, texts.filter(bool)), whole_tokens=st.booleans())
 def test_a_pretoken_is_merged_by_rank(vocab: Vocab, word: str, whole_tokens: bool) -> None:
     spec = TokenizerSpec(vocab, r"(?s).+", whole_tokens)
-    assert native(spec).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), spec)
+    assert NativeEncoder(spec).encode(word.encode(), NO_SPECIAL_TOKENS) == merge_as_defined(word.encode(), spec)
 
 
 @pytest.mark.slow
@@ -102,7 +81,7 @@ def test_native_equals_python(
 ) -> None:
     spec = TokenizerSpec(vocab, pattern, whole_tokens)
     specials = SpecialTokens.of(vocab.special_tokens) if with_specials else NO_SPECIAL_TOKENS
-    ours, python = native(spec, cache_bytes, instructions=instructions), PythonEncoder(spec)
+    ours, python = NativeEncoder(spec, cache_bytes, instructions=instructions), PythonEncoder(spec)
     encoded = [text.encode() for text in batch]
     dtypes = [UINT32] if len(vocab) > 1 << 16 else [UINT16, UINT32]
     for _ in range(2):  # the second time with a filled cache
@@ -127,43 +106,43 @@ def test_native_equals_python(
 @pytest.mark.slow
 @pytest.mark.parametrize("cache_bytes", CACHES)
 def test_a_cache_of_any_size_changes_nothing(cache_bytes: int) -> None:
-    spec = simple([(b"a", b"b"), (b"ab", b"ab"), (b" ", b"a"), (b"c", b"c")])
+    spec = spec_of([(b"a", b"b"), (b"ab", b"ab"), (b" ", b"a"), (b"c", b"c")])
     words = [f" a{'b' * (n % 7)}{'ab' * (n % 31)}{n * 7919 % 4001}" for n in range(3000)]
     text = "".join([*words, "c" * 5000, "c" * 700, *words, " " + "abc" * 300, *words[::-1]]).encode()
     expected = PythonEncoder(spec).encode(text, NO_SPECIAL_TOKENS)
-    encoder = native(spec, cache_bytes)
+    encoder = NativeEncoder(spec, cache_bytes)
     for dtype in (UINT16, UINT32, UINT16):
         assert encoder.encode_to_array(text, NO_SPECIAL_TOKENS, dtype).tolist() == expected
 
 
 @pytest.mark.parametrize("instructions", INSTRUCTIONS)
 def test_all_instruction_sets_work_in_one_process(instructions: str) -> None:
-    spec = simple([(b"h", b"e"), (b"l", b"l")], "o200k")
+    spec = spec_of([(b"h", b"e"), (b"l", b"l")], "o200k")
     text = "hell HELLo's  hello\n\n123456 日本hello" * 50
     expected = PythonEncoder(spec).encode(text.encode(), NO_SPECIAL_TOKENS)
-    assert native(spec, instructions=instructions).encode(text.encode(), NO_SPECIAL_TOKENS) == expected
+    assert NativeEncoder(spec, instructions=instructions).encode(text.encode(), NO_SPECIAL_TOKENS) == expected
 
 
 def test_the_longest_of_several_special_tokens_wins() -> None:
-    spec = simple([])
+    spec = spec_of([])
     specials = SpecialTokens.of({"<a>": 1000, "<a><a>": 70000})
-    assert native(spec).encode(b"x<a><a><a>", specials) == [120, 70000, 1000]
-    custom = native(TokenizerSpec(spec.vocab, r"[a-z]", unmatched="drop"))
+    assert NativeEncoder(spec).encode(b"x<a><a><a>", specials) == [120, 70000, 1000]
+    custom = NativeEncoder(TokenizerSpec(spec.vocab, r"[a-z]", unmatched="drop"))
     assert custom.encode(b"x<a><a><a>y", specials) == [120, 70000, 1000, 121]
     ids, ends = custom.encode_batch([b"", b"x<a>", b"", b"-"], specials, UINT32)
     assert (ids.tolist(), ends.tolist()) == ([120, 1000], [0, 2, 2, 2])
 
 
 def test_a_repeated_merge_has_its_first_rank() -> None:
-    spec = simple([(b"a", b"b"), (b"b", b"c")])
+    spec = spec_of([(b"a", b"b"), (b"b", b"c")])
     twice = Vocab(spec.vocab.tokens, {}, ((b"a", b"b"), (b"b", b"c"), (b"a", b"b")))
-    assert native(TokenizerSpec(twice)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
+    assert NativeEncoder(TokenizerSpec(twice)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
 
 
 def test_a_pretoken_becomes_a_token_only_by_merging_or_with_whole_tokens() -> None:
-    vocab = Vocab((*simple([(b"a", b"b")]).vocab.tokens, b"abc"), {}, ((b"a", b"b"),))
-    assert native(TokenizerSpec(vocab)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
-    assert native(TokenizerSpec(vocab, whole_tokens=True)).encode(b"abc", NO_SPECIAL_TOKENS) == [257]
+    vocab = Vocab((*spec_of([(b"a", b"b")]).vocab.tokens, b"abc"), {}, ((b"a", b"b"),))
+    assert NativeEncoder(TokenizerSpec(vocab)).encode(b"abc", NO_SPECIAL_TOKENS) == [256, 99]
+    assert NativeEncoder(TokenizerSpec(vocab, whole_tokens=True)).encode(b"abc", NO_SPECIAL_TOKENS) == [257]
 
 
 @pytest.mark.parametrize("unit", ["a", "ab", "abcdefgh", "azbycxdw"])
@@ -178,10 +157,10 @@ def test_a_pretoken_of_a_megabyte_takes_no_quadratic_time(unit: str) -> None:
         (b"b", b"y"),
     ]
     text = (unit * (1_000_000 // len(unit))).encode()
-    encoder = native(simple(merges))
+    encoder = NativeEncoder(spec_of(merges))
     ids = encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)  # quadratic time would be hours
     assert encoder.decode(ids) == text
-    head = PythonEncoder(simple(merges)).encode(text[:2000], NO_SPECIAL_TOKENS)
+    head = PythonEncoder(spec_of(merges)).encode(text[:2000], NO_SPECIAL_TOKENS)
     assert ids[: len(head) - 8].tolist() == head[:-8]
 
 
@@ -194,12 +173,12 @@ def test_a_pretoken_of_a_megabyte_takes_no_quadratic_time(unit: str) -> None:
 def test_ids_decode_to_their_tokens(vocab: Vocab, data: st.DataObject, dtype: np.dtype[Any]) -> None:
     known = [i for i, token in enumerate(vocab.tokens[: 1 << 16]) if token]
     ids = data.draw(st.lists(st.sampled_from(known), max_size=50))
-    assert native(TokenizerSpec(vocab)).decode(np.array(ids, dtype)) == b"".join(vocab.tokens[i] for i in ids)
+    assert NativeEncoder(TokenizerSpec(vocab)).decode(np.array(ids, dtype)) == b"".join(vocab.tokens[i] for i in ids)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 100_000])
 def test_decoded_text_is_a_separate_object(count: int) -> None:
-    encoder = native(simple([]))
+    encoder = NativeEncoder(spec_of([]))
     ids = np.full(count, ord("x"), np.uint16)
     first, second = encoder.decode(ids), encoder.decode(ids)
     assert first == second == b"x" * count
@@ -207,124 +186,12 @@ def test_decoded_text_is_a_separate_object(count: int) -> None:
     assert (first, b"x"[:1], b"") == (b"x" * count, b"x", b"")
 
 
-def test_an_unknown_id_is_named_with_its_index() -> None:
-    vocab = Vocab((*simple([]).vocab.tokens, b"", b"longer than sixteen bytes"), {}, ())
-    encoder = native(TokenizerSpec(vocab))
-    with pytest.raises(UnknownTokenError, match=r"unknown id 258 at index 2: .* 0 to 257"):
-        encoder.decode(np.array([97, 257, 258], np.uint16))
-    with pytest.raises(UnknownTokenError, match="id 256 at index 1 has no token"):
-        encoder.decode(np.array([97, 256, 258], np.uint32))
-    with pytest.raises(UnknownTokenError, match="unknown id 4294967295 at index 0"):
-        encoder.decode(np.array([2**32 - 1], np.uint32))
-
-
-# ---- invalid input ----
-
-
-@pytest.mark.slow
-@example(text=b"\x80" * 70)
-@example(text=b"\xf0\x9f")
-@given(text=st.binary().filter(lambda text: not _is_utf8(text)))
-def test_text_that_is_not_utf8_is_rejected(text: bytes) -> None:
-    for pattern in NAMED_PATTERNS:
-        with pytest.raises(InvalidTextError, match=r"not UTF-8: .* at byte"):
-            native(simple([], pattern)).encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def test_a_dtype_too_small_for_the_vocabulary_is_rejected() -> None:
-    vocab = Vocab((*simple([]).vocab.tokens, *[b""] * (1 << 16)), {}, ())
-    with pytest.raises(NativeError, match="rules"):
-        native(TokenizerSpec(vocab)).encode_to_array(b"a", NO_SPECIAL_TOKENS, UINT16)
-    with pytest.raises(NativeError, match="rules"):
-        native(simple([])).encode_to_array(b"a", SpecialTokens.of({"<a>": 1 << 16}), UINT16)
-
-
-def test_invalid_arguments_return_a_status() -> None:
-    library = native_encoder._library()
-    encoder = NativeEncoder(simple([]))
-    session = encoder._take_session()
-    ids = np.empty(4, np.uint32)
-    encode, pieces = library.bpeflow_encoder_encode, library.bpeflow_encoder_encode_pieces
-
-    def status(text: bytes = b"abc", *, changed: dict[str, Any] | None = None) -> int:
-        encoding = session.encoding(0, None, ids)
-        for name, value in (changed or {}).items():
-            setattr(encoding, name, value)
-        result: int = encode(session.handle, native_encoder.byref(encoding), text, len(text))
-        return result
-
-    assert status() == 0
-    assert status(b"too long") == 8
-    assert status(b"too long", changed={"pattern": 0xFFFF}) == 8
-    assert status(changed={"pattern": 5}) == 4
-    assert status(changed={"id_size": 3}) == 4
-    assert status(b"\xff") == 7
-    assert status(b"\xff", changed={"pattern": 0xFFFF}) == 0
-    assert encode(None, native_encoder.byref(session.encoding(0, None, ids)), b"a", 1) == 4
-    assert encode(session.handle, None, b"a", 1) == 4
-    assert encode(session.handle, native_encoder.byref(session.encoding(0, None, ids)), None, 1) == 4
-    descending = np.array([2, 1], np.uint64)
-    encoding = session.encoding(0, None, ids)
-    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
-    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", None, 2, None) == 4
-    assert pieces(session.handle, native_encoder.byref(encoding), None, None, 0, None) == 0
-    with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_encoder_new(
-            encoder._model.handle, encoder._cache.handle, b"mmx", native_encoder.byref(c_void_p())
-        )
-    with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_encoder_new(encoder._model.handle, None, None, native_encoder.byref(c_void_p()))
-    with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_specials_new(
-            b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_encoder.byref(c_void_p())
-        )
-    size = native_encoder.c_uint64()
-    decoded_size = library.bpeflow_model_decoded_size
-    assert decoded_size(encoder._model.handle, ids.ctypes.data, 3, 1, native_encoder.byref(size), size) == 4
-    with pytest.raises(NativeError):
-        library.bpeflow_model_decode(encoder._model.handle, ids.ctypes.data, 4, 4, ids.ctypes.data, 0)
-
-
-@pytest.mark.parametrize(
-    "invalid",
-    [
-        {"tokens": 0},
-        {"tokens": 2**32 - 1},
-        {"token_data": None},
-        {"ordinary_offsets": None},
-        {"byte_ids": None},
-        {"merges": None},
-        {"merge_count": 2**32 - 1},
-        {"tokens": 257},  # fewer than the merges refer to
-    ],
-    ids=str,
-)
-def test_an_invalid_vocabulary_returns_a_status(invalid: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Invalid(native_encoder._Vocabulary):
-        def __init__(self, *values: Any) -> None:
-            super().__init__(*values)
-            for name, value in invalid.items():
-                setattr(self, name, value)
-
-    monkeypatch.setattr(native_encoder, "_Vocabulary", Invalid)
-    with pytest.raises(NativeError, match="rules"):
-        native(simple([(b"a", b"b"), (b"ab", b"c")]))
-
-
 # ---- sessions ----
 
 
 @pytest.mark.threads
 def test_threads_use_separate_sessions_and_return_them() -> None:
-    spec = simple([(b"a", b"b"), (b" ", b"ab")])
+    spec = spec_of([(b"a", b"b"), (b" ", b"ab")])
     text = " ab abc ab" * 2000
     encoder = NativeEncoder(spec)
     expected = PythonEncoder(spec).encode(text.encode(), NO_SPECIAL_TOKENS)
@@ -345,7 +212,7 @@ def test_threads_use_separate_sessions_and_return_them() -> None:
 
 
 def test_an_encoder_with_another_cache_shares_only_the_vocabulary() -> None:
-    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    encoder = NativeEncoder(spec_of([(b"a", b"b")]))
     encoder.encode(b"ab", NO_SPECIAL_TOKENS)
     other = encoder.with_cache(0)
     assert other.encode(b"ab", NO_SPECIAL_TOKENS) == [256]
@@ -354,7 +221,7 @@ def test_an_encoder_with_another_cache_shares_only_the_vocabulary() -> None:
 
 
 def test_an_encoder_works_after_an_error() -> None:
-    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    encoder = NativeEncoder(spec_of([(b"a", b"b")]))
     for _ in range(3):
         with pytest.raises(InvalidTextError):
             encoder.encode(b"ab\xff", NO_SPECIAL_TOKENS)
@@ -363,7 +230,7 @@ def test_an_encoder_works_after_an_error() -> None:
 
 
 def test_each_short_text_has_its_special_tokens() -> None:
-    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    encoder = NativeEncoder(spec_of([(b"a", b"b")]))
     one, other = SpecialTokens.of({"<a>": 300}), SpecialTokens.of({"<b>": 400})
     for _ in range(2):
         assert encoder.encode(b"<a><b>", one) == [300, *b"<b>"]
@@ -375,7 +242,7 @@ def test_each_short_text_has_its_special_tokens() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_can_use_the_inherited_encoder() -> None:
-    encoder = NativeEncoder(simple([(b"a", b"b")]))
+    encoder = NativeEncoder(spec_of([(b"a", b"b")]))
     encoder.encode(b"ab", NO_SPECIAL_TOKENS)
     child = os.fork()
     if child == 0:
@@ -399,7 +266,7 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
     library = native_encoder._library()
     monkeypatch.setattr(native_encoder, "_library", SpyLibrary)
     specials = SpecialTokens.of({"<a>": 0})
-    encoder = NativeEncoder(simple([]))
+    encoder = NativeEncoder(spec_of([]))
     encoder.encode(b"<a>", specials)
     del encoder, specials
     gc.collect()
@@ -407,6 +274,8 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_array_uses_no_more_memory_than_its_ids() -> None:
-    ids = native(simple([(b"a", b"a"), (b"aa", b"aa")])).encode_to_array(b"a" * 40_000, NO_SPECIAL_TOKENS, UINT16)
+    ids = NativeEncoder(spec_of([(b"a", b"a"), (b"aa", b"aa")])).encode_to_array(
+        b"a" * 40_000, NO_SPECIAL_TOKENS, UINT16
+    )
     assert ids.base is None
     assert sys.getsizeof(ids) < 40_000

@@ -9,10 +9,8 @@ import threading
 
 import numpy as np
 import pytest
-from available import skip_missing
 from numpy.typing import NDArray
 
-from bpeflow.errors import NativeUnavailableError
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.tokenizer import native as native_encoder
@@ -33,15 +31,7 @@ MERGES: list[Merge] = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def library() -> None:
-    """Skip if the native library is missing."""
-    reason = None
-    try:
-        native_encoder._library()
-    except NativeUnavailableError as error:
-        reason = str(error)
-    skip_missing("encode", reason)
+pytestmark = pytest.mark.usefixtures("native_library")
 
 
 def spec(pattern: str = "gpt2") -> TokenizerSpec:

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import bpeflow
+from random_text.ranks import HEAD, RANK_BITS, AliasTable
+from random_text.words import Vocabulary
 
 TOOL = Path(__file__).parents[2] / "tools" / "make_corpus.py"
 
@@ -110,16 +112,16 @@ def test_distinct_words_grow_by_heaps_law(corpus: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_different_ranks_have_different_words() -> None:
-    vocabulary = tool.Vocabulary(np.random.PCG64(5))
-    far = 2**tool.RANK_BITS - 20_000
-    ranks = np.concatenate([np.arange(tool.HEAD, tool.HEAD + 100_000), np.arange(far, far + 20_000)]).astype(np.uint64)
+    vocabulary = Vocabulary(np.random.PCG64(5))
+    far = 2**RANK_BITS - 20_000
+    ranks = np.concatenate([np.arange(HEAD, HEAD + 100_000), np.arange(far, far + 20_000)]).astype(np.uint64)
     words = vocabulary.head + vocabulary.tail(ranks, np.zeros(len(ranks), dtype=bool))
-    assert len(set(words)) == tool.HEAD + 120_000
+    assert len(set(words)) == HEAD + 120_000
 
 
 def test_draws_follow_their_weights() -> None:
     weights = np.array([8.0, 1.0, 4.0, 3.0])
-    drawn = tool.AliasTable(weights)(np.random.PCG64(1).random_raw(1 << 18))
+    drawn = AliasTable(weights)(np.random.PCG64(1).random_raw(1 << 18))
     assert np.bincount(drawn) / len(drawn) == pytest.approx(weights / 16, abs=0.005)
 
 
@@ -170,8 +172,9 @@ def test_a_failed_write_leaves_the_existing_file(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_target_exits_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tool.main(["--size", "1KB", str(tmp_path / "missing" / "out")]) == 2
-    assert "missing" in capsys.readouterr().err
     assert tool.main(["--size", "1KB", str(tmp_path)]) == 2
     assert "is a folder" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    assert tool.main(["--size", "1KB", str(tmp_path / "file" / "out")]) == 2
+    assert "file" in capsys.readouterr().err

@@ -70,11 +70,20 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         write(tmp_path, "text")
 
 
-def test_a_missing_folder_and_a_file_in_its_place_are_errors_that_name_the_requested_path(tmp_path: Path) -> None:
-    missing = tmp_path / "missing" / "out"
-    with pytest.raises(FileNotFoundError) as caught:
-        write(missing, "text")
-    assert caught.value.filename == str(missing)
+def test_a_missing_folder_is_created_and_removed_again_after_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "too" / "out"
+    with pytest.raises(ValueError, match="mine"), atomic_path(path) as temporary:
+        temporary.write_text("text")
+        raise ValueError("mine")
+    assert [*tmp_path.iterdir()] == []
+    write(path, "text")
+    assert path.read_text() == "text"
+    with pytest.raises(ValueError, match="mine"), atomic_path(path.with_name("other")):
+        raise ValueError("mine")
+    assert path.read_text() == "text"
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error_that_names_the_requested_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     beneath_a_file = tmp_path / "file" / "out"
     with pytest.raises(NotADirectoryError) as in_file:
@@ -82,12 +91,12 @@ def test_a_missing_folder_and_a_file_in_its_place_are_errors_that_name_the_reque
     assert in_file.value.filename == str(beneath_a_file)
 
 
-def test_a_link_into_a_missing_folder_is_an_error_that_names_the_link(tmp_path: Path) -> None:
+def test_a_link_into_a_missing_folder_creates_it(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "missing" / "out")
-    with pytest.raises(FileNotFoundError) as caught:
-        write(link, "text")
-    assert caught.value.filename == str(link)
+    write(link, "text")
+    assert link.is_symlink()
+    assert (tmp_path / "missing" / "out").read_text() == "text"
 
 
 def test_a_link_to_itself_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Words to count: with common prefixes, trailing zero bytes, and lengths around those that are handled specially."""
+"""Words to count: with common prefixes, trailing zero bytes, and lengths around the special cases."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def died_at_once(ended: Ended) -> bool:
 def problems_of_end(ended: Ended) -> list[str]:
     """Return what is wrong with how a process ended.
 
-    If it fails for lack of memory, any status and any output will do: libraries have their own ways to end a process.
+    If it runs out of memory, any status and any output will do: libraries have their own ways to end a process.
     """
     if ended.hung:
         return ["the process hangs"]

@@ -137,7 +137,7 @@ def format_names(names: Iterable[str]) -> str:
 
 
 class RecordBuffer:
-    """Collects documents, and counts what is left out.
+    """Collects documents, and counts those left out.
 
     Attributes:
         data: the documents, each followed by `RECORD_END`.
@@ -184,7 +184,7 @@ class RecordChunks:
 
         Args:
             text: the document.
-            bytes_read: bytes read from the file so far; None if there is no file, and the bytes of the text count.
+            bytes_read: bytes read from the file so far; None without a file: the bytes of the text count.
         """
         self._records.add(text)
         if len(self._records.data) >= self._chunk_size:

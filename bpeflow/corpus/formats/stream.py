@@ -82,7 +82,7 @@ class StreamFile:
 
 @dataclass(frozen=True, slots=True)
 class StreamTask:
-    """Streams that one reader reads one after another.
+    """Streams to read one after another, in one process.
 
     Attributes:
         files: one stream, or all streams of a source from which a sample is drawn.

@@ -1,10 +1,10 @@
-"""Token files hold the ids that `Tokenizer.encode` returns for each document, and decoding restores the text."""
+"""Token files hold the ids that `Tokenizer.encode` returns for each document."""
 
 from __future__ import annotations
 
 import json
 import random
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -12,65 +12,33 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_corpora import CUSTOM, EOT, PAD, PIECES, EncodingRecorder, contents_utf8, make_tokenizer, write_files
+from token_corpora import (
+    CUSTOM,
+    EOT,
+    PAD,
+    PATTERNS,
+    PIECES,
+    TOKENIZERS,
+    EncodingRecorder,
+    contents_utf8,
+    expected,
+    is_utf8,
+    make_tokenizer,
+    read_documents,
+    write_files,
+)
 
-from bpeflow.dataset import corpus_encoder, decode
+from bpeflow.dataset import corpus_encoder
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.encode_options import find_in_order
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.dataset.token_file import index_path, load_document_offsets, load_tokens, sidecar_path
-from bpeflow.errors import ConfigError, FormatError, InvalidUtf8Error
+from bpeflow.dataset.token_file import load_document_offsets, load_tokens, sidecar_path
+from bpeflow.errors import ConfigError, InvalidUtf8Error
 from bpeflow.tokenizer.identity import tokenizer_hash
-
-PATTERNS = ["gpt2", "cl100k", CUSTOM]
 
 #: Contents of files, some of them not UTF-8.
 contents_any = st.lists(st.sampled_from([*PIECES, b"\xc3", b"\xff", b"\xe4\xb8"]), max_size=30).map(b"".join)
-
-TOKENIZERS = {(p, encoder): make_tokenizer(p, encoder) for p in PATTERNS for encoder in ("auto", "python")}
-
-
-def expected(
-    tokenizer: Tokenizer,
-    contents: list[bytes],
-    separator: str = EOT,
-    end_token: str | None = None,
-    as_text: bool = False,
-    policy: str = "error",
-) -> list[list[int]]:
-    """Return the ids of each document, including its end token, by the definition. Delimiters must not overlap."""
-    end = [
-        i for token, i in tokenizer.special_tokens.items() if token == (separator if end_token is None else end_token)
-    ]
-    documents: list[list[int]] = []
-    owes_end = False
-    for content in contents:
-        *closed, rest = content.split(separator.encode()) if separator else [content]
-        has_separator = False
-        for text, is_closed in [*((text, True) for text in closed), *([(rest, False)] if rest else [])]:
-            if policy == "skip" and not is_utf8(text):
-                continue
-            ids = tokenizer.encode(text.decode(errors="replace"), allowed_special=() if as_text else "all")
-            if not is_closed and text.isspace() and has_separator:
-                documents[-1] += ids
-                continue
-            if owes_end:
-                documents[-1] += end
-            documents.append(ids + end * is_closed)
-            owes_end, has_separator = not is_closed, has_separator or is_closed
-    if owes_end and end_token:
-        documents[-1] += end
-    return documents
-
-
-def is_utf8(data: bytes) -> bool:
-    return data.decode(errors="ignore").encode() == data
-
-
-def read_documents(path: Path) -> list[list[int]]:
-    tokens, offsets = load_tokens(path), load_document_offsets(path)
-    return [tokens[start:end].tolist() for start, end in pairwise(offsets)]
 
 
 @pytest.fixture(params=["one at a time", "in threads"])
@@ -339,65 +307,3 @@ def test_output_never_replaces_input(tmp_path: Path) -> None:
     for name in ("train.bin", "train.bin.json", "train.bin.idx"):
         with pytest.raises(ConfigError, match="is one of the input files and would be overwritten"):
             decode_file(make_tokenizer(), tmp_path / "train.bin", tmp_path / name)
-
-
-# ---- decoding ----
-
-
-@settings(max_examples=10)
-@given(
-    content=contents_utf8,
-    tokenizer=st.sampled_from([TOKENIZERS[pattern, encoder] for pattern, encoder in TOKENIZERS if pattern != CUSTOM]),
-    chunk_size=st.integers(1, 60),
-    threads=st.integers(1, 3),
-    ids_at_a_time=st.integers(1, 20),
-)
-def test_a_file_has_the_ids_of_its_text_and_decoding_restores_it(
-    content: bytes,
-    tokenizer: Tokenizer,
-    chunk_size: int,
-    threads: int,
-    ids_at_a_time: int,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
-    out = folder / "train.bin"
-    paths = write_files(folder, [content])
-    encoded = encode_file(tokenizer, paths, out, index=True, num_threads=threads, chunk_size=chunk_size)
-    assert load_tokens(out).tolist() == tokenizer.encode(content.decode())
-    assert read_documents(out) == expected(tokenizer, [content])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode, "IDS_AT_A_TIME", ids_at_a_time)
-        done = decode_file(tokenizer, out, folder / "text.txt")
-    assert (folder / "text.txt").read_bytes() == content
-    assert (done.tokens, done.bytes) == (encoded.tokens, len(content))
-
-
-def test_another_tokenizer_is_rejected_unless_any_is_allowed(tmp_path: Path) -> None:
-    encode_file(make_tokenizer(), write_files(tmp_path, [b"hello"]), tmp_path / "train.bin")
-    with pytest.raises(FormatError, match=r"train.bin: was made by another tokenizer.*--any_tokenizer"):
-        decode_file(make_tokenizer("cl100k"), tmp_path / "train.bin", tmp_path / "text.txt")
-    assert not (tmp_path / "text.txt").exists()
-    decode_file(make_tokenizer("cl100k"), tmp_path / "train.bin", tmp_path / "text.txt", any_tokenizer=True)
-    assert (tmp_path / "text.txt").read_bytes() == b"hello"
-
-
-def test_an_unknown_id_is_named_with_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "train.bin"
-    encode_file(make_tokenizer(), write_files(tmp_path, [b"1234567"]), out)
-    out.write_bytes(out.read_bytes()[:-4] + b"\xff\xff\0\0")
-    monkeypatch.setattr(decode, "IDS_AT_A_TIME", 4)
-    with pytest.raises(FormatError, match=r"train.bin: after its first 4 tokens: unknown id 65535 at index 1"):
-        decode_file(make_tokenizer(), out, tmp_path / "text.txt")
-    assert not (tmp_path / "text.txt").exists()
-
-
-def test_an_incomplete_token_file_is_rejected(tmp_path: Path) -> None:
-    out = tmp_path / "train.bin"
-    encode_file(make_tokenizer(), write_files(tmp_path, [b"hello"]), out, index=True)
-    index_path(out).unlink()
-    with pytest.raises(FormatError, match=r"train.bin.idx: is missing"):
-        decode_file(make_tokenizer(), out, tmp_path / "text.txt")
-    out.write_bytes(b"\0")
-    with pytest.raises(FormatError, match=r"train.bin: cut short"):
-        decode_file(make_tokenizer(), out, tmp_path / "text.txt")

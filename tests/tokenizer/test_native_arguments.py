@@ -1,0 +1,134 @@
+"""What the native encoder rejects: text that is not UTF-8, unknown ids, and arguments that violate its header."""
+
+from __future__ import annotations
+
+from ctypes import c_void_p
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from small import spec_of
+
+from bpeflow.errors import InvalidTextError, NativeError, UnknownTokenError
+from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.tokenizer import native as native_encoder
+from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.vocab import Vocab
+
+UINT16 = np.dtype(np.uint16)
+
+
+pytestmark = pytest.mark.usefixtures("native_library")
+
+
+def test_an_unknown_id_is_named_with_its_index() -> None:
+    vocab = Vocab((*spec_of([]).vocab.tokens, b"", b"longer than sixteen bytes"), {}, ())
+    encoder = NativeEncoder(TokenizerSpec(vocab))
+    with pytest.raises(UnknownTokenError, match=r"unknown id 258 at index 2: .* 0 to 257"):
+        encoder.decode(np.array([97, 257, 258], np.uint16))
+    with pytest.raises(UnknownTokenError, match="id 256 at index 1 has no token"):
+        encoder.decode(np.array([97, 256, 258], np.uint32))
+    with pytest.raises(UnknownTokenError, match="unknown id 4294967295 at index 0"):
+        encoder.decode(np.array([2**32 - 1], np.uint32))
+
+
+@pytest.mark.slow
+@example(text=b"\x80" * 70)
+@example(text=b"\xf0\x9f")
+@given(text=st.binary().filter(lambda text: not _is_utf8(text)))
+def test_text_that_is_not_utf8_is_rejected(text: bytes) -> None:
+    for pattern in NAMED_PATTERNS:
+        with pytest.raises(InvalidTextError, match=r"not UTF-8: .* at byte"):
+            NativeEncoder(spec_of([], pattern)).encode_to_array(text, NO_SPECIAL_TOKENS, UINT16)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def test_a_dtype_too_small_for_the_vocabulary_is_rejected() -> None:
+    vocab = Vocab((*spec_of([]).vocab.tokens, *[b""] * (1 << 16)), {}, ())
+    with pytest.raises(NativeError, match="rules"):
+        NativeEncoder(TokenizerSpec(vocab)).encode_to_array(b"a", NO_SPECIAL_TOKENS, UINT16)
+    with pytest.raises(NativeError, match="rules"):
+        NativeEncoder(spec_of([])).encode_to_array(b"a", SpecialTokens.of({"<a>": 1 << 16}), UINT16)
+
+
+def test_invalid_arguments_return_a_status() -> None:
+    library = native_encoder._library()
+    encoder = NativeEncoder(spec_of([]))
+    session = encoder._take_session()
+    ids = np.empty(4, np.uint32)
+    encode, pieces = library.bpeflow_encoder_encode, library.bpeflow_encoder_encode_pieces
+
+    def status(text: bytes = b"abc", *, changed: dict[str, Any] | None = None) -> int:
+        encoding = session.encoding(0, None, ids)
+        for name, value in (changed or {}).items():
+            setattr(encoding, name, value)
+        result: int = encode(session.handle, native_encoder.byref(encoding), text, len(text))
+        return result
+
+    assert status() == 0
+    assert status(b"too long") == 8
+    assert status(b"too long", changed={"pattern": 0xFFFF}) == 8
+    assert status(changed={"pattern": 5}) == 4
+    assert status(changed={"id_size": 3}) == 4
+    assert status(b"\xff") == 7
+    assert status(b"\xff", changed={"pattern": 0xFFFF}) == 0
+    assert encode(None, native_encoder.byref(session.encoding(0, None, ids)), b"a", 1) == 4
+    assert encode(session.handle, None, b"a", 1) == 4
+    assert encode(session.handle, native_encoder.byref(session.encoding(0, None, ids)), None, 1) == 4
+    descending = np.array([2, 1], np.uint64)
+    encoding = session.encoding(0, None, ids)
+    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
+    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", None, 2, None) == 4
+    assert pieces(session.handle, native_encoder.byref(encoding), None, None, 0, None) == 0
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_encoder_new(
+            encoder._model.handle, encoder._cache.handle, b"mmx", native_encoder.byref(c_void_p())
+        )
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_encoder_new(encoder._model.handle, None, None, native_encoder.byref(c_void_p()))
+    with pytest.raises(NativeError, match="rules"):
+        library.bpeflow_specials_new(
+            b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_encoder.byref(c_void_p())
+        )
+    size = native_encoder.c_uint64()
+    decoded_size = library.bpeflow_model_decoded_size
+    assert decoded_size(encoder._model.handle, ids.ctypes.data, 3, 1, native_encoder.byref(size), size) == 4
+    with pytest.raises(NativeError):
+        library.bpeflow_model_decode(encoder._model.handle, ids.ctypes.data, 4, 4, ids.ctypes.data, 0)
+
+
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        {"tokens": 0},
+        {"tokens": 2**32 - 1},
+        {"token_data": None},
+        {"ordinary_offsets": None},
+        {"byte_ids": None},
+        {"merges": None},
+        {"merge_count": 2**32 - 1},
+        {"tokens": 257},  # fewer than the merges refer to
+    ],
+    ids=str,
+)
+def test_an_invalid_vocabulary_returns_a_status(invalid: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Invalid(native_encoder._Vocabulary):
+        def __init__(self, *values: Any) -> None:
+            super().__init__(*values)
+            for name, value in invalid.items():
+                setattr(self, name, value)
+
+    monkeypatch.setattr(native_encoder, "_Vocabulary", Invalid)
+    with pytest.raises(NativeError, match="rules"):
+        NativeEncoder(spec_of([(b"a", b"b"), (b"ab", b"c")]))

@@ -1,0 +1,1 @@
+"""Words and their frequencies for text that `make_corpus.py` generates."""
