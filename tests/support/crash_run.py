@@ -39,6 +39,22 @@ class Fault:
     call: int = 1
     file: Path | None = None
 
+    def environment(self, done: Path) -> dict[str, str]:
+        """Return the variables for the processes of a program; `done` is created when it happens."""
+        fault = {**vars(self), "file": self.file and str(self.file), "mark": str(done)}
+        path = os.pathsep.join(filter(None, [str(INJECTED), os.environ.get("PYTHONPATH")]))
+        return {"PYTHONPATH": path, "CRASH": json.dumps(fault)}
+
+
+def wait_for(done: Path, process: subprocess.Popen[str]) -> int:
+    """Wait until a fault has happened. Return the process that reached it."""
+    deadline = time.monotonic() + HUNG
+    while not (done.exists() and done.read_text(encoding="ascii")):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "the fault was not come to"
+        time.sleep(0.002)
+    return int(done.read_text(encoding="ascii").split()[1])
+
 
 @dataclass
 class Run:
@@ -63,9 +79,7 @@ class Run:
         self.temporary.mkdir(exist_ok=True)
         environment = {**os.environ, "TMPDIR": str(self.temporary), "CRASH_RUN": self.mark}
         if self.fault is not None:
-            fault = {**vars(self.fault), "file": self.fault.file and str(self.fault.file), "mark": str(self._done)}
-            path = os.pathsep.join(filter(None, [str(INJECTED), os.environ.get("PYTHONPATH")]))
-            environment |= {"PYTHONPATH": path, "CRASH": json.dumps(fault)}
+            environment |= self.fault.environment(self._done)
         self.process = subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "bpeflow", *map(str, self.arguments)],
             env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -80,13 +94,8 @@ class Run:
             self.prepare()
 
     def wait_for_fault(self) -> int:
-        """Return the process that came to it."""
-        deadline = time.monotonic() + HUNG
-        while not (self._done.exists() and self._done.read_text(encoding="ascii")):
-            assert self.process.poll() is None, self.process.communicate()[1]
-            assert time.monotonic() < deadline, "the fault was not come to"
-            time.sleep(0.002)
-        return int(self._done.read_text(encoding="ascii").split()[1])
+        """Return the process that reached it."""
+        return wait_for(self._done, self.process)
 
     def signal(self, *numbers: int, pause: float = 0.0) -> None:
         """Send signals as a terminal does it, to the whole process group, one after another."""
