@@ -34,8 +34,8 @@ def resume(train: Train, place: Place) -> Run:
     return run
 
 
-#: Workers get no signal of the terminal, so the stage matters in the main process. The first of several Ctrl-C does what
-#: a single one does, and SIGTERM has another status and message.
+#: Workers get no signal of the terminal, so the stage matters in the main process. The first of several Ctrl-C does
+#: what a single one does, and SIGTERM has another status and message.
 CELLS = [(stage, "Ctrl-C again and again") for stage in (*MAIN, "stream reader", "merger of segments")]
 CELLS += [("counter", "Ctrl-C"), ("learning", "Ctrl-C"), ("counter", "SIGTERM"), ("learning", "SIGTERM")]
 

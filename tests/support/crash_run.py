@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,8 +19,7 @@ from tempfile import mkdtemp
 from uuid import uuid4
 
 import psutil
-
-INJECTED = Path(__file__).parent / "injected"
+from forked_program import INJECTED, ForkedProgram
 
 #: The promised two seconds, and the slack that a loaded machine needs.
 SOON = 10.0
@@ -46,7 +44,7 @@ class Fault:
         return {"PYTHONPATH": path, "CRASH": json.dumps(fault)}
 
 
-def wait_for(done: Path, process: subprocess.Popen[str]) -> int:
+def wait_for(done: Path, process: subprocess.Popen[str] | ForkedProgram) -> int:
     """Wait until a fault has happened. Return the process that reached it."""
     deadline = time.monotonic() + HUNG
     while not (done.exists() and done.read_text(encoding="ascii")):
@@ -67,8 +65,6 @@ class Run:
     arguments: Sequence[str | Path]
     folder: Path
     fault: Fault | None = None
-    prepare: Callable[[], None] | None = None
-    prefix: Sequence[str] = ()
     temporary: Path = field(default_factory=lambda: Path(mkdtemp(prefix="crash-")))
     mark: str = field(default_factory=lambda: uuid4().hex)
     status: int | None = None
@@ -80,18 +76,8 @@ class Run:
         environment = {**os.environ, "TMPDIR": str(self.temporary), "CRASH_RUN": self.mark}
         if self.fault is not None:
             environment |= self.fault.environment(self._done)
-        self.process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "bpeflow", *map(str, self.arguments)],
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, preexec_fn=self._begin,
-        )  # fmt: skip
+        self.process = ForkedProgram([*map(str, self.arguments)], environment)
         return self
-
-    def _begin(self) -> None:
-        for number in (signal.SIGINT, signal.SIGHUP):  # ignored in the background and under nohup
-            signal.signal(number, signal.SIG_DFL)
-        if self.prepare is not None:
-            self.prepare()
 
     def wait_for_fault(self) -> int:
         """Return the process that reached it."""
