@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.checksummed import checksummed, has_checksum, verified
@@ -19,6 +20,9 @@ from bpeflow.counting.shards import Spilled
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import FormatError
 from bpeflow.run_dir.layout import REPORT_FILE
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 #: The version of the records below; a report of another version is refused.
 SCHEMA_VERSION: Literal[1] = 1
@@ -275,10 +279,10 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
     values = _read_values(folder / name)
     if values is None:
         return None
-    from pydantic import TypeAdapter, ValidationError  # slow to import
+    from pydantic import ValidationError  # slow to import
 
     try:
-        return TypeAdapter(RunReport).validate_python(values)
+        return _report_adapter().validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
@@ -315,6 +319,13 @@ def _read_values(path: Path) -> dict[str, Any] | None:
             "move it away, or train again in another folder"
         )
     return values
+
+
+@cache
+def _report_adapter() -> TypeAdapter[RunReport]:
+    from pydantic import TypeAdapter  # slow to import
+
+    return TypeAdapter(RunReport)
 
 
 def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -> None:

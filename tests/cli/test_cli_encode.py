@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from screen import screen_of
 from small_tokenizer import EOT, save_tokenizer
@@ -242,54 +239,6 @@ def test_decoding_replaces_a_file_only_if_asked(
     assert text.read_text() == "mine"
     assert main([*decode, "--overwrite"]) == 0
     assert text.read_text(encoding="utf-8") == corpus.read_text(encoding="utf-8")
-
-
-SLOW = {
-    "in threads": ("gpt2", ["--threads", "2", "--chunk_size", "60"]),
-    "one after another": (r"\w|\W", ["--threads", "1"]),
-    "in processes": (r"\w|\W", ["--threads", "2"]),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", SLOW)
-@pytest.mark.parametrize(
-    ("number", "status", "said"),
-    [(signal.SIGINT, 130, "bpeflow: interrupted\n"), (signal.SIGTERM, 143, "bpeflow: ended by SIGTERM\n")],
-)
-def test_a_signal_leaves_no_new_files(
-    tmp_path: Path, out: Path, way: str, number: signal.Signals, status: int, said: str
-) -> None:
-    """Ctrl-C in a terminal goes to the whole process group."""
-    pattern, flags = SLOW[way]
-    tokenizer = save_tokenizer(tmp_path / "slow", pattern)
-    if way == "in threads" and Tokenizer.load(tokenizer).encoder != "native":
-        pytest.skip("the native encoder, the only one with threads, is not available")
-    corpus = tmp_path / "big.txt"
-    corpus.write_text(f"the same few words again and again\n{EOT}" * 300_000, encoding="utf-8")
-    out.write_bytes(b"from an earlier run")
-    paths = ["--tokenizer", str(tokenizer), "--input", str(corpus), "--out", str(out), "--index", "--overwrite"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bpeflow", "encode", *paths, *flags, "--quiet"],
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    ids = out.with_name(f".train.bin.{process.pid}.part")
-    while not (ids.exists() and ids.stat().st_size):
-        time.sleep(0.02)
-        assert process.poll() is None
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert bool(children) == (way == "in processes")
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
-    started = time.monotonic()
-    _, err = process.communicate(timeout=20)
-    assert time.monotonic() - started < 10
-    assert (process.returncode, err) == (status, said)
-    assert psutil.wait_procs(children, timeout=5)[1] == []
-    assert names(out.parent) == ["train.bin"]
-    assert out.read_bytes() == b"from an earlier run"
 
 
 # ---- evaluate ----

@@ -81,11 +81,11 @@ def test_a_skippable_frame_of_zstandard_is_skipped() -> None:
 @pytest.mark.slow
 @KINDS
 def test_a_bomb_is_decompressed_in_small_pieces(suffix: str) -> None:
-    data = COMPRESSORS[suffix](bytes(100_000_000))
+    data = COMPRESSORS[suffix](bytes(20_000_000))
     kind = detect_compression(data[:MAGIC_BYTES])
     assert kind is not None
     sizes = [len(piece) for piece in decompress(iter([data]), kind, "bomb")]
-    assert sum(sizes) == 100_000_000
+    assert sum(sizes) == 20_000_000
     assert max(sizes) <= 1 << 20
 
 

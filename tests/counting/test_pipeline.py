@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 import time
 from collections import Counter
@@ -13,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from crash_run import Fault
 
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
@@ -55,17 +54,22 @@ def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options",
+    ("scanner", "options"),
     [
-        {"small_input": "4mb"},
-        {"small_input": "4mb", "num_counter": 3, "num_merger": 2, "chunk_size": 5000},
-        {"num_counter": 1},
-        {"num_counter": 2, "num_merger": 2, "chunk_size": 1000},
-        {"num_counter": 3, "num_merger": 3, "chunk_size": "10kB", "queue": {"max_items": 1, "max_bytes": 1}},
-        {"num_counter": 2, "num_merger": 5, "chunk_size": 33_333, "start_method": "spawn"},
-        {"num_counter": 2, "num_merger": 2, "chunk_size": 7_777, "start_method": "spawn"},
+        ("regex", {"small_input": "4mb"}),
+        ("native", {"small_input": "4mb", "num_counter": 3, "num_merger": 2, "chunk_size": 5000}),
+        ("native", {"num_counter": 1}),
+        ("regex", {"num_counter": 2, "num_merger": 2, "chunk_size": 1000}),
+        ("native", {"num_counter": 2, "num_merger": 2, "chunk_size": 1000}),
+        (
+            "native",
+            {"num_counter": 3, "num_merger": 3, "chunk_size": 9000, "queue": {"max_items": 1, "max_bytes": 1}},
+        ),
+        ("regex", {"num_counter": 2, "num_merger": 5, "chunk_size": 33_333, "start_method": "spawn"}),
+        ("native", {"num_counter": 2, "num_merger": 2, "chunk_size": 7_777, "start_method": "spawn"}),
     ],
     ids=str,
+    indirect=["scanner"],
 )
 def test_counts_do_not_depend_on_how_the_work_is_divided(
     corpus: Path, options: dict[str, object], scanner: Scanner
@@ -194,26 +198,14 @@ def test_invalid_settings_are_refused(corpus: Path, options: dict[str, object], 
         bpeflow.count(**{"paths": corpus, **options})
 
 
-def test_a_killed_counter_ends_the_run(tmp_path: Path) -> None:
+def test_a_killed_counter_ends_the_run(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a counter is killed at work, an error names it within seconds, and no process is left."""
-    (tmp_path / "text").write_text("the same few words again and again\n" * 1_200_000, encoding="utf-8")
-    main = psutil.Process()
-    before = set(main.children())
-    killed_at: list[float] = []
-
-    def kill_a_counter() -> None:
-        for _ in range(1000):
-            time.sleep(0.02)
-            for child in set(main.children(recursive=True)) - set(main.children()):  # without the fork server
-                if child.cpu_times().user > 0.3:  # only a counter takes that much time
-                    killed_at.append(time.monotonic())
-                    os.kill(child.pid, signal.SIGKILL)
-                    return
-
-    killer = threading.Thread(target=kill_a_counter)
-    killer.start()
+    before = set(psutil.Process().children(recursive=True))
+    killed = tmp_path.with_name(f"{tmp_path.name}-killed")
+    fault = Fault("bpeflow.counting.counter:ChunkCounter._count", "kill", 2)
+    for name, value in fault.environment(killed).items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(WorkerDiedError, match=r"counter.*SIGKILL"):
-        bpeflow.count(tmp_path, num_counter=2, chunk_size="500kB", scanner="regex")
-    assert time.monotonic() - killed_at[0] < 10
-    killer.join()
-    assert set(main.children(recursive=True)) <= before
+        count(corpus, num_counter=2, chunk_size=1000)
+    assert time.monotonic() - float(killed.read_text(encoding="ascii").split()[0]) < 10
+    assert set(psutil.Process().children(recursive=True)) <= before

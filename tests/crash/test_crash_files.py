@@ -142,6 +142,8 @@ def test_a_disk_that_fills_up(
     run.assert_clean()
     assert finished_files(out) == contents(earlier)
     assert unfinished_files(out) == ({"counts.npz", "run.json"} if place.counted else set())
+    if not (place.counted or stage in ("segment", "record")):
+        return  # nothing was finished that the next run could take over
     if room:
         room.unlink()
     flags = ["--resume"] if place.segment_size != "1gb" else []

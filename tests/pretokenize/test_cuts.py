@@ -93,11 +93,12 @@ def test_cuts_keep_the_pretokens_of_invalid_bytes(name: str, data: bytes) -> Non
 @pytest.mark.slow
 @every_pattern
 def test_cuts_at_every_transition_keep_the_pretokens_in_every_context(name: str) -> None:
-    contexts = ["", "a", "'", "1", "!", " ", "\n", "/", "\u0301", "字", "\u3000"]
-    for x, w in product(KINDS, KINDS):
+    """A third of the 121 contexts at each transition, the next third at the next one."""
+    contexts = [*product(["", "a", "'", "1", "!", " ", "\n", "/", "\u0301", "字", "\u3000"], repeat=2)]
+    for number, (x, w) in enumerate(product(KINDS, KINDS)):
         if len(x.encode()) not in _cuts(name, (x + w).encode()):
             continue
-        for before, after in product(contexts, contexts):
+        for before, after in contexts[number % 3 :: 3]:
             _assert_each_cut_keeps_the_pretokens(name, (before + x + w + after).encode())
 
 

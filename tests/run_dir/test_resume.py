@@ -7,16 +7,19 @@ import logging
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from crash_run import Fault, wait_for
 from distinct_words import distinct_words, write_corpus
 
 import bpeflow
@@ -65,12 +68,8 @@ def command(corpus: Path, out: Path, *flags: str) -> list[str]:
     return [*base, "-c", "2", "-m", "2", "--memory_limit", "16mb", *assignments, *flags]
 
 
-def run(*arguments: str, file_limit: int | None = None) -> subprocess.CompletedProcess[str]:
-    def limit() -> None:
-        if file_limit:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-
-    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, preexec_fn=limit)
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, **options)
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +101,30 @@ def assert_resumes(large: Path, out: Path, expected: dict[str, bytes], *flags: s
     return report
 
 
-def start(arguments: list[str], out: Path, segments: int) -> subprocess.Popen[str]:
-    """Start a run and wait until this number of segments is done."""
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (out / "unfinished" / "segments" / f"{segments - 1:06}.shard").exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.005)
+def start(arguments: list[str], held: Path, segments: int) -> subprocess.Popen[str]:
+    """Start a run that waits, when this number of segments is done, as long as the file `held` exists."""
+    fault = Fault("bpeflow.counting.segments:write_segment", "wait", segments + 1)
+    environment = {**os.environ, **fault.environment(held)}
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment)
+    assert wait_for(held, process) == process.pid
     return process
+
+
+MONITOR = ["--do_monitor", "--set", "monitor.interval=0.05"]
+
+
+@pytest.fixture(scope="module")
+def killed(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run that was killed when three segments were done."""
+    folder = tmp_path_factory.mktemp("killed")
+    with start(command(large, folder / "run", *MONITOR), folder / "held", segments=3) as process:
+        process.kill()
+    return folder / "run"
+
+
+def copy_of(killed: Path, folder: Path) -> Path:
+    """Copy the run, without its scratch folder, which it will look for in the place of the original."""
+    return Path(shutil.copytree(killed, folder / "run", ignore=shutil.ignore_patterns(".scratch-*")))
 
 
 def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
@@ -139,16 +154,13 @@ def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_resumed_work_adds_up_in_the_report_and_the_monitor(
-    large: Path, tmp_path: Path, expected: dict[str, bytes]
+    large: Path, killed: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
-    out = tmp_path / "run"
-    monitor = ["--do_monitor", "--set", "monitor.interval=0.05"]
-    with start(command(large, out, *monitor), out, segments=3) as process:
-        process.kill()
-    report = assert_resumes(large, out, expected, *monitor)
+    out = copy_of(killed, tmp_path)
+    report = assert_resumes(large, out, expected, *MONITOR)
     size = large.stat().st_size
     segments = report["counting"]["segments"]
-    assert segments["resumed"] >= 2
+    assert segments["resumed"] == 3
     assert segments["segments"] > segments["resumed"]
     assert segments["resumed_bytes"] >= 250_000 * segments["resumed"]
     assert report["corpus"]["bytes"] == report["counting"]["stages"]["counter"]["bytes"] == size
@@ -167,7 +179,7 @@ def test_an_interrupted_run_is_resumed(
     large: Path, tmp_path: Path, expected: dict[str, bytes], number: int, status: int
 ) -> None:
     out = tmp_path / "run"
-    with start(command(large, out), out, segments=2) as process:
+    with start(command(large, out), tmp_path / "held", segments=2) as process:
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
@@ -197,38 +209,29 @@ def test_counts_of_many_segments_are_only_discarded_on_request(
     assert bpeflow.train({**settings, "overwrite": True}).report.resumed is None  # it is finished now
 
 
-def is_worker(child: psutil.Process, of: subprocess.Popen[str]) -> bool:
-    try:
-        return child.ppid() != of.pid  # except for the fork server
-    except psutil.NoSuchProcess:
-        return False
-
-
 @pytest.mark.slow
-def test_a_killed_worker_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
-    out = tmp_path / "run"
-    with start(command(large, out), out, segments=2) as process:
-        while not (
-            workers := [c for c in psutil.Process(process.pid).children(recursive=True) if is_worker(c, process)]
-        ):
-            assert process.poll() is None
-        workers[-1].kill()
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "SIGKILL" in err
-    assert "continue with --resume" in err
+def test_a_killed_worker_leaves_a_run_to_resume(
+    large: Path, killed: Path, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    out = copy_of(killed, tmp_path)
+    fault = Fault("bpeflow.counting.counter:ChunkCounter._count", "kill").environment(tmp_path / "done")
+    failed = run(*command(large, out, "--resume"), env={**os.environ, **fault})
+    assert failed.returncode == 1
+    assert "SIGKILL" in failed.stderr
+    assert "continue with --resume" in failed.stderr
     assert not (out / ".lock").exists()
     refused = run(*command(large, out))
     assert refused.returncode == 2
     assert "has an unfinished run (segments/): resume it (--resume), discard it and start over" in refused.stderr
-    assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] >= 2
+    assert assert_resumes(large, out, expected)["counting"]["segments"]["resumed"] == 3
 
 
 @pytest.mark.slow
 def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     """No file may exceed 40 kB: enough for the counts of the first segments, but not of the later ones."""
     out = tmp_path / "run"
-    failed = run(*command(large, out, "--set", "segment_size=100kb"), file_limit=40_000)
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (40_000, 40_000))
+    failed = run(*command(large, out, "--set", "segment_size=100kb"), preexec_fn=limit)
     assert failed.returncode == 1
     assert "File too large" in failed.stderr
     assert "continue with --resume" in failed.stderr
@@ -242,16 +245,13 @@ def test_a_second_run_is_refused_while_the_first_lives(
     large: Path, tmp_path: Path, expected: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    with start(command(large, out), out, segments=1) as process:
-        os.kill(process.pid, signal.SIGSTOP)
-        try:
-            for flags in ([], ["--resume"], ["--restart"]):
-                assert main(command(large, out, *flags)[3:]) == 1
-                err = capsys.readouterr().err
-                assert f"another run (process {process.pid} on " in err
-                assert "use another out_dir" in err
-        finally:
-            os.kill(process.pid, signal.SIGCONT)
+    with start(command(large, out), tmp_path / "held", segments=1) as process:
+        for flags in ([], ["--resume"], ["--restart"]):
+            assert main(command(large, out, *flags)[3:]) == 1
+            err = capsys.readouterr().err
+            assert f"another run (process {process.pid} on " in err
+            assert "use another out_dir" in err
+        (tmp_path / "held").unlink()
         process.communicate(timeout=60)
     assert process.returncode == 0
     assert {name: (out / name).read_bytes() for name in RESULTS} == expected
@@ -264,8 +264,9 @@ def test_the_scratch_folder_of_a_killed_run_is_removed(large: Path, tmp_path: Pa
     (scratch / ".scratch-0123456789abcdef").mkdir(parents=True)
     arguments = command(large, out, "--set", f"scratch_dir={scratch}")
     with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
-        while len(list(scratch.glob("*/*"))) < 1:
+        while not list(scratch.glob("*/*")):
             assert process.poll() is None
+            time.sleep(0.005)
         process.kill()
     assert_resumes(large, out, expected)
     assert [path.name for path in scratch.iterdir()] == [".scratch-0123456789abcdef"]

@@ -14,9 +14,8 @@ from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
-from killed_runs import DONE, KILLED, REFUSED, is_recorded, train
+from killed_runs import DONE, KILLED, REFUSED, is_recorded, train, warm_up
 
-import bpeflow
 from bpeflow.run_dir.layout import DONE_FILE, UNFINISHED
 
 
@@ -53,7 +52,7 @@ def main() -> None:
         extra = {"counts": str(out)} if work["merge"] else {}
         return train({**settings, **extra, "out_dir": str(out), "overwrite": True, **flags}, killed_at)
 
-    bpeflow.train({**earlier_settings, "out_dir": str(folder / "earlier")})  # here, so that every child has all modules
+    warm_up({**earlier_settings, "out_dir": str(folder / "earlier")})
     earlier = finished_files(folder / "earlier")
     shutil.copytree(folder / "earlier", folder / "unbroken")
     assert run(folder / "unbroken", None) == DONE

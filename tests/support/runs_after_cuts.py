@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from killed_runs import DONE, KILLED, train
+from killed_runs import DONE, KILLED, train, warm_up
 from power_cuts import Moment, Recorder, Tree, read_tree, write_tree
 
 import bpeflow
@@ -175,7 +175,7 @@ def main() -> None:
     checkpoint.INTERVAL = 0.0
     learn.FIRST_STEP = 32
     MemoryBudget.share = classmethod(lambda cls, *_: cls(*SHARES))  # type: ignore[method-assign, assignment]
-    bpeflow.train({"input": settings["input"], "vocab_size": 300, "backend": "python"})  # every child has all modules
+    warm_up({"input": settings["input"], "vocab_size": 300, "backend": "python", "out_dir": "warm"})
     disk = Path("disk").absolute()
     disk.mkdir()
     settings["out_dir"] = str(disk / RUN)

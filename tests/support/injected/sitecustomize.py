@@ -50,9 +50,10 @@ def run_into_the_limit():
 
 
 def wait():
-    """Wait, while signals arrive."""
-    for _ in range(600):
-        time.sleep(0.1)
+    """Wait for signals, or until the file is removed that says that it waits."""
+    deadline = time.monotonic() + 60
+    while Path(fault["mark"]).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def crash():
@@ -137,7 +138,7 @@ def is_first():
 
 
 class Saboteur:
-    """Replaces the function when its module has been imported."""
+    """Replaces the function when its module is imported."""
 
     def __init__(self):
         self.module, _, name = fault["where"].partition(":")
@@ -152,16 +153,23 @@ class Saboteur:
 
         def execute_and_exchange(module):
             execute(module)
-            owner = module
-            for part in self.path:
-                owner = getattr(owner, part)
-            setattr(owner, self.name, faulty(getattr(owner, self.name)))
+            self.exchange(module)
 
         spec.loader.exec_module = execute_and_exchange
         return spec
+
+    def exchange(self, module):
+        owner = module
+        for part in self.path:
+            owner = getattr(owner, part)
+        setattr(owner, self.name, faulty(getattr(owner, self.name)))
 
 
 if "CRASH" in os.environ:
     fault = json.loads(os.environ["CRASH"])
     fault["file"] = fault["file"] and Path(fault["file"])
-    sys.meta_path.insert(0, Saboteur())
+    saboteur = Saboteur()
+    if saboteur.module in sys.modules:  # in a process that was forked with everything imported
+        saboteur.exchange(sys.modules[saboteur.module])
+    else:
+        sys.meta_path.insert(0, saboteur)

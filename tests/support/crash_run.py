@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,8 +19,7 @@ from tempfile import mkdtemp
 from uuid import uuid4
 
 import psutil
-
-INJECTED = Path(__file__).parent / "injected"
+from forked_program import INJECTED, ForkedProgram
 
 #: The promised two seconds, and the slack that a loaded machine needs.
 SOON = 10.0
@@ -39,6 +37,22 @@ class Fault:
     call: int = 1
     file: Path | None = None
 
+    def environment(self, done: Path) -> dict[str, str]:
+        """Return the variables for the processes of a program; `done` is created when it happens."""
+        fault = {**vars(self), "file": self.file and str(self.file), "mark": str(done)}
+        path = os.pathsep.join(filter(None, [str(INJECTED), os.environ.get("PYTHONPATH")]))
+        return {"PYTHONPATH": path, "CRASH": json.dumps(fault)}
+
+
+def wait_for(done: Path, process: subprocess.Popen[str] | ForkedProgram) -> int:
+    """Wait until a fault has happened. Return the process that reached it."""
+    deadline = time.monotonic() + HUNG
+    while not (done.exists() and done.read_text(encoding="ascii")):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "the fault was not come to"
+        time.sleep(0.002)
+    return int(done.read_text(encoding="ascii").split()[1])
+
 
 @dataclass
 class Run:
@@ -51,8 +65,6 @@ class Run:
     arguments: Sequence[str | Path]
     folder: Path
     fault: Fault | None = None
-    prepare: Callable[[], None] | None = None
-    prefix: Sequence[str] = ()
     temporary: Path = field(default_factory=lambda: Path(mkdtemp(prefix="crash-")))
     mark: str = field(default_factory=lambda: uuid4().hex)
     status: int | None = None
@@ -63,30 +75,13 @@ class Run:
         self.temporary.mkdir(exist_ok=True)
         environment = {**os.environ, "TMPDIR": str(self.temporary), "CRASH_RUN": self.mark}
         if self.fault is not None:
-            fault = {**vars(self.fault), "file": self.fault.file and str(self.fault.file), "mark": str(self._done)}
-            path = os.pathsep.join(filter(None, [str(INJECTED), os.environ.get("PYTHONPATH")]))
-            environment |= {"PYTHONPATH": path, "CRASH": json.dumps(fault)}
-        self.process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-m", "bpeflow", *map(str, self.arguments)],
-            env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            start_new_session=True, preexec_fn=self._begin,
-        )  # fmt: skip
+            environment |= self.fault.environment(self._done)
+        self.process = ForkedProgram([*map(str, self.arguments)], environment)
         return self
 
-    def _begin(self) -> None:
-        for number in (signal.SIGINT, signal.SIGHUP):  # ignored in the background and under nohup
-            signal.signal(number, signal.SIG_DFL)
-        if self.prepare is not None:
-            self.prepare()
-
     def wait_for_fault(self) -> int:
-        """Return the process that came to it."""
-        deadline = time.monotonic() + HUNG
-        while not (self._done.exists() and self._done.read_text(encoding="ascii")):
-            assert self.process.poll() is None, self.process.communicate()[1]
-            assert time.monotonic() < deadline, "the fault was not come to"
-            time.sleep(0.002)
-        return int(self._done.read_text(encoding="ascii").split()[1])
+        """Return the process that reached it."""
+        return wait_for(self._done, self.process)
 
     def signal(self, *numbers: int, pause: float = 0.0) -> None:
         """Send signals as a terminal does it, to the whole process group, one after another."""
