@@ -189,7 +189,7 @@ class Pipeline:
                 peak_memory=reading.peak_memory,
             )
             for stage, meters in zip(self.names, self.meters.steps, strict=False)  # without those of the caller
-            for worker, reading in enumerate(meter.read() for meter in meters)
+            for worker, reading in enumerate(meter.copy() for meter in meters)
             if reading.finished
         ]
 
@@ -197,7 +197,7 @@ class Pipeline:
         """Return queue depths, totals and the states of workers. Cheap and lock-free, from any thread at any time."""
         queues = {queue.name: self.meters.depth(step) for step, queue in enumerate(self.queues)}
         bounds = {queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self.queues}
-        readings = [[meter.read() for meter in meters] for meters in self.meters.steps]
+        readings = [[meter.copy() for meter in meters] for meters in self.meters.steps]
         now = time.monotonic_ns()  # after all meters were read, so that no activity starts in the future
         stages, states = {}, []
         for name, workers in zip((*self.names, MAIN), readings, strict=True):
