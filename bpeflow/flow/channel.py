@@ -84,13 +84,7 @@ def _exporter(buffer: bytearray | memoryview) -> Any:
 
 
 class Channel:
-    """A queue between the workers of two steps, made by the main process and sent to the workers.
-
-    Args:
-        spec: The description of the queue.
-        producers: The number of workers that write to it.
-        consumers: The number of workers that read it.
-    """
+    """A queue between the workers of two steps, made by the main process and sent to the workers."""
 
     def __init__(self, spec: QueueSpec, producers: int, consumers: int) -> None:
         self._pipes = [pipe() for _ in range(consumers if spec.route else 1)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -119,12 +120,7 @@ class Meter(ctypes.Structure):
 class Meters:
     """The meters of a pipeline, in a mapped file without a name, shared with the processes that they are sent to.
 
-    Args:
-        sizes: The number of workers of each step: of the source, the stages, and the caller at last.
-        file: The file, in other processes.
-
-    Attributes:
-        steps: The meters of the workers of each step.
+    `sizes` and `steps` have the number of workers, and their meters, for each step: the source, the stages, the caller.
     """
 
     def __init__(self, sizes: Sequence[int], file: Descriptor | None = None) -> None:
@@ -157,16 +153,10 @@ class Meters:
 
 
 def peak_memory() -> int:
-    """Return the peak resident memory of this process, in bytes.
-
-    On Linux the figure comes from /proc: `ru_maxrss` survives exec, so a spawned process would report its parent's
-    peak.
-    """
-    try:
+    """Return the peak resident memory of this process, in bytes."""
+    try:  # first, because `ru_maxrss` survives exec, so a spawned process would report its parent's peak
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) << 10
-    except (OSError, IndexError):
-        import resource  # not on every platform
-
+    except (OSError, IndexError):  # not on Linux
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak << 10

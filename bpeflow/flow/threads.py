@@ -52,11 +52,7 @@ def wait_readable(descriptor: int) -> None:
 
 
 class ThreadRun:
-    """One run of a pipeline in threads.
-
-    Attributes:
-        ended: A descriptor that is readable when the run has ended.
-    """
+    """One run of a pipeline in threads. `ended` is a descriptor that is readable when it has ended."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline

@@ -26,10 +26,7 @@ def set_gauge(value: int) -> None:
 
 
 class Inputs(Iterator[Any]):
-    """The inputs of a stage function. An item is finished when the next one is requested.
-
-    An object rather than a generator, so that a stage function cannot close it by accident.
-    """
+    """The inputs of a stage function, which cannot close it. An item is finished when the next one is requested."""
 
     def __init__(self, take: Callable[[], Packed], weigh: Callable[[Any], int] | None, meter: Meter) -> None:
         self._take = take
@@ -63,15 +60,8 @@ def run_stage(
 ) -> None:
     """Call the function of a source, or that of a stage with its inputs, and put out what it yields.
 
-    Args:
-        step: The source or the stage.
-        route: That of the queue that it writes to.
-        meter: The meter of the worker.
-        take: Returns the next input, and raises `EndOfStreamError` at their end.
-        put: Puts an item out, given the consumer that it is for.
-
-    Raises:
-        FlowError: If a stage function has not taken every item: nothing is dropped silently.
+    `take` returns an input, and raises `EndOfStreamError` at their end; `put` is given a number, by `route`, as well.
+    Raises `FlowError` if a stage function has not taken every item: nothing is dropped silently.
     """
     meter.set_activity(Activity.WORKING)
     _current.meter = meter
