@@ -41,8 +41,9 @@ The processes, and what passes between them:
 The modules:
 
 * `spec`: the parts of a pipeline, as users describe them; `pipeline`: the whole; `errors`: how it fails
-* `worker`: one call of a stage function, and the process around it; `meters`: its progress
-* `processes`: the executor for processes, and how a run ends; `forkserver`: starting and ending them
+* `worker`: one call of a stage function; `meters`: its progress
+* `processes`: the executor for processes, and how a run ends; `forkserver`: what runs in them; `main_script`: what
+  workers need of the caller's script
 * `channel`: queues between processes; `descriptors`: what they are made of
 * `threads`: the executor for threads
 * `monitor`: watching a run; `diagnosis`: what holds it up
@@ -85,34 +86,21 @@ __all__ = [
     "wait_readable",
 ]
 
-#: The module of each public name. It is imported on first use: errors need none of the machinery.
+#: The public names of each module. It is imported on first use: errors need none of the machinery.
 _MODULES = {
-    "MAIN": "pipeline",
-    "Executor": "pipeline",
-    "FlowError": "errors",
-    "Monitor": "monitor",
-    "MonitorSample": "monitor",
-    "Pipeline": "pipeline",
-    "ProcessUse": "monitor",
-    "QueueDepth": "meters",
-    "QueueSpec": "spec",
-    "Source": "spec",
-    "Stage": "spec",
-    "StageRate": "monitor",
-    "StartMethod": "pipeline",
-    "WorkerDiedError": "errors",
-    "WorkerReport": "pipeline",
-    "in_order": "pipeline",
-    "peak_memory": "meters",
-    "set_gauge": "worker",
-    "stall_watch": "monitor",
-    "wait_readable": "threads",
+    "errors": ("FlowError", "WorkerDiedError"),
+    "meters": ("QueueDepth", "peak_memory"),
+    "monitor": ("Monitor", "MonitorSample", "ProcessUse", "StageRate", "stall_watch"),
+    "pipeline": ("MAIN", "Executor", "Pipeline", "StartMethod", "WorkerReport", "in_order"),
+    "spec": ("QueueSpec", "Source", "Stage"),
+    "threads": ("wait_readable",),
+    "worker": ("set_gauge",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+    for module, names in _MODULES.items():
+        if name in names:
+            globals()[name] = value = getattr(import_module(f".{module}", __name__), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

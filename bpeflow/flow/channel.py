@@ -14,10 +14,8 @@ Between `put` and the pipe there is nothing. (`multiprocessing.Queue` has a feed
 in which items of *different* processes come out is not the order in which `put` returned: a sentinel of one process can
 overtake the data of another. tests/flow/test_flow_channel.py shows it. Hence no sentinels.)
 
-An item is pickled by its producer; one that cannot be pickled raises there. Large buffers in it that support the
-out-of-band protocol (`pickle.PickleBuffer`, numpy arrays) are written and read without being copied in between.
-
-A killed process keeps the locks and credits that it holds, so the others may wait forever: the whole run must end.
+A killed process keeps the locks and credits that it holds, so the others may wait forever. And an item that it wrote
+only in part looks like the end of the stream. So the whole run must end.
 """
 
 from __future__ import annotations
@@ -30,12 +28,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from .descriptors import Credits, Descriptor, pipe, read_into, write_all
-from .meters import Activity, Meter
+from .descriptors import Credits, Descriptor, pipe, read_exactly, write_all
+from .meters import Meter
 from .spec import QueueSpec
-
-#: What `get` returns at the end of the stream.
-END = object()
 
 #: Upper bound on the size of a pipe. Larger: fewer switches between the processes when a large item is sent. This is
 #: the most that Linux allows by default.
@@ -45,13 +40,9 @@ _MAX_PIPE_BYTES = 1 << 20
 _HEADER = struct.Struct("<QQ")
 
 
-class TruncatedError(Exception):
-    """The last writer of a pipe died in the middle of a message."""
-
-
 @dataclass(frozen=True)
 class Packed:
-    """A pickled item, and the buffers that are not part of the pickle."""
+    """A pickled item, and the large buffers in it that support pickling out of band, which are not copied."""
 
     pickled: bytes | bytearray
     buffers: Sequence[bytearray | memoryview] = ()
@@ -78,26 +69,11 @@ class Packed:
         write_all(writer, [_HEADER.pack(len(self.pickled), len(self.buffers)) + sizes, self.pickled, *self.buffers])
 
     @classmethod
-    def read(cls, reader: Descriptor, wait: Callable[[], None] | None = None) -> Packed | None:
-        """Read a message, or None at the end of the stream. Raises `TruncatedError` if the stream ends within it.
-
-        `wait` is called before each read, if given. It returns when there is something to read.
-        """
-
-        def read_exactly(size: int) -> bytearray:
-            buffer = bytearray(size)
-            if read_into(reader, buffer, wait) < size:
-                raise TruncatedError
-            return buffer
-
-        header = bytearray(_HEADER.size)
-        if not (count := read_into(reader, header, wait)):
-            return None
-        if count < len(header):
-            raise TruncatedError
-        length, buffers = _HEADER.unpack(header)
-        sizes = struct.unpack(f"<{buffers}Q", read_exactly(8 * buffers)) if buffers else ()
-        return cls(read_exactly(length), [read_exactly(size) for size in sizes])
+    def read(cls, reader: Descriptor, wait: Callable[[], None] | None = None) -> Packed:
+        """Read a message. `wait` and `EndOfStreamError` are those of `read_exactly`."""
+        size, buffers = _HEADER.unpack(read_exactly(reader, _HEADER.size, wait))
+        sizes = struct.unpack(f"<{buffers}Q", read_exactly(reader, 8 * buffers, wait))
+        return cls(read_exactly(reader, size, wait), [read_exactly(reader, size, wait) for size in sizes])
 
 
 def _exporter(buffer: bytearray | memoryview) -> Any:
@@ -108,13 +84,7 @@ def _exporter(buffer: bytearray | memoryview) -> Any:
 
 
 class Channel:
-    """A queue between the workers of two steps, made by the main process and sent to the workers.
-
-    Args:
-        spec: The description of the queue.
-        producers: The number of workers that write to it.
-        consumers: The number of workers that read it.
-    """
+    """A queue between the workers of two steps, made by the main process and sent to the workers."""
 
     def __init__(self, spec: QueueSpec, producers: int, consumers: int) -> None:
         self._pipes = [pipe() for _ in range(consumers if spec.route else 1)]
@@ -127,31 +97,21 @@ class Channel:
                 with suppress(OSError):  # the user has too many such pipes
                     fcntl.fcntl(writer.fileno(), fcntl.F_SETPIPE_SZ, 1 << max(room.bit_length() - 1, 0))
 
-    def put(self, item: Any, meter: Meter, route: Callable[[Any], int] | None) -> None:
-        """Pickle an item, wait for room and write it to its pipe. `route` is that of the `QueueSpec`."""
-        packed = Packed.of(item)
-        _, writer = self._pipes[route(item) % len(self._pipes) if route else 0]
-        meter.set_activity(Activity.WAITING_FOR_ROOM)
+    def put(self, packed: Packed, consumer: int, meter: Meter) -> None:
+        """Wait for room and write an item to the pipe of a consumer, modulo their number."""
+        _, writer = self._pipes[consumer % len(self._pipes)]
         with self._write_lock:
             self._credits.take()
             meter.add_put(packed.size)
             packed.write(writer)
-        meter.set_activity(Activity.WORKING)
 
-    def get(self, consumer: int, meter: Meter, wait: Callable[[], None] | None = None) -> Any:
-        """Wait for the next item of a consumer and return it, or `END`. `wait` is that of `Packed.read`.
-
-        Raises `TruncatedError` if the last producer died while it wrote.
-        """
-        meter.set_activity(Activity.WAITING_FOR_ITEM)
+    def get(self, consumer: int, meter: Meter, wait: Callable[[], None] | None = None) -> Packed:
+        """Wait for the next item of a consumer. `wait` and `EndOfStreamError` are those of `read_exactly`."""
         with self._read_lock:
             packed = Packed.read(self.reader(consumer), wait)
-        meter.set_activity(Activity.WORKING)
-        if packed is None:
-            return END
         meter.add_taken(packed.size)
         self._credits.give()
-        return packed.load()
+        return packed
 
     def reader(self, consumer: int) -> Descriptor:
         """Return the reading end of a consumer's pipe."""

@@ -1,4 +1,4 @@
-"""Kernel objects without names: pipes, locks and credits made of pipes, and files without a directory entry.
+"""Kernel objects without names: pipes, credits made of pipes, and files without a directory entry.
 
 The kernel frees them with the last process that has them open. So nothing is left behind, whichever processes are
 killed.
@@ -10,26 +10,23 @@ import os
 import select
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Any
 from weakref import WeakSet
 
 #: Buffers written in one call: the kernel accepts 1,024.
 _MAX_BUFFERS = 512
 
 
-class Descriptor:
-    """A file descriptor that this object owns: it is closed with the last reference to it.
+class EndOfStreamError(Exception):
+    """All writers of a pipe have exited, and all that they wrote has been read."""
 
-    It can be pickled for a process that inherits the descriptor under the same number.
-    """
+
+class Descriptor:
+    """A file descriptor that this object owns: it is closed with the last reference to it."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         os.set_inheritable(number, False)  # by processes that a stage function starts
-        _open.add(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Descriptor, (self._number,)
+        open_here.add(self)
 
     def fileno(self) -> int:
         """Return the number of the descriptor."""
@@ -45,17 +42,17 @@ class Descriptor:
         self.close()
 
 
-_open: WeakSet[Descriptor] = WeakSet()
+#: The descriptors of this process. A child that other code forks closes them: it would keep the readers of a pipe
+#: waiting for an end of file.
+open_here: WeakSet[Descriptor] = WeakSet()
 
 
 def _close_all() -> None:
-    for descriptor in list(_open):
+    for descriptor in list(open_here):
         descriptor.close()
 
 
-# In a child that other code forks: it would keep the readers of a pipe waiting for an end of file.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_all)
+os.register_at_fork(after_in_child=_close_all)
 
 
 def pipe() -> tuple[Descriptor, Descriptor]:
@@ -75,11 +72,8 @@ def anonymous_file() -> Descriptor:
 class Credits:
     """Credits that processes take and give back: bytes in a pipe. One credit is a lock, used as a context manager.
 
-    A process that is killed keeps the credits that it has taken.
-
-    Args:
-        count: The number of credits. No more than 4,096 (512 on macOS) are created, as more might not fit into the pipe
-            of a user who has many pipes.
+    A process that is killed keeps the credits that it has taken. No more than 4,096 (512 on macOS) are created, as more
+    might not fit into the pipe of a user who has many pipes.
     """
 
     def __init__(self, count: int) -> None:
@@ -112,17 +106,15 @@ def write_all(writer: Descriptor, parts: Sequence[bytes | bytearray | memoryview
             views[0] = views[0][written:]
 
 
-def read_into(reader: Descriptor, buffer: bytearray, wait: Callable[[], None] | None = None) -> int:
-    """Fill a buffer from a pipe. Return the number of bytes read: less than its size only at the end of file.
-
-    `wait` is called before each read, if given.
-    """
-    view, filled = memoryview(buffer), 0
-    while filled < len(view):
-        if wait is not None:
+def read_exactly(reader: Descriptor, size: int, wait: Callable[[], None] | None = None) -> bytearray:
+    """Read bytes from a pipe. `wait` is called before each read, if given. Raises `EndOfStreamError`."""
+    buffer = bytearray(size)
+    rest = memoryview(buffer)
+    while rest:
+        if wait:
             wait()
-        count = os.readv(reader.fileno(), [view[filled:]])
+        count = os.readv(reader.fileno(), [rest])
         if not count:
-            break
-        filled += count
-    return filled
+            raise EndOfStreamError
+        rest = rest[count:]
+    return buffer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,8 +18,6 @@ _BUSY = 0.75
 
 #: Share of its time that the stage before the slow one, or after a slow source, waits for it.
 _HALF = 0.5
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,22 +56,6 @@ def _describe(state: WorkerState) -> str:
         status = f", {psutil.Process(state.pid).status()}"
     who = f"{state.stage} {state.worker}" if state.pid != os.getpid() else state.stage
     return f"{who} {_WAITING.get(state.activity, state.activity.name.lower())} (pid {state.pid}{status})"
-
-
-class StallLog:
-    """Logs a stall, again each time that it has doubled in length, and its end."""
-
-    def __init__(self) -> None:
-        self._logged_seconds = 0.0
-
-    def update(self, stall: Stall | None) -> None:
-        """Log what has changed since the last update."""
-        if stall and stall.seconds >= 2 * self._logged_seconds:
-            self._logged_seconds = stall.seconds
-            _log.warning("%s", stall.line())
-        elif not stall and self._logged_seconds:
-            self._logged_seconds = 0.0
-            _log.warning("progress again")
 
 
 def find_bottleneck(before: Snapshot, now: Snapshot) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import signal
 import traceback
-from dataclasses import dataclass
+from contextlib import suppress
 
 
 class FlowError(RuntimeError):
@@ -38,38 +38,28 @@ class WorkerTracebackError(Exception):
         return f'in stage {self.stage!r}, worker {self.worker}:\n"""\n{self.args[0]}"""'
 
 
-@dataclass(frozen=True)
-class Failure:
-    """From a worker process whose stage function raised: the exception, if it survives pickling, and its traceback."""
+def pack_failure(stage: str, worker: int, error: BaseException) -> bytes:
+    """Pickle an exception that a worker handles, its traceback, and what replaces it if it cannot be pickled."""
+    summary = "".join(traceback.format_exception_only(type(error), error)).strip()
+    pickled = b""
+    with suppress(Exception):
+        pickled = pickle.dumps(error)
+    replacement = FlowError(
+        f"stage {stage!r}, worker {worker}, raised {summary} (this exception cannot be pickled; its traceback is above)"
+    )
+    return pickle.dumps((pickled, replacement, WorkerTracebackError(traceback.format_exc(), stage, worker)))
 
-    stage: str
-    worker: int
-    pickled: bytes
-    summary: str
-    traceback: str
 
-    @classmethod
-    def from_exception(cls, stage: str, worker: int, error: BaseException) -> Failure:
-        """Describe an exception that is being handled."""
-        try:
-            pickled = pickle.dumps(error)
-            pickle.loads(pickled)  # noqa: S301 -- an exception with an unusual `__init__` fails only here
-        except Exception:
-            pickled = b""
-        summary = "".join(traceback.format_exception_only(type(error), error)).strip()
-        return cls(stage, worker, pickled, summary, traceback.format_exc())
-
-    def to_exception(self) -> BaseException:
-        """Return the original exception, or a FlowError with its type and text; its cause is the worker's traceback."""
-        try:
-            error = pickle.loads(self.pickled)  # noqa: S301 -- from our own worker
-        except Exception:
-            error = FlowError(
-                f"stage {self.stage!r}, worker {self.worker}, raised {self.summary} "
-                "(this exception cannot be pickled; its traceback is above)"
-            )
-        error.__cause__ = WorkerTracebackError(self.traceback, self.stage, self.worker)
-        return error  # type: ignore[no-any-return]
+def unpack_failure(packed: bytes, otherwise: BaseException) -> BaseException:
+    """Return a packed exception, whose cause is the worker's traceback; or another if `packed` is only a part of it."""
+    try:
+        pickled, error, cause = pickle.loads(packed)  # noqa: S301 -- from our own worker
+    except (EOFError, pickle.UnpicklingError):
+        return otherwise
+    with suppress(Exception):  # one with an unusual `__init__` cannot be loaded
+        error = pickle.loads(pickled)  # noqa: S301
+    error.__cause__ = cause
+    return error  # type: ignore[no-any-return]
 
 
 _CRASHED = "a crash in native code: PYTHONFAULTHANDLER=1 in the environment shows where"

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .diagnosis import Stall, StallLog, find_bottleneck, find_stall
+from .diagnosis import Stall, find_bottleneck, find_stall
 from .meters import Activity, QueueDepth
-from .pipeline import MAIN, Pipeline, Snapshot, StageTotals
+from .pipeline import MAIN, Pipeline, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -176,10 +176,10 @@ class Monitor:
     def _deliver(self) -> None:
         try:
             self._on_sample(self._sample())
-        except (MemoryError, OSError) as error:  # not a bug, so the log needs no traceback
-            _log.warning("the monitor could not take or deliver a sample: %s", str(error) or type(error).__name__)
-        except Exception:
-            _log.warning("the monitor could not take or deliver a sample", exc_info=True)
+        except Exception as error:
+            bug = not isinstance(error, MemoryError | OSError)  # which needs a traceback
+            message = str(error) or type(error).__name__
+            _log.warning("the monitor could not take or deliver a sample: %s", message, exc_info=bug)
 
     def _sample(self) -> MonitorSample:
         last, now, time_now = self._last, self._pipeline.snapshot(), time.monotonic()
@@ -194,7 +194,7 @@ class Monitor:
                 items=items,
                 weight_done=totals.weight_done,
                 workers_alive=totals.workers_alive,
-                workers_busy=_working_seconds(before, totals) / seconds,
+                workers_busy=(totals.seconds[Activity.WORKING] - before.seconds[Activity.WORKING]) / seconds,
                 gauge=totals.gauge,
             )
         del stages[MAIN]
@@ -239,13 +239,22 @@ class Monitor:
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
-    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds."""
-    log = StallLog()
-    return Monitor(pipeline, patience / 6, lambda sample: log.update(sample.stall), processes=False, patience=patience)
+    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds.
 
+    It does so again each time that the stall has doubled in length, and logs its end.
+    """
+    logged = 0.0
 
-def _working_seconds(before: StageTotals, now: StageTotals) -> float:
-    return now.seconds[Activity.WORKING] - before.seconds[Activity.WORKING]
+    def log(sample: MonitorSample) -> None:
+        nonlocal logged
+        if (stall := sample.stall) and stall.seconds >= 2 * logged:
+            logged = stall.seconds
+            _log.warning("%s", stall.line())
+        elif not stall and logged:
+            logged = 0.0
+            _log.warning("progress again")
+
+    return Monitor(pipeline, patience / 6, log, processes=False, patience=patience)
 
 
 def _plain_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

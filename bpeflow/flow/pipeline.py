@@ -6,15 +6,12 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from .errors import FlowError
 from .meters import Activity, Meters, QueueDepth
 from .spec import QueueSpec, Source, Stage
 from .threads import ThreadRun
-
-if TYPE_CHECKING:
-    pass
 
 Executor = Literal["processes", "threads"]
 StartMethod = Literal["forkserver", "spawn"]
@@ -51,10 +48,7 @@ class WorkerReport:
 
 @dataclass(frozen=True)
 class StageTotals:
-    """Totals of all workers of a stage so far, as in `WorkerReport`, and the time spent in each `Activity`.
-
-    `gauge` is the greatest number that a worker has given to `set_gauge`.
-    """
+    """Totals of all workers of a stage so far, as in `WorkerReport` and `StageRate`, and seconds in each `Activity`."""
 
     items_in: int
     items_out: int
@@ -66,10 +60,7 @@ class StageTotals:
 
 @dataclass(frozen=True)
 class WorkerState:
-    """The current activity of a running worker, and its duration in seconds. The main process is stage "main".
-
-    `thread` is the system's number of the worker's thread, if it is one of the main process.
-    """
+    """The current activity of a running worker, which may be a thread of the main process, and its duration."""
 
     stage: str
     worker: int
@@ -140,8 +131,8 @@ class Pipeline:
         if start_method not in get_args(StartMethod):
             raise FlowError(f"start method {start_method!r} is not one of {', '.join(get_args(StartMethod))}")
         for kind, names in (("stages", self.names), ("queues", [queue.name for queue in self.queues])):
-            if duplicates := sorted({name for name in names if names.count(name) > 1}):
-                raise FlowError(f"two {kind} have the same name: {', '.join(duplicates)}")
+            if duplicates := {name for name in names if names.count(name) > 1}:
+                raise FlowError(f"two {kind} have the same name: {', '.join(sorted(duplicates))}")
         if results.route is not None:
             raise FlowError(
                 f"queue {results.name!r}: results cannot be routed, because the caller is their only reader"
@@ -181,40 +172,40 @@ class Pipeline:
             WorkerReport(
                 stage=stage,
                 worker=worker,
-                items_in=reading.items_in,
-                items_out=reading.items_out,
-                wall_seconds=sum(reading.spent(reading.since)),
-                cpu_seconds=reading.cpu / 1e9,
-                weight_done=reading.weight_done,
-                peak_memory=reading.peak_memory,
+                items_in=meter.items_in,
+                items_out=meter.items_out,
+                wall_seconds=sum(meter.spent(meter.since)),
+                cpu_seconds=meter.cpu / 1e9,
+                weight_done=meter.weight_done,
+                peak_memory=meter.peak_memory,
             )
             for stage, meters in zip(self.names, self.meters.steps, strict=False)  # without those of the caller
-            for worker, reading in enumerate(meter.read() for meter in meters)
-            if reading.finished
+            for worker, meter in enumerate(meters)
+            if meter.finished
         ]
 
     def snapshot(self) -> Snapshot:
         """Return queue depths, totals and the states of workers. Cheap and lock-free, from any thread at any time."""
         queues = {queue.name: self.meters.depth(step) for step, queue in enumerate(self.queues)}
         bounds = {queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self.queues}
-        readings = [[meter.read() for meter in meters] for meters in self.meters.steps]
+        meters = [[meter.copy() for meter in meters] for meters in self.meters.steps]
         now = time.monotonic_ns()  # after all meters were read, so that no activity starts in the future
         stages, states = {}, []
-        for name, workers in zip((*self.names, MAIN), readings, strict=True):
+        for name, workers in zip((*self.names, MAIN), meters, strict=True):
             stages[name] = StageTotals(
-                items_in=sum(reading.items_in for reading in workers),
-                items_out=sum(reading.items_out for reading in workers),
-                weight_done=sum(reading.weight_done for reading in workers),
-                workers_alive=sum(reading.id > 0 for reading in workers),
-                seconds=tuple(map(sum, zip(*(reading.spent(now) for reading in workers), strict=True))),
-                gauge=max(reading.gauge for reading in workers),
+                items_in=sum(worker.items_in for worker in workers),
+                items_out=sum(worker.items_out for worker in workers),
+                weight_done=sum(worker.weight_done for worker in workers),
+                workers_alive=sum(worker.id > 0 for worker in workers),
+                seconds=tuple(map(sum, zip(*(worker.spent(now) for worker in workers), strict=True))),
+                gauge=max(worker.gauge for worker in workers),
             )
-            for worker, reading in enumerate(workers):
-                if reading.id:
-                    in_thread = self._executor == "threads" and reading.id != os.getpid()
-                    pid, thread = (os.getpid(), reading.id) if in_thread else (reading.id, None)
-                    seconds = (now - reading.since) / 1e9
-                    states.append(WorkerState(name, worker, pid, Activity(reading.activity), seconds, thread))
+            for number, worker in enumerate(workers):
+                if worker.id:
+                    in_thread = self._executor == "threads" and worker.id != os.getpid()
+                    pid, thread = (os.getpid(), worker.id) if in_thread else (worker.id, None)
+                    seconds = (now - worker.since) / 1e9
+                    states.append(WorkerState(name, number, pid, Activity(worker.activity), seconds, thread))
         return Snapshot(queues, stages, states, bounds)
 
 

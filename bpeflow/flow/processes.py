@@ -3,14 +3,15 @@
 How a run ends
 ==============
 
-The calling thread does everything: it waits for results, for the first failure that a worker reports (on a pipe that
-they share), and for the fork server, which reports the exit of each worker. There is no other thread and no polling.
+The calling thread does everything: it waits for results and for the fork server, which reports the exit of each worker.
+There is no other thread and no polling.
 
 **End of stream.** A worker that has put out its last item exits. When all workers of a stage have exited, the next
 stage reads end of file. The run has succeeded when the results are at their end, every worker has finished its work and
 exited with status 0, and as many items have been taken from each queue as were put on it.
 
-**Failure.** The first failure ends the run. An exception that was reported takes precedence over a death noticed at the
+**Failure.** The first failure ends the run. A worker that raises writes the exception to a file without a name, and
+exits. So the exit of a worker is looked at after that file: an exception takes precedence over a death noticed at the
 same time. Retrying in place is never sound: a process killed while it holds a lock of a queue keeps it. So all workers
 are killed (with SIGKILL: a worker owns nothing that needs a clean exit) before the failure is raised.
 
@@ -27,16 +28,20 @@ from __future__ import annotations
 import os
 import pickle
 import select
-from collections.abc import Callable, Generator, Iterator
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .channel import END, Channel, Packed, TruncatedError
-from .descriptors import Credits, Descriptor, pipe
-from .errors import FlowError, cannot_start, server_died, worker_died
-from .forkserver import ForkServer
+from .channel import Channel
+from .descriptors import Credits, Descriptor, anonymous_file, pipe
+from .errors import FlowError, cannot_start, server_died, unpack_failure, worker_died
+from .forkserver import EVENT, Plan, interpreter
+from .main_script import check_not_running, find_main_script
 from .spec import QueueSpec, Source, Stage
-from .worker import Plan, check_not_importing_main, find_main_script
+from .worker import Inputs
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -49,12 +54,8 @@ _END_SECONDS = 5.0
 class ProcessRun:
     """One run of a pipeline in processes. Raises `FlowError` if a stage function cannot be pickled."""
 
-    _server: ForkServer
-    _failures: Descriptor
-    _alive: Descriptor
-
     def __init__(self, pipeline: Pipeline) -> None:
-        check_not_importing_main()
+        check_not_running()
         self._pipeline = pipeline
         self._meters = pipeline.meters
         steps: list[Source | Stage] = [pipeline.source, *pipeline.stages]
@@ -64,120 +65,117 @@ class ProcessRun:
         ]
         self._running = len(self._workers)
         self._owner = os.getpid()
-        self._poll = select.poll()
-        self._channels: list[Channel] = []
-        self._started = False
-        self._death: Callable[[], FlowError] | None = None  # of a worker that died
+        self._server: subprocess.Popen[bytes] | None = None
 
     def results(self) -> Generator[Any, None, None]:
         """Start the workers and yield the results. Raises the first failure. No process is left at the end."""
+        [meter] = self._meters.steps[-1]
+        meter.begin(os.getpid())
         try:
             self._start()
-            yield from self._receive()
+            yield from Inputs(partial(self._channels[-1].get, 0, meter, self._wait_for_result), None, meter)
+            while self._running:
+                self._handle_exit()
+            for step, queue in enumerate(self._pipeline.queues):
+                if lost := self._meters.depth(step).items:
+                    raise FlowError(f"queue {queue.name!r}: {lost} items were lost between processes")
         finally:
             self._end()
 
     def _start(self) -> None:
         try:
+            workers = [len(meters) for meters in self._meters.steps]
             # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
             # process does, and report an error that is only a consequence.
-            workers = [len(meters) for meters in self._meters.steps]
             self._channels = list(map(Channel, self._pipeline.queues, workers, workers[1:]))
-            self._failures, failures = pipe()
+            self._failure = anonymous_file()
+            self._events, events = pipe()
             alive, self._alive = pipe()
             plan = Plan(
+                fork=self._pipeline.start_method == "forkserver",
+                preload=self._pipeline.preload,
+                temporary=self._pipeline.temporary,
                 main_script=find_main_script(),
                 stages=self._pipeline.names,
+                jobs=self._jobs,
                 workers=self._workers,
                 channels=self._channels,
                 meters=self._meters,
-                failures=failures,
+                failure=self._failure,
                 failure_lock=Credits(1),
+                events=events,
                 alive=alive,
             )
-            self._server = ForkServer(plan, [self._jobs[step] for step, _ in self._workers], self._pipeline)
-            self._started = True
+            self._start_server(plan)
         except OSError as error:
             raise cannot_start(error) from error
         for channel in self._channels:
             channel.close_writers()
-        alive.close()
+        self._poll = select.poll()
+        self._poll.register(self._channels[-1].reader(0), select.POLLIN)
+        self._poll.register(self._events, select.POLLIN)
 
-    def _end(self) -> None:
-        """Kill the workers that are still running, and wait until none is left."""
-        if os.getpid() != self._owner:  # a copy of this object in a child that other code has forked
-            return
-        if self._started:
-            self._server.kill()
-            readers = select.poll()
-            readers.register(self._alive, 0)  # an error, when no process has the other end open
-            readers.poll(1000 * _END_SECONDS)
-            for descriptor in (self._alive, self._failures, self._server.events):
-                descriptor.close()
-        self._meters.clear()
-        self._channels = []
+    def _start_server(self, plan: Plan) -> None:
+        """Start the fork server, which inherits a file with the plan, and the descriptors in it."""
+        inherited = [(file := anonymous_file()).fileno()]
 
-    # ---- while it runs ----
+        def inherit(descriptor: Descriptor) -> tuple[Any, ...]:
+            inherited.append(descriptor.fileno())
+            return Descriptor, (descriptor.fileno(),)
 
-    def _receive(self) -> Iterator[Any]:
-        [meter], results = self._meters.steps[-1], self._channels[-1]
-        meter.begin(os.getpid())
-        for source in (results.reader(0), self._failures, self._server):
-            self._poll.register(source, select.POLLIN)
-        try:
-            while (item := results.get(0, meter, partial(self._wait, results.reader(0)))) is not END:
-                yield item
-        except TruncatedError:  # its writer died, which is noticed below
-            pass
-        self._poll.unregister(results.reader(0))
-        while self._running:
-            self._wait(self._server)
-        for step, queue in enumerate(self._pipeline.queues):
-            if lost := self._meters.depth(step).items:
-                raise FlowError(f"queue {queue.name!r}: {lost} items were lost between processes")
+        with open(file.fileno(), "wb", closefd=False) as stream:
+            pickler = pickle.Pickler(stream)
+            pickler.dispatch_table = {Descriptor: inherit}
+            pickler.dump(plan)
+        self._server = subprocess.Popen(
+            interpreter(f"serve({file.fileno()})"),
+            pass_fds=inherited,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
-    def _wait(self, source: Descriptor | ForkServer) -> None:
-        """Wait until there is something to read, maybe the end. Raises the first failure."""
+    def _wait_for_result(self) -> None:
+        """Wait until there is something to read from the results queue, maybe its end. Raises the first failure."""
+        results = self._channels[-1].reader(0).fileno()
         ready: set[int] = set()
-        while source.fileno() not in ready:
+        while self._running and results not in ready:
             ready = {number for number, _ in self._poll.poll()}
-            if self._failures.fileno() in ready and source is not self._failures:
-                self._raise_failure()
-            if self._server.fileno() in ready:
-                self._handle_event(self._server.next_event(), reading_failure=source is self._failures)
+            if self._events.fileno() in ready:
+                self._handle_exit()
 
-    def _handle_event(self, event: tuple[int, ...] | None, reading_failure: bool) -> None:
-        """Handle an event of the server, maybe while a failure is being read."""
-        if event is None:
-            if self._running:
-                raise self._death() if self._death else server_died()
-            self._poll.unregister(self._server)
-            return
-        index, pid, status = event
+    def _handle_exit(self) -> None:
+        """Wait until a worker has exited. Raises the exception that a worker has reported, or that for its death."""
+        event = os.read(self._events.fileno(), EVENT.size)
+        if not event:
+            raise server_died()
+        index, pid, status = EVENT.unpack(event)
         if not pid:
             raise cannot_start(OSError(status, os.strerror(status)))
         step, number = self._workers[index]
         meters = self._meters.steps[step]
-        if status or not meters[number].read().finished:
-            self._death = partial(worker_died, self._pipeline.names[step], number, len(meters), pid, status)
-            if self._failures.fileno() in (number for number, _ in self._poll.poll(0)):
-                if reading_failure:
-                    return  # what is read says more, and the rest of it is there
-                self._raise_failure()
-            raise self._death()
+        if status or not meters[number].finished:
+            reported = os.pread(self._failure.fileno(), os.fstat(self._failure.fileno()).st_size, 0)
+            raise unpack_failure(
+                reported, otherwise=worker_died(self._pipeline.names[step], number, len(meters), pid, status)
+            )
         self._running -= 1
 
-    def _raise_failure(self) -> None:
-        """Raise the exception that a worker reports."""
-        try:
-            packed = Packed.read(self._failures, partial(self._wait, self._failures))
-        except TruncatedError:  # its worker was killed, and all others have exited
-            if self._death is None:
-                raise
-            raise self._death() from None
-        if packed:
-            raise packed.load().to_exception()
-        self._poll.unregister(self._failures)  # all workers have exited
+    def _end(self) -> None:
+        """Kill the server and its workers, and wait until none is left."""
+        if os.getpid() != self._owner:  # a copy of this object in a child that other code has forked
+            return
+        if self._server:
+            # Even if it has died, its process id names the group of the workers until it is waited for.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._server.pid, signal.SIGKILL)
+            self._server.wait()
+            readers = select.poll()
+            readers.register(self._alive, 0)  # an error, when no process has the other end open
+            readers.poll(1000 * _END_SECONDS)
+            for descriptor in (self._alive, self._failure, self._events):
+                descriptor.close()
+        self._meters.clear()
+        self._channels = []
 
 
 def _pickle_job(step: Source | Stage, output: QueueSpec) -> bytes:

@@ -17,15 +17,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .channel import END, Packed
-from .descriptors import pipe
+from .channel import Packed
+from .descriptors import EndOfStreamError, pipe
 from .meters import Activity, Meter
-from .spec import QueueSpec
-from .worker import run_stage
+from .worker import Inputs, run_stage
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -52,79 +51,18 @@ def wait_readable(descriptor: int) -> None:
         raise CancelledError
 
 
-class _Queue:
-    """A bounded queue between threads. All queues of a run share its condition `changed`."""
-
-    def __init__(self, run: ThreadRun, spec: QueueSpec, step: int) -> None:
-        self._run = run
-        self._spec = spec
-        self._step = step
-        self._lanes: list[deque[Packed]] = [deque() for _ in (run.meters.steps[step + 1] if spec.route else [0])]
-        self._producers = len(run.meters.steps[step])
-
-    def put(self, item: Any, meter: Meter) -> None:
-        """Wait for room and put an item."""
-        packed = Packed.of(item)
-        meter.set_activity(Activity.WAITING_FOR_ROOM)
-        with self._run.changed:
-            self._run.wait_for(lambda: self.has_room(packed))
-            self.append(item, packed, meter)
-        meter.set_activity(Activity.WORKING)
-
-    def get(self, consumer: int, meter: Meter) -> Any:
-        """Wait for the next item of a consumer and return it, or `END`."""
-        lane = self._lanes[consumer % len(self._lanes)]
-        meter.set_activity(Activity.WAITING_FOR_ITEM)
-        with self._run.changed:
-            self._run.wait_for(lambda: lane or not self._producers)
-            packed = lane.popleft() if lane else None
-            if packed:
-                meter.add_taken(packed.size)
-                self._run.changed.notify_all()
-        meter.set_activity(Activity.WORKING)
-        return packed.load() if packed else END
-
-    def close_producer(self) -> None:
-        """Note that a producer has put its last item."""
-        with self._run.changed:
-            self._producers -= 1
-            self._run.changed.notify_all()
-
-    # ---- while `changed` is held ----
-
-    def has_room(self, packed: Packed) -> bool:
-        """Return whether the bounds allow another item."""
-        depth = self._run.meters.depth(self._step)
-        fits = not depth.items or depth.bytes + packed.size <= self._spec.max_bytes
-        return fits and depth.items < self._spec.max_items
-
-    def has_item(self) -> bool:
-        """Return whether there is an item for the first consumer."""
-        return bool(self._lanes[0])
-
-    def append(self, item: Any, packed: Packed, meter: Meter) -> None:
-        """Add an item that there is room for."""
-        lane = self._spec.route(item) % len(self._lanes) if self._spec.route else 0
-        meter.add_put(packed.size)
-        self._lanes[lane].append(packed)
-        self._run.changed.notify_all()
-
-
 class ThreadRun:
-    """One run of a pipeline in threads.
-
-    Attributes:
-        meters: The meters of the pipeline.
-        changed: Notified of each change in a queue.
-        ended: A descriptor that is readable when the run has ended.
-    """
+    """One run of a pipeline in threads. `ended` is a descriptor that is readable when it has ended."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self.meters = pipeline.meters
-        self.changed = threading.Condition()
-        self._source = pipeline.source
-        self._stages = pipeline.stages
-        self._queues = [_Queue(self, queue, step) for step, queue in enumerate(pipeline.queues)]
+        self._pipeline = pipeline
+        self._meters = pipeline.meters
+        self._producers = [len(meters) for meters in self._meters.steps[:-1]]  # that have not put their last item
+        self._queues: list[list[deque[Packed]]] = [  # of each step, the queue that it writes to, by consumer if routed
+            [deque() for _ in (consumers if queue.route else [0])]
+            for queue, consumers in zip(pipeline.queues, self._meters.steps[1:], strict=True)
+        ]
+        self._changed = threading.Condition()  # notified of each change in a queue, and of the end
         self._threads: list[threading.Thread] = []
         self._failure: BaseException | None = None
         self._cancelled = False
@@ -132,67 +70,100 @@ class ThreadRun:
     def results(self) -> Generator[Any, None, None]:
         """Start the threads, run the source, and yield the results. Raises the first failure."""
         self.ended, self._keep_open = pipe()
-        self.meters.steps[-1][0].begin(os.getpid())
+        [meter] = self._meters.steps[-1]
+        meter.begin(os.getpid())
+        meter.set_activity(Activity.WAITING_FOR_ITEM)
         try:
-            for step, stage in enumerate(self._stages, 1):
+            for step, stage in enumerate(self._pipeline.stages, 1):
                 for worker in range(stage.workers):
                     name = f"flow {stage.name} {worker}"
                     thread = threading.Thread(target=self._work, args=(step, worker), name=name, daemon=True)
                     thread.start()
                     self._threads.append(thread)
-            yield from self._pump()
-            return
+            for result in self._pump(Inputs(partial(self._get, -1, 0, meter), None, meter)):
+                yield result
+                meter.set_activity(Activity.WAITING_FOR_ITEM)  # also while the source works
         except CancelledError:
             if self._failure is None:  # not this run was cancelled, but one that this thread belongs to
                 raise
         finally:
             self._end()
-        failure, self._failure = self._failure, None  # its traceback would keep this run alive
-        raise failure
+        if self._failure:
+            failure, self._failure = self._failure, None  # its traceback would keep this run alive
+            raise failure
 
-    def wait_for(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition holds. Raises `CancelledError` if the run ends before. Call it with `changed` held."""
-        self.changed.wait_for(lambda: self._cancelled or condition())
+    # ---- queues ----
+
+    def _put(self, step: int, packed: Packed, consumer: int, meter: Meter, instead: Sequence[Any] = ()) -> bool:
+        """Put an item when there is room in the queue of a step; or return False when there is something `instead`."""
+        queue = self._queues[step]
+        with self._changed:
+            self._wait_for(lambda: self._has_room(step, packed) or instead)
+            if has_room := self._has_room(step, packed):
+                meter.add_put(packed.size)
+                queue[consumer % len(queue)].append(packed)
+                self._changed.notify_all()
+        return has_room
+
+    def _has_room(self, step: int, packed: Packed) -> bool:
+        depth, bounds = self._meters.depth(step), self._pipeline.queues[step]
+        fits = not depth.items or depth.bytes + packed.size <= bounds.max_bytes
+        return fits and depth.items < bounds.max_items
+
+    def _get(self, step: int, consumer: int, meter: Meter) -> Packed:
+        """Wait for the next item of a consumer and return it. Raises `EndOfStreamError` at the end."""
+        queue = self._queues[step]
+        items = queue[consumer % len(queue)]
+        with self._changed:
+            self._wait_for(lambda: items or not self._producers[step])
+            if not items:
+                raise EndOfStreamError
+            packed = items.popleft()
+            meter.add_taken(packed.size)
+            self._changed.notify_all()
+        return packed
+
+    def _wait_for(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition holds, while `_changed` is held. Raises `CancelledError` if the run ends before."""
+        self._changed.wait_for(lambda: self._cancelled or condition())
         if self._cancelled:
             raise CancelledError
 
+    def _close_producer(self, step: int) -> None:
+        """Note that a producer has put its last item."""
+        with self._changed:
+            self._producers[step] -= 1
+            self._changed.notify_all()
+
     # ---- the calling thread ----
 
-    def _pump(self) -> Iterator[Any]:
+    def _pump(self, results: Inputs) -> Iterator[Any]:
         """Move items from the source to the first queue, and yield those in the last, as long as there are any."""
-        first, last = self._queues[0], self._queues[-1]
-        [source_meter], [meter] = self.meters.steps[0], self.meters.steps[-1]
-        meter.set_activity(Activity.WAITING_FOR_ITEM)
-        for item in self._source_items(source_meter):
-            packed, has_put = Packed.of(item), False
-            while not has_put:
-                source_meter.set_activity(Activity.WAITING_FOR_ROOM)
-                with self.changed:
-                    self.wait_for(lambda: first.has_room(packed) or last.has_item())  # noqa: B023 -- called here
-                    if has_put := first.has_room(packed):
-                        first.append(item, packed, source_meter)
-                    has_item = last.has_item()
-                if has_item:
-                    yield last.get(0, meter)
-                    meter.set_activity(Activity.WAITING_FOR_ITEM)
-        first.close_producer()
-        while (result := last.get(0, meter)) is not END:
-            yield result
+        [meter], [last], route = self._meters.steps[0], self._queues[-1], self._pipeline.queues[0].route
+        for item in self._source_items(meter):
+            packed, consumer = Packed.of(item), route(item) if route else 0
+            meter.set_activity(Activity.WAITING_FOR_ROOM)
+            while not self._put(0, packed, consumer, meter, instead=last):
+                yield next(results)
+            while last:
+                yield next(results)
+        self._close_producer(0)
+        yield from results
 
     def _source_items(self, meter: Meter) -> Iterator[Any]:
         """Yield the items of the source, and measure the CPU time that it takes."""
-        cpu, items = 0.0, None
+        cpu, items, end = 0.0, None, object()
         meter.begin(os.getpid())
         while True:
             meter.set_activity(Activity.WORKING)
             start, outer, _current.run = time.thread_time(), getattr(_current, "run", None), self
             try:
-                items = iter(self._source.function()) if items is None else items
-                item = next(items, END)
+                items = iter(self._pipeline.source.function()) if items is None else items
+                item = next(items, end)
             finally:
                 _current.run = outer
             cpu += time.thread_time() - start
-            if item is END:
+            if item is end:
                 break
             yield item
         meter.end(cpu)
@@ -200,31 +171,33 @@ class ThreadRun:
     def _end(self) -> None:
         """End the threads: each finishes the item that it is working on."""
         self._cancel()
-        self.meters.clear()
+        self._meters.clear()
         if not sys.is_finalizing():  # threads are frozen then
             for thread in self._threads:
                 if thread is not threading.current_thread():  # in which garbage collection closed the run
                     thread.join()
-        self._queues = []  # they refer to this run, and would keep it alive, with all that stage functions refer to
 
     # ---- the worker threads ----
 
     def _work(self, step: int, worker: int) -> None:
-        stage, meter = self._stages[step - 1], self.meters.steps[step][worker]
-        queue_in, queue_out = self._queues[step - 1], self._queues[step]
+        stage, queue, meter = (
+            self._pipeline.stages[step - 1],
+            self._pipeline.queues[step],
+            self._meters.steps[step][worker],
+        )
         meter.begin(threading.get_native_id())
         try:
-            run_stage(stage, partial(queue_in.get, worker, meter), lambda item: queue_out.put(item, meter), meter)
+            run_stage(stage, queue.route, meter, partial(self._get, step - 1, worker, meter), partial(self._put, step))
             meter.end(time.thread_time())
         except CancelledError:
             pass
         except BaseException as error:
             self._cancel(error)
-        queue_out.close_producer()
+        self._close_producer(step)
 
     def _cancel(self, failure: BaseException | None = None) -> None:
-        with self.changed:
+        with self._changed:
             self._failure = self._failure or failure
             self._cancelled = True
             self._keep_open.close()
-            self.changed.notify_all()
+            self._changed.notify_all()

@@ -15,7 +15,7 @@ from crash_run import Fault, Train, contents
 @pytest.mark.parametrize(
     ("where", "call"),
     [
-        ("bpeflow.flow.forkserver:subprocess.Popen", 1),
+        ("bpeflow.flow.processes:subprocess.Popen", 1),
         ("bpeflow.flow.forkserver:os.fork", 1),
         ("bpeflow.flow.forkserver:os.fork", 3),
     ],
@@ -32,7 +32,7 @@ def test_a_system_without_further_processes(train: Train, where: str, call: int,
 
 
 def test_a_system_without_further_threads(train: Train, out: Path, earlier: Path) -> None:
-    run = train(Fault("bpeflow.flow.worker:threading.Thread.start", "no thread")).end()
+    run = train(Fault("bpeflow.flow.forkserver:threading.Thread.start", "no thread")).end()
     assert run.status == 1
     assert "can't start new thread" in run.err
     run.assert_clean()

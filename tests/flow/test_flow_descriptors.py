@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bpeflow.flow.descriptors import Credits, Descriptor, pipe, read_into, write_all
+from bpeflow.flow.descriptors import Credits, Descriptor, EndOfStreamError, pipe, read_exactly, write_all
 
 
 def test_thousands_of_buffers_are_written_and_empty_ones_left_out() -> None:
@@ -13,9 +13,10 @@ def test_thousands_of_buffers_are_written_and_empty_ones_left_out() -> None:
     parts = [b"", *(bytes([number % 256]) * (number % 3) for number in range(5000)), b""]
     write_all(writer, parts)
     writer.close()
-    received = bytearray(10_000)
-    count = read_into(reader, received)
-    assert received[:count] == b"".join(parts)
+    written = b"".join(parts)
+    assert read_exactly(reader, len(written)) == written
+    with pytest.raises(EndOfStreamError):
+        read_exactly(reader, 1)
 
 
 def test_only_as_many_credits_can_be_taken_as_there_are() -> None:

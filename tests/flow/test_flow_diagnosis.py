@@ -16,7 +16,7 @@ import pytest
 from flow_checks import pids, wait_until
 
 from bpeflow.flow import Executor, Monitor, MonitorSample, Pipeline, WorkerDiedError, stall_watch
-from bpeflow.flow.diagnosis import Stall, StallLog, find_bottleneck, find_stall
+from bpeflow.flow.diagnosis import Stall, find_bottleneck, find_stall
 from bpeflow.flow.meters import Activity
 from bpeflow.flow.pipeline import Snapshot, StageTotals, WorkerState
 
@@ -119,13 +119,10 @@ def test_a_run_in_threads_that_waits_for_its_source_logs_it(caplog: pytest.LogCa
 
 
 def test_a_long_stall_is_logged_each_time_it_doubles(caplog: pytest.LogCaptureFixture) -> None:
-    log = StallLog()
-    log.update(None)
-    for seconds in range(60, 1000, 10):
-        log.update(Stall(seconds, []))
-    log.update(None)
-    log.update(None)
-    log.update(Stall(60, []))
+    watch = stall_watch(w.simple_pipeline(w.nothing))
+    stalls = [None, *(Stall(seconds, []) for seconds in range(60, 1000, 10)), None, None, Stall(60, [])]
+    for stall in stalls:
+        watch._on_sample(MonitorSample(0.0, {}, {}, (), {}, stall))
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     seconds = [60, 120, 240, 480, 960]
     assert [record.getMessage() for record in caplog.records] == [

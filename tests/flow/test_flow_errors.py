@@ -7,7 +7,7 @@ import flow_workers as w
 import pytest
 
 from bpeflow.flow import FlowError
-from bpeflow.flow.errors import Failure, cannot_start, worker_died
+from bpeflow.flow.errors import cannot_start, pack_failure, unpack_failure, worker_died
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,14 @@ def test_the_error_for_a_limit_names_it() -> None:
     )
 
 
-def sent(error: Exception) -> BaseException:
+OTHERWISE = RuntimeError("nothing was reported")
+
+
+def sent(error: Exception, size: int | None = None) -> BaseException:
     try:
         raise error
     except Exception as caught:
-        return Failure.from_exception("counter", 1, caught).to_exception()
+        return unpack_failure(pack_failure("counter", 1, caught)[:size], OTHERWISE)
 
 
 def test_an_exception_arrives_with_its_traceback_as_the_cause() -> None:
@@ -51,3 +54,8 @@ def test_an_exception_that_cannot_travel_arrives_as_text(error: Exception) -> No
     arrived = sent(error)
     assert isinstance(arrived, FlowError)
     assert f"'counter', worker 1, raised flow_workers.{type(error).__name__}: some text" in str(arrived)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100])
+def test_a_part_of_an_exception_does_not_count(size: int) -> None:
+    assert sent(KeyError("missing"), size) is OTHERWISE

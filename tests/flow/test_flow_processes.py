@@ -5,10 +5,8 @@ After each test, a fixture in conftest checks that no worker and no thread is le
 
 import os
 import re
-import select
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -80,42 +78,29 @@ def test_a_large_exception_arrives_although_all_workers_raise_at_once() -> None:
     assert caught.value.args == ("x" * 3_000_000,)
 
 
-def test_a_worker_may_exit_while_its_exception_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def readv_slowly(*arguments: Any) -> int:
-        count = readv(*arguments)
-        time.sleep(0.1)
-        return count
-
-    readv = os.readv
-    monkeypatch.setattr(os, "readv", readv_slowly)
-    with pytest.raises(ValueError, match="third"):
-        list(w.simple_pipeline(w.endless, w.raise_at_once, workers=1).run())
-
-
 def test_an_exception_takes_precedence_over_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
     """The main process looks when the source has died and the stage has raised, in either order."""
-    wait = ProcessRun._wait
+    handle_exit = ProcessRun._handle_exit
 
-    def wait_late(run: ProcessRun, source: Any) -> None:
+    def handle_late(run: ProcessRun) -> None:
         monkeypatch.undo()
-        both = [run._failures, run._server]
-        assert wait_until(lambda: select.select(both, [], [], 0)[0] == both)
-        wait(run, source)
+        assert wait_until(lambda: run._server is not None and run._server.poll() is not None)
+        handle_exit(run)
 
-    monkeypatch.setattr(ProcessRun, "_wait", wait_late)
+    monkeypatch.setattr(ProcessRun, "_handle_exit", handle_late)
     with pytest.raises(ValueError, match="third"):
-        list(w.simple_pipeline(partial(w.failing_source, "exit 1"), w.raise_at_once).run())
+        list(w.simple_pipeline(partial(w.failing_source, "exit 1"), w.raise_at_once, workers=1).run())
 
 
 def test_a_death_is_named_although_all_others_have_ended_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = ProcessRun._wait
+    handle_exit = ProcessRun._handle_exit
 
-    def wait_late(run: ProcessRun, source: Any) -> None:
+    def handle_late(run: ProcessRun) -> None:
         monkeypatch.undo()
-        assert wait_until(lambda: run._server._process.poll() is not None)
-        wait(run, source)
+        assert wait_until(lambda: run._server is not None and run._server.poll() is not None)
+        handle_exit(run)
 
-    monkeypatch.setattr(ProcessRun, "_wait", wait_late)
+    monkeypatch.setattr(ProcessRun, "_handle_exit", handle_late)
     with pytest.raises(WorkerDiedError, match="exited with status 0 before finishing its work"):
         list(w.simple_pipeline(partial(w.failing_source, "exit 0"), w.pass_on).run())
 
