@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
+from bpeflow.cli.lines import print_lines
 from bpeflow.cli.options import add_corpus_flags, add_quiet_flag, add_separator_flag, parse_with_corpus
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing
@@ -100,7 +101,7 @@ def run(argv: Sequence[str]) -> int:
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        print_lines(lines)
     return 0
 
 

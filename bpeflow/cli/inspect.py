@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
+from bpeflow.cli.lines import print_lines
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_description_flags,
@@ -91,7 +92,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.write("\n")
     else:
         lines = [*vocab_lines(figures), *(corpus_lines(corpus) if corpus else ())]
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        print_lines(lines)
     return 0
 
 

@@ -66,9 +66,8 @@ def _monitored(runs: Sequence[RunData], charts: Charts) -> Iterator[str]:
         if len(points) > 1:
             rates[run.name] = ([x for x, _ in points], [y for _, y in points])
     if not rates:
-        yield _figure(
-            "Throughput and queues", "", "There are no samples over time: a run writes them with --do_monitor."
-        )
+        why = "There are fewer than two samples: a run with --do_monitor takes one every monitor.interval seconds."
+        yield _figure("Throughput and queues", "", why)
         return
     chart = charts.lines(rates, "seconds", "MB/s", several=len(runs) > 1)
     yield _figure("Throughput", chart, "Text counted per second, between two samples.")

@@ -94,7 +94,7 @@ def test_a_run_that_only_counted(corpus: Path, tmp_path: Path) -> None:
     bpeflow.train({"input": str(corpus), "skip_merge": True, "out_dir": str(out), "output": {"report": True}})
     text = text_of(out / "report.html")
     assert "none: the run only counted" in text
-    assert "a run writes them with --do_monitor" in text
+    assert "a run with --do_monitor takes one every" in text
     assert "Merge counts" not in text
 
 
