@@ -36,26 +36,21 @@ class Encoder {
         encoding_ = &encoding;
         specials_ = specials;
         encoding.written = 0;
-        waiting_ = 0;
         text_end_ = pieces > 0 ? data + ends[pieces - 1] : data;
         Bytes start = data;
         for (std::uint64_t i = 0; i < pieces; i++) {
             const Bytes end = data + ends[i];
             encode_piece(start, end);
-            if (id_ends) {
-                flush();
-                id_ends[i] = encoding.written;
-            }
+            if (id_ends) id_ends[i] = encoding.written;
             start = end;
         }
-        flush();
         merging_.trim();
     }
 
   private:
-    // In a smaller batch few waits overlap. In a larger one the first slots may leave the L1 cache before they are
-    // used.
-    static constexpr std::size_t batch_size = 64;
+    // How many pre-tokens one is prefetched before its entry is read, and again before its record is. With fewer, the
+    // memory has not answered by then. With more, it cannot answer them all at once.
+    static constexpr std::size_t group = 16, ring = 4 * group;
 
     void check(const bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,
                std::uint64_t pieces) const {
@@ -76,10 +71,7 @@ class Encoder {
         while (start < end) {
             const Delimiters::Match match = specials_->find(start, end);
             encode_ordinary(start, match.start);
-            if (match.start < match.end) {
-                flush();
-                put(specials_->id(match));
-            }
+            if (match.start < match.end) put(specials_->id(match));
             start = match.end;
         }
     }
@@ -97,59 +89,49 @@ class Encoder {
     }
 
     void add(const PretokenBatch &tokens) {
-        flush();
         const std::size_t looked_up = tokens.with_words(text_end_);
         const ShortTokens &known = model_.short_tokens;
-        std::size_t missed = kernels_.find(known.keys(), tokens.text, tokens.starts, looked_up, slots_, misses_);
+        std::size_t missed = kernels_.find(known.keys(), tokens.text, tokens.starts, looked_up, ids_, misses_);
+        for (std::size_t i = 0; i < looked_up; i++) ids_[i] = known.ids()[ids_[i]];
         for (std::size_t i = looked_up; i < tokens.count; i++) misses_[missed++] = static_cast<std::uint32_t>(i);
-        std::size_t done = 0; // pre-tokens
-        for (std::size_t first = 0; first < missed; first += batch_size) {
-            const std::size_t some = std::min(batch_size, missed - first);
-            for (std::size_t i = 0; i < some; i++) {
-                const std::size_t token = misses_[first + i];
-                set(batch_[i], tokens.text + tokens.starts[token], tokens.starts[token + 1] - tokens.starts[token]);
-            }
-            guess(some);
-            to_ids([&](auto &ids) {
-                for (std::size_t i = 0; i < some; i++) {
-                    const std::size_t token = misses_[first + i];
-                    ids.put_from(known.ids(), slots_ + done, token - done);
-                    put_ids_of(i, ids);
+        to_ids([&](auto &ids) {
+            std::size_t done = 0; // pre-tokens
+            for (std::size_t first = 0; first < missed + 2 * group; first += group) {
+                for (std::size_t i = first; i < std::min(first + group, missed); i++) {
+                    const std::uint32_t *const start = tokens.starts + misses_[i];
+                    set(i % ring, tokens.text + start[0], start[1] - start[0]);
+                }
+                if (first < group) continue;
+                for (std::size_t i = first - group; i < std::min(first, missed); i++) guess(i % ring);
+                if (first < 2 * group) continue;
+                for (std::size_t i = first - 2 * group; i < std::min(first - group, missed); i++) {
+                    const std::size_t token = misses_[i];
+                    ids.put_run(ids_ + done, token - done);
+                    put_ids_of(i % ring, ids);
                     done = token + 1;
                 }
-            });
-        }
-        to_ids([&](auto &ids) { ids.put_from(known.ids(), slots_ + done, tokens.count - done); });
+            }
+            ids.put_run(ids_ + done, tokens.count - done);
+        });
     }
 
     void add(Bytes token, std::size_t length) {
-        set(batch_[waiting_], token, length);
-        if (++waiting_ == batch_size) flush();
+        set(0, token, length);
+        guess(0);
+        to_ids([this](auto &ids) { put_ids_of(0, ids); });
     }
 
-    void set(CacheKey &key, Bytes token, std::size_t length) const {
+    void set(std::size_t at, Bytes token, std::size_t length) {
+        CacheKey &key = keys_[at];
         key.set(token, length, static_cast<std::size_t>(text_end_ - token));
         shared_.prefetch(key);
+        if (own_) own_->prefetch(key);
     }
 
-    // Find the records that the first keys of the batch probably have, and prefetch them.
-    void guess(std::size_t count) {
-        for (std::size_t i = 0; i < count; i++) {
-            guesses_[i] = shared_.guess(batch_[i]);
-            if (own_ && !guesses_[i]) own_->prefetch(batch_[i]);
-        }
-        if (!own_) return;
-        for (std::size_t i = 0; i < count; i++)
-            if (!guesses_[i]) guesses_[i] = own_->guess(batch_[i]);
-    }
-
-    void flush() {
-        if (waiting_ == 0) return;
-        guess(waiting_);
-        to_ids([this](auto &ids) {
-            for (std::size_t i = 0; i < waiting_; i++) put_ids_of(i, ids);
-        });
-        waiting_ = 0;
+    // Find the record that a key probably has, and prefetch it.
+    void guess(std::size_t at) {
+        guesses_[at] = shared_.guess(keys_[at]);
+        if (own_ && !guesses_[at]) guesses_[at] = own_->guess(keys_[at]);
     }
 
     void put(std::uint32_t id) {
@@ -171,7 +153,7 @@ class Encoder {
     }
 
     template <typename Ids> void put_ids_of(std::size_t i, Ids &ids) {
-        const CacheKey &key = batch_[i];
+        const CacheKey &key = keys_[i];
         const Cache::Record *record = guesses_[i];
         if (!record || !record->is_of(key)) record = find(key);
         if (!record)
@@ -203,7 +185,7 @@ class Encoder {
         if (!own_) own_ = std::make_unique<Cache>(own_bytes_);
         if (own_->full()) {
             own_->clear();
-            std::fill(guesses_, guesses_ + batch_size, nullptr);
+            std::fill(guesses_, guesses_ + ring, nullptr);
         }
         own_->insert(key, made, count);
     }
@@ -218,10 +200,9 @@ class Encoder {
     bpeflow_encoding *encoding_ = nullptr;
     const Specials *specials_ = nullptr;
     Bytes text_end_ = nullptr; // bytes before this may be read
-    CacheKey batch_[batch_size];
-    const Cache::Record *guesses_[batch_size];
-    std::size_t waiting_ = 0;
-    std::uint32_t slots_[PretokenBatch::MOST + 8], misses_[PretokenBatch::MOST + 8];
+    CacheKey keys_[ring];
+    const Cache::Record *guesses_[ring];
+    std::uint32_t ids_[PretokenBatch::MOST + 8], misses_[PretokenBatch::MOST + 8];
 };
 
 } // namespace bpeflow
