@@ -30,7 +30,7 @@ Print a script that completes commands, flags and their values in a shell. Save 
 """
 
 #: What flags take, by their metavar.
-_FILES, _FOLDERS = ("FILE", "PATH", "SRC", "DST"), ("FOLDER",)
+_FILES, _FOLDERS = ("FILE", "PATH", "SRC", "DST", "TOKENIZER", "A", "B"), ("FOLDER", "RUN")
 
 
 def make_parser() -> Parser:

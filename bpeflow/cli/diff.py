@@ -49,7 +49,7 @@ def make_parser() -> Parser:
     """Return the parser of the command's flags."""
     parser = new_parser("diff", _DESCRIPTION, "A B [flags]")
     for name, which in (("first", "A"), ("second", "B")):
-        parser.add_argument(name, metavar="PATH", type=Path, help=f"tokenizer {which}: run folder, or any known format")
+        parser.add_argument(name, metavar=which, type=Path, help="run folder, or tokenizer in any known format")
     parser.add_argument("--text", metavar="TEXT", help="text to encode with both")
     parser.add_argument(
         "--input", metavar="PATH", nargs="+", dest="inputs",

@@ -29,7 +29,7 @@ Describe a vocabulary: its size, special tokens, lengths and scripts; tokens tha
 no text ever yields; the longest tokens; and the training counts of merges, if the tokenizer has them.
 
 With a corpus, also: entries used and unused, the most frequent tokens, and the bytes per token of the vocabulary and of
-its prefixes, which shows which size is enough. Special tokens are left out there, as they are no text.
+its prefixes, which shows which size is enough. Special tokens are left out there, as they are not text.
 
   bpeflow inspect runs/owt
   bpeflow inspect runs/owt --input held_out.txt
@@ -56,7 +56,9 @@ _REASONS = {
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
     parser = new_parser("inspect", _DESCRIPTION, "TOKENIZER [flags]")
-    parser.add_argument("tokenizer", metavar="PATH", type=Path, help="run folder, or tokenizer in any known format")
+    parser.add_argument(
+        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
+    )
     add_description_flags(parser)
     parser.add_argument(
         "--input", metavar="PATH", nargs="+", dest="inputs",

@@ -125,7 +125,7 @@ def new_parser(command: str, description: str, arguments: str = "[flags]") -> Pa
     return Parser(
         prog=f"bpeflow {command}",
         description="\n\n".join(paragraphs),
-        usage=f"bpeflow {command} {arguments}",
+        usage=f"bpeflow {command} {arguments}".rstrip(),
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
         allow_abbrev=False,
     )

@@ -38,7 +38,9 @@ log = logging.getLogger(__name__)
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
     parser = new_parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
-    parser.add_argument("tokenizer", metavar="PATH", type=Path, help="run folder, or tokenizer in any known format")
+    parser.add_argument(
+        "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
+    )
     parser.add_argument("text", metavar="TEXT", nargs="?", help="text to show, or - for standard input")
     parser.add_argument(
         "--input", metavar="PATH", nargs="+", dest="inputs",

@@ -47,7 +47,7 @@ class EngineSettings(Frozen):
 
     kind: Literal["local", "processes", "ray"] = _pipeline(
         "local",
-        "what counts: local (the processes and threads of this machine), ray (tasks on a cluster) or processes",
+        "where counting runs: local (in this machine's processes and threads), ray (tasks on a cluster) or processes",
         "The result is the same. With ray, out_dir and the input are on storage that all nodes see under the same "
         "path. processes runs the tasks of a cluster on this machine, to try that out.",
         example="ray",

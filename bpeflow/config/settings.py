@@ -282,7 +282,7 @@ class MergeSettings(TokenSettings):
     )
     thin_rare: Annotated[ThinRare | None, BeforeValidator(as_thin_rare)] = _learning(
         None,
-        "to save memory, learn from a part (keep) of the pre-tokens with low counts (below), which counts for all",
+        "to save memory, keep only a share (keep) of the rare pre-tokens (counts under below), with scaled-up counts",
         "keep: 0.1 keeps one in ten, with ten times its count. A hash of each decides, so merges depend only on the "
         "counts and this setting. Saved counts stay exact.",
         unset="none",
@@ -318,7 +318,7 @@ class Settings(CountSettings, MergeSettings):
         False, "resume an interrupted run in out_dir; without input, with its own settings", example=True
     )
     restart: bool = _run(
-        False, "discard an unfinished run in out_dir and start over; a finished one takes overwrite", example=True
+        False, "discard an unfinished run in out_dir and start over; a finished one needs overwrite", example=True
     )
     overwrite: bool = _run(
         False,

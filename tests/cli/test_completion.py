@@ -57,6 +57,8 @@ def test_a_script_has_commands_flags_and_values(shell: str, capsys: pytest.Captu
         ("bpeflow evaluate --bad_records", "", ["error", "skip"]),
         ("bpeflow convert a b --to", "t", ["tiktoken"]),
         ("bpeflow --config", "/dev/nul", ["/dev/null"]),
+        ("bpeflow show", "/dev/nul", ["/dev/null"]),
+        ("bpeflow diff /dev/null", "/dev/nul", ["/dev/null"]),
         ("bpeflow help", "conv", ["convert"]),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_unigram_model_is_refused_with_its_type(tmp_path: Path) -> None:
 
 def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
     """Llama 3's ranks are called tokenizer.model."""
-    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3")
     ranks, sidecar = formats.save(spec, tmp_path / "x.tiktoken", "tiktoken")
     ranks.rename(tmp_path / "tokenizer.model")
     sidecar.rename(tmp_path / "tokenizer.model.json")
@@ -133,7 +133,7 @@ def test_ranks_are_recognised_under_any_name(tmp_path: Path) -> None:
 
 def test_the_most_complete_file_in_a_folder_is_read(tmp_path: Path) -> None:
     """Published folders have vocab.json and merges.txt beside a tokenizer.json, which also has the pattern."""
-    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3")
     formats.save(TokenizerSpec(spec.vocab, "o200k"), tmp_path, "gpt2")
     formats.save(spec, tmp_path, "huggingface")
     assert formats.load(tmp_path).pattern == "o200k"
@@ -151,7 +151,7 @@ def test_a_json_file_is_judged_by_its_content_and_not_by_the_files_beside_it(tmp
 
 
 def test_a_folder_with_ranks_under_another_name_is_read(tmp_path: Path) -> None:
-    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3", whole_tokens=True)
+    spec = TokenizerSpec(Vocab.build([], ["<s>"]), "llama3")
     formats.save(spec, tmp_path / "mine.tiktoken", "tiktoken")
     assert formats.load(tmp_path) == spec
 

@@ -24,7 +24,7 @@ PATTERNS = [r"\p{L}+", r" ?[ab]+|\d", r"\d{2}", r"(?i:A)(?=b)|,", r"[^\s\d]+?", 
 
 
 def make_spec(pattern: str, unmatched: UnmatchedPolicy) -> TokenizerSpec:
-    return TokenizerSpec(Vocab.build(MERGES, ["<s>"]), pattern, whole_tokens=True, unmatched=unmatched)
+    return TokenizerSpec(Vocab.build(MERGES, ["<s>"]), pattern, unmatched=unmatched)
 
 
 @cache
