@@ -128,7 +128,7 @@ def copy_of(killed: Path, folder: Path) -> Path:
 
 
 def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
-    _, alive = psutil.wait_procs(of, timeout=5)
+    _, alive = psutil.wait_procs(of, timeout=20)
     return alive
 
 
