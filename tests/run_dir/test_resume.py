@@ -64,7 +64,7 @@ def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
 
 def command(corpus: Path, out: Path, *flags: str) -> list[str]:
     """A run with worker processes, in many segments."""
-    settings = ["small_input=0", "segment_size=250kb", "chunk_size=40kb"]
+    settings = ["small_input=0", "segment_size=350kb", "chunk_size=40kb"]
     assignments = [word for setting in settings for word in ("--set", setting)]
     paths = ["--input", str(corpus), "--vocab_size", "400", "--out_dir", str(out)]
     return [*paths, "-c", "2", "-m", "2", "--memory_limit", "16mb", *assignments, *flags]
@@ -165,7 +165,7 @@ def test_resumed_work_adds_up_in_the_report_and_the_monitor(
     segments = report["counting"]["segments"]
     assert segments["resumed"] == 3
     assert segments["segments"] > segments["resumed"]
-    assert segments["resumed_bytes"] >= 250_000 * segments["resumed"]
+    assert segments["resumed_bytes"] >= 350_000 * segments["resumed"]
     assert report["corpus"]["bytes"] == report["counting"]["stages"]["counter"]["bytes"] == size
     assert report["corpus"]["documents"] == 200
     assert report["counting"]["seconds"] > segments["resumed_seconds"] > 0
@@ -233,7 +233,7 @@ def test_a_killed_worker_leaves_a_run_to_resume(
 def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     """No file may exceed 40 kB: enough for the counts of the first segments, but not of the later ones."""
     out = tmp_path / "run"
-    arguments = [sys.executable, "-m", "bpeflow", *command(large, out, "--set", "segment_size=100kb")]
+    arguments = [sys.executable, "-m", "bpeflow", *command(large, out, "--set", "segment_size=200kb")]
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (40_000, 40_000))
     failed = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, preexec_fn=limit)
     assert failed.returncode == 1
