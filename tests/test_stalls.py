@@ -6,11 +6,11 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from crash_run import Fault
 
 import bpeflow
 import bpeflow.counting.pipeline
@@ -40,56 +40,60 @@ class EncodingRecorder(Observer):
         self.reports.append((encoded_bytes, total_bytes))
 
 
-def slow_documents() -> Iterator[str]:
-    yield "a document"
-    time.sleep(2.0)
-    yield "another document"
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_an_iterable_that_yields_nothing_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    bpeflow.count(slow_documents())
-    assert re.search(r"no progress for 1 s: chunk reader working \(pid \d+", caplog.text)
+    def documents() -> Iterator[str]:
+        yield "a document"
+        wait_until(lambda: "no progress" in caplog.text)
+        yield "another document"
+
+    bpeflow.count(documents())
+    assert re.search(r"no progress for \d s: chunk reader working \(pid \d+", caplog.text)
     assert "progress again" in caplog.text
 
 
 def test_a_run_that_makes_progress_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def documents() -> Iterator[str]:
-        for _ in range(12):
-            time.sleep(0.15)
-            yield "a document " * 100_000  # a chunk
+        for _ in range(30):
+            time.sleep(0.05)
+            yield "a document " * 1000  # a chunk
 
-    bpeflow.count(documents(), chunk_size=1_000_000)
+    bpeflow.count(documents(), chunk_size=10_000)
     assert not caplog.text
 
 
-def test_a_stopped_counter_is_reported_with_its_state(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A stopped process simulates one blocked on a dead network folder, which is harder to set up."""
-    (tmp_path / "text").write_text("some words of text\n" * 300_000, encoding="utf-8")
-    stopped: list[psutil.Process] = []
+def test_a_stopped_counter_is_reported_with_its_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process stands in for one blocked on a dead network folder, which is harder to set up."""
+    (tmp_path / "text").write_text("some words of text\n" * 30_000, encoding="utf-8")
+    stopped = tmp_path.with_name(f"{tmp_path.name}-stopped")
+    fault = Fault("bpeflow.counting.counter:ChunkCounter._count", "stop", 2)
+    for name, value in fault.environment(stopped).items():
+        monkeypatch.setenv(name, value)
 
-    def stop_and_continue() -> None:
-        while not stopped:  # process ids in order: chunk reader, counter, merger
-            children = psutil.Process().children()
-            servers = [child for child in children if "forkserver.serve" in " ".join(child.cmdline())]
-            workers = sorted(servers[0].children(), key=lambda worker: worker.pid) if servers else []
-            if len(workers) == 3:
-                stopped.append(workers[1])
-        for _ in range(10):  # it may be stopped before it has begun to work, and is not known then
-            stopped[0].send_signal(signal.SIGSTOP)
-            deadline = time.monotonic() + 2
-            while ", stopped)" not in caplog.text and time.monotonic() < deadline:
-                time.sleep(0.05)
-            stopped[0].send_signal(signal.SIGCONT)
-            if ", stopped)" in caplog.text:
-                break
-            time.sleep(0.1)
+    def continue_when_reported() -> None:
+        try:
+            wait_until(lambda: ", stopped)" in caplog.text)
+        finally:
+            os.kill(pid_of(stopped), signal.SIGCONT)
 
-    thread = threading.Thread(target=stop_and_continue)
+    thread = threading.Thread(target=continue_when_reported)
     thread.start()
     counts = bpeflow.count(tmp_path, small_input=0, num_counter=1, num_merger=1, chunk_size="20kb")
     thread.join()
-    assert dict(counts)[b" words"] == 300_000
-    assert re.search(rf"no progress for 1 s: .*counter 0 \w+ \(pid {stopped[0].pid}, stopped\)", caplog.text)
+    assert dict(counts)[b" words"] == 30_000
+    assert re.search(rf"no progress for \d s: .*counter 0 \w+ \(pid {pid_of(stopped)}, stopped\)", caplog.text)
+
+
+def pid_of(done: Path) -> int:
+    return int(done.read_text(encoding="ascii").split()[1])
 
 
 def test_encoding_also_reports_a_stall(
@@ -100,7 +104,7 @@ def test_encoding_also_reports_a_stall(
 
     def feed() -> None:
         with os.fdopen(write, "w") as pipe:
-            time.sleep(2.0)
+            wait_until(lambda: "no progress" in caplog.text)
             pipe.write("some text")
 
     thread = threading.Thread(target=feed)
@@ -110,7 +114,7 @@ def test_encoding_also_reports_a_stall(
         progress = EncodingRecorder()
         tokenizer.encode_file("-", tmp_path / "ids", observer=progress)
     thread.join()
-    assert "no progress for 1 s: chunk reader working " in caplog.text
+    assert re.search(r"no progress for \d s: chunk reader working ", caplog.text)
     assert progress.reports == [(9, None)], "the size of standard input is unknown"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,16 +49,22 @@ def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monk
     encode_chunk = ChunkEncoder.encode
 
     def slow_at_first(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
-        time.sleep(0.5 * (chunk.number == 0))
+        if chunk.number == 0:
+            assert another_arrived.wait(20)
         return encode_chunk(self, chunk, buffer)
 
     monkeypatch.setattr(ChunkEncoder, "encode", slow_at_first)  # in threads; processes have the long document
     first = b"hello there " * (60_000 if pattern == CUSTOM else 10)
     [path] = write_files(tmp_path, [first + EOT.encode() + (b"hello" + EOT.encode()) * 200])
     arrived: list[int] = []
+    another_arrived = threading.Event()
+
+    def note(number: int) -> None:
+        arrived.append(number)
+        another_arrived.set()
 
     def spy(chunks: Iterable[EncodedChunk], number: Callable[[EncodedChunk], int]) -> Iterator[EncodedChunk]:
-        return in_order((arrived.append(number(chunk)) or chunk for chunk in chunks), number)  # type: ignore[func-returns-value]
+        return in_order((note(number(chunk)) or chunk for chunk in chunks), number)  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(corpus_encoder, "in_order", spy)
     encode_file(make_tokenizer(pattern), path, tmp_path / "train.bin", num_threads=2, chunk_size=1)

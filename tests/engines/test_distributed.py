@@ -366,7 +366,7 @@ def test_a_driver_that_is_killed_is_resumed_on_the_other_engine(corpus: Path, tm
     assert driver.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert number == signal.SIGKILL or errors.splitlines()[-1] == "bpeflow: ended by SIGTERM"
     assert "Traceback" not in errors
-    assert psutil.wait_procs(workers, timeout=5)[1] == []
+    assert psutil.wait_procs(workers, timeout=20)[1] == []
     assert main(arguments(corpus, out, "--resume", "--engine", "local")) == 0
     assert main(arguments(corpus, tmp_path / "local")) == 0
     assert results(out) == results(tmp_path / "local")

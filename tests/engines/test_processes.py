@@ -72,7 +72,7 @@ def test_a_process_that_dies_loses_its_task_only(engine: ProcessEngine) -> None:
 
 
 def test_a_wait_ends_after_its_timeout(engine: ProcessEngine) -> None:
-    slow = engine.submit(Call("sleep", time.sleep, (0.3,)), 1, 0)
+    slow = engine.submit(Call("sleep", time.sleep, (1.0,)), 1, 0)
     assert engine.wait([slow], 0.01) == []
     assert engine.wait([slow], 30) == [slow]
     assert isinstance(engine.result(slow), TaskReport)
@@ -82,7 +82,7 @@ def test_an_idle_process_that_was_killed_is_replaced(engine: ProcessEngine) -> N
     (report,) = outcomes(engine, Call("pid", os.getpid))
     assert isinstance(report, TaskReport)
     os.kill(report.process, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(report.process)], timeout=5)
+    psutil.wait_procs([psutil.Process(report.process)], timeout=20)
     first, second = outcomes(engine, Call("pid", os.getpid), Call("pid", os.getpid))
     assert isinstance(second, TaskReport)
     assert isinstance(first, TaskReport | TaskLostError)
@@ -124,4 +124,4 @@ def test_processes_end_with_their_parent(tmp_path: Path) -> None:
     worker = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
     parent.communicate()
-    assert psutil.wait_procs([worker], timeout=5)[1] == []
+    assert psutil.wait_procs([worker], timeout=20)[1] == []

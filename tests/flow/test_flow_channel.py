@@ -27,8 +27,9 @@ from bpeflow.flow.meters import Meters
 EXECUTORS: list[Executor] = ["processes", "threads"]
 
 
-def settled(pipeline: Pipeline) -> int:
-    """Return the number of items that the source has put, once that number no longer changes."""
+def settled(pipeline: Pipeline, expected: int = 0) -> int:
+    """Return the number of items that the source has put, once it is at least as expected and no longer changes."""
+    wait_until(lambda: pipeline.snapshot().stages["source"].items_out >= expected)
     last, since = -1, time.monotonic()
     while time.monotonic() - since < 0.3:
         now = pipeline.snapshot().stages["source"].items_out
@@ -43,7 +44,8 @@ def test_the_source_cannot_run_ahead_of_a_slow_caller() -> None:
     run = pipeline.run()
     for taken in range(1, 4):
         next(run)
-        assert settled(pipeline) == taken + 3 + 1 + 3, "taken, in the results queue, in the stage, in its queue"
+        expected = taken + 3 + 1 + 3  # taken, in the results queue, in the stage, in its queue
+        assert settled(pipeline, expected) == expected
     run.close()
 
 
@@ -73,7 +75,7 @@ def test_a_queue_with_a_large_byte_bound_holds_many_small_items() -> None:
     pipeline = Pipeline(Source("source", w.endless), [], QueueSpec("results", max_items=500, max_bytes=64 << 20))
     run = pipeline.run()
     next(run)
-    assert settled(pipeline) == 501
+    assert settled(pipeline, 501) == 501
     run.close()
 
 

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -114,8 +113,7 @@ from pathlib import Path
 from bpeflow.run_dir.lock import RunLock
 RunLock(Path(sys.argv[1])).__enter__()
 if not os.fork():
-    time.sleep(60)
-print("locked", flush=True)
+    print("the child has started", flush=True)
 time.sleep(60)
 """
     process = subprocess.Popen(
@@ -124,8 +122,7 @@ time.sleep(60)
     with process:
         try:
             assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(0.2)  # until the child has started
+            assert process.stdout.readline() == "the child has started\n"
             process.kill()
             process.wait()
             with RunLock(tmp_path):

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ import psutil
 import pytest
 from crash_run import Fault, wait_for
 from distinct_words import distinct_words, write_corpus
+from forked_program import ForkedProgram
 
 import bpeflow
 from bpeflow.cli.main import main
@@ -62,14 +64,16 @@ def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
 
 def command(corpus: Path, out: Path, *flags: str) -> list[str]:
     """A run with worker processes, in many segments."""
-    settings = ["small_input=0", "segment_size=250kb", "chunk_size=40kb"]
+    settings = ["small_input=0", "segment_size=350kb", "chunk_size=40kb"]
     assignments = [word for setting in settings for word in ("--set", setting)]
-    base = [sys.executable, "-m", "bpeflow", "--input", str(corpus), "--vocab_size", "400", "--out_dir", str(out)]
-    return [*base, "-c", "2", "-m", "2", "--memory_limit", "16mb", *assignments, *flags]
+    paths = ["--input", str(corpus), "--vocab_size", "400", "--out_dir", str(out)]
+    return [*paths, "-c", "2", "-m", "2", "--memory_limit", "16mb", *assignments, *flags]
 
 
-def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, **options)
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    program = ForkedProgram(arguments, {**os.environ, **environment})
+    _, errors = program.communicate(120)
+    return subprocess.CompletedProcess(arguments, program.poll() or 0, stderr=errors)
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +105,12 @@ def assert_resumes(large: Path, out: Path, expected: dict[str, bytes], *flags: s
     return report
 
 
-def start(arguments: list[str], held: Path, segments: int) -> subprocess.Popen[str]:
+def start(arguments: list[str], held: Path, segments: int) -> ForkedProgram:
     """Start a run that waits, when this number of segments is done, as long as the file `held` exists."""
     fault = Fault("bpeflow.counting.segments:write_segment", "wait", segments + 1)
-    environment = {**os.environ, **fault.environment(held)}
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment)
-    assert wait_for(held, process) == process.pid
-    return process
+    program = ForkedProgram(arguments, {**os.environ, **fault.environment(held)})
+    assert wait_for(held, program) == program.pid
+    return program
 
 
 MONITOR = ["--do_monitor", "--set", "monitor.interval=0.05"]
@@ -117,8 +120,9 @@ MONITOR = ["--do_monitor", "--set", "monitor.interval=0.05"]
 def killed(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run that was killed when three segments were done."""
     folder = tmp_path_factory.mktemp("killed")
-    with start(command(large, folder / "run", *MONITOR), folder / "held", segments=3) as process:
-        process.kill()
+    program = start(command(large, folder / "run", *MONITOR), folder / "held", segments=3)
+    program.kill()
+    program.communicate()
     return folder / "run"
 
 
@@ -128,7 +132,7 @@ def copy_of(killed: Path, folder: Path) -> Path:
 
 
 def orphans(of: list[psutil.Process]) -> list[psutil.Process]:
-    _, alive = psutil.wait_procs(of, timeout=5)
+    _, alive = psutil.wait_procs(of, timeout=20)
     return alive
 
 
@@ -139,16 +143,15 @@ def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Pat
     choose = random.Random(seed)
     out = tmp_path / "run"
     for attempt in range(4):
-        process = subprocess.Popen(
-            command(large, out, "--resume", "--do_monitor", "--set", "monitor.interval=0.1"), stderr=subprocess.DEVNULL
-        )
-        with process:
-            try:
-                process.wait(choose.uniform(0.3, 2.0))
-            except subprocess.TimeoutExpired:
-                children = psutil.Process(process.pid).children(recursive=True)
-                process.kill()
+        program = ForkedProgram(command(large, out, "--resume", *MONITOR), os.environ)
+        try:
+            program.communicate(choose.uniform(0.1, 1.6))
+        except subprocess.TimeoutExpired:
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                children = psutil.Process(program.pid).children(recursive=True)
+                program.kill()
                 assert not orphans(children), attempt
+            program.communicate()
     assert_resumes(large, out, expected, "--do_monitor")
 
 
@@ -162,7 +165,7 @@ def test_resumed_work_adds_up_in_the_report_and_the_monitor(
     segments = report["counting"]["segments"]
     assert segments["resumed"] == 3
     assert segments["segments"] > segments["resumed"]
-    assert segments["resumed_bytes"] >= 250_000 * segments["resumed"]
+    assert segments["resumed_bytes"] >= 350_000 * segments["resumed"]
     assert report["corpus"]["bytes"] == report["counting"]["stages"]["counter"]["bytes"] == size
     assert report["corpus"]["documents"] == 200
     assert report["counting"]["seconds"] > segments["resumed_seconds"] > 0
@@ -179,11 +182,11 @@ def test_an_interrupted_run_is_resumed(
     large: Path, tmp_path: Path, expected: dict[str, bytes], number: int, status: int
 ) -> None:
     out = tmp_path / "run"
-    with start(command(large, out), tmp_path / "held", segments=2) as process:
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(number)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == status
+    program = start(command(large, out), tmp_path / "held", segments=2)
+    children = psutil.Process(program.pid).children(recursive=True)
+    os.kill(program.pid, number)
+    _, err = program.communicate()
+    assert program.returncode == status
     assert "continue with --resume" in err
     assert "Traceback" not in err
     assert not orphans(children)
@@ -215,7 +218,7 @@ def test_a_killed_worker_leaves_a_run_to_resume(
 ) -> None:
     out = copy_of(killed, tmp_path)
     fault = Fault("bpeflow.counting.counter:ChunkCounter._count", "kill").environment(tmp_path / "done")
-    failed = run(*command(large, out, "--resume"), env={**os.environ, **fault})
+    failed = run(*command(large, out, "--resume"), **fault)
     assert failed.returncode == 1
     assert "SIGKILL" in failed.stderr
     assert "continue with --resume" in failed.stderr
@@ -230,8 +233,9 @@ def test_a_killed_worker_leaves_a_run_to_resume(
 def test_a_full_disk_leaves_a_run_to_resume(large: Path, tmp_path: Path, expected: dict[str, bytes]) -> None:
     """No file may exceed 40 kB: enough for the counts of the first segments, but not of the later ones."""
     out = tmp_path / "run"
+    arguments = [sys.executable, "-m", "bpeflow", *command(large, out, "--set", "segment_size=200kb")]
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (40_000, 40_000))
-    failed = run(*command(large, out, "--set", "segment_size=100kb"), preexec_fn=limit)
+    failed = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120, preexec_fn=limit)
     assert failed.returncode == 1
     assert "File too large" in failed.stderr
     assert "continue with --resume" in failed.stderr
@@ -245,15 +249,15 @@ def test_a_second_run_is_refused_while_the_first_lives(
     large: Path, tmp_path: Path, expected: dict[str, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
-    with start(command(large, out), tmp_path / "held", segments=1) as process:
-        for flags in ([], ["--resume"], ["--restart"]):
-            assert main(command(large, out, *flags)[3:]) == 1
-            err = capsys.readouterr().err
-            assert f"another run (process {process.pid} on " in err
-            assert "use another out_dir" in err
-        (tmp_path / "held").unlink()
-        process.communicate(timeout=60)
-    assert process.returncode == 0
+    program = start(command(large, out), tmp_path / "held", segments=1)
+    for flags in ([], ["--resume"], ["--restart"]):
+        assert main(command(large, out, *flags)) == 1
+        err = capsys.readouterr().err
+        assert f"another run (process {program.pid} on " in err
+        assert "use another out_dir" in err
+    (tmp_path / "held").unlink()
+    program.communicate()
+    assert program.returncode == 0
     assert {name: (out / name).read_bytes() for name in RESULTS} == expected
 
 
@@ -263,11 +267,12 @@ def test_the_scratch_folder_of_a_killed_run_is_removed(large: Path, tmp_path: Pa
     out, scratch = tmp_path / "run", tmp_path / "scratch"
     (scratch / ".scratch-0123456789abcdef").mkdir(parents=True)
     arguments = command(large, out, "--set", f"scratch_dir={scratch}")
-    with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
-        while not list(scratch.glob("*/*")):
-            assert process.poll() is None
-            time.sleep(0.005)
-        process.kill()
+    program = ForkedProgram(arguments, os.environ)
+    while not list(scratch.glob("*/*")):
+        assert program.poll() is None
+        time.sleep(0.005)
+    program.kill()
+    program.communicate()
     assert_resumes(large, out, expected)
     assert [path.name for path in scratch.iterdir()] == [".scratch-0123456789abcdef"]
 

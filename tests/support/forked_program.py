@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -64,7 +65,8 @@ class ForkedProgram:
         return None, self._text.decode()
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(self.pid, signal.SIGKILL)
 
 
 @cache

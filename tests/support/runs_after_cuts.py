@@ -110,7 +110,10 @@ class Case:
 
 
 def cases(moments: list[Moment], choose: random.Random, most: int) -> list[Case]:
-    """Choose `most` different cases. Half are durable states of moments or states of the end, which matter most."""
+    """Choose `most` different cases.
+
+    The first is the state before the run. Half are durable states of moments or states of the end, which matter most.
+    """
     found: dict[object, Case] = {}
     wanted: dict[object, None] = {}
     for moment in moments:
@@ -119,8 +122,10 @@ def cases(moments: list[Moment], choose: random.Random, most: int) -> list[Case]
             found.setdefault(key, Case(moment, description, tree))
             if description == "what was synced" or moment is moments[-1]:
                 wanted[key] = None
-    chosen = choose.sample([*wanted], min(most // 2, len(wanted)))
-    others = [key for key in found if key not in wanted]
+    chosen = [first := next(iter(found))]
+    wanted.pop(first, None)
+    chosen += choose.sample([*wanted], min(most // 2, len(wanted)))
+    others = [key for key in found if key not in wanted and key != first]
     chosen += choose.sample(others, min(most - len(chosen), len(others)))
     return [found[key] for key in chosen]
 

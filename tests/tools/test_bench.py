@@ -118,8 +118,8 @@ def test_a_timeout_kills_all_processes(tmp_path: Path) -> None:
         "c = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         "pathlib.Path(sys.argv[1]).write_text(str(c.pid)); time.sleep(60)"
     )
-    measurement = measure([sys.executable, "-c", code, str(tmp_path / "child")], timeout=1)
-    assert measurement.error == "timed out after 1 s"
+    measurement = measure([sys.executable, "-c", code, str(tmp_path / "child")], timeout=3)
+    assert measurement.error == "timed out after 3 s"
     assert measurement.seconds < 30
     assert_gone(int((tmp_path / "child").read_text()))
 

@@ -209,7 +209,6 @@ def test_everything_left_by_a_process_is_found(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "it.py").write_text(LEAVES_EVERYTHING)
     monkeypatch.setattr(process, "_LAUNCH", str(tmp_path / "it.py"))
     monkeypatch.setattr(process, "LINGER", 0.2)
-    monkeypatch.setattr(process, "HANG", 3.0)
     end = Process(["leave"], tmp_path, impatient=True).wait()
     assert end.status == 3
     assert end.temporary == ["left"]
@@ -217,6 +216,7 @@ def test_everything_left_by_a_process_is_found(tmp_path: Path, monkeypatch: pyte
     assert "time.sleep(60)" in orphan
     [name] = end.shared
     Path("/dev/shm", name).unlink()
+    monkeypatch.setattr(process, "HANG", 3.0)
     hanging = Process(["hang"], tmp_path, impatient=True).wait()
     assert hanging.hung
     assert "it.py" in hanging.stderr  # from the stack

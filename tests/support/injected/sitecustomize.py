@@ -104,6 +104,7 @@ ACTIONS = {
     "native memory": run_into_the_limit,
     "unpicklable": Unpicklable,
     "wait": wait,
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "fill": lambda: fill(fault["file"]),
     "truncate": lambda: shorten(fault["file"]),
     "remove": lambda: fault["file"].unlink(),
