@@ -27,7 +27,7 @@ import json, os, sys, time, warnings
 from functools import partial
 from pathlib import Path
 import flow_workers as w
-from flow_checks import pids
+from flow_checks import pids, wait_until
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
 
 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about a fork with threads
@@ -46,6 +46,7 @@ run = pipeline.run()
 next(run), next(run)
 if main_only and not os.fork():
     time.sleep(1000)
+assert wait_until(lambda: len(pids(pipeline)) == 7)
 print(json.dumps(pids(pipeline)["blocked", 1]), flush=True)
 next(run)
 """
