@@ -13,11 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 import bpeflow
 from bpeflow import errors
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.main import main
+from bpeflow.config import Settings, make_settings
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(bpeflow.__file__).parent  # elsewhere if a wheel is tested
@@ -132,6 +134,20 @@ def test_all_commands_that_are_shown_are_valid() -> None:
         name, *arguments = shlex.split(line, comments=True)
         arguments, name = (arguments, name) if name in COMMANDS else ([name, *arguments], "train")
         parsers[name].parse(arguments)
+
+
+def test_all_configs_that_are_shown_are_valid() -> None:
+    """Settings, and the job for Kubernetes, whose command is valid."""
+    texts = [path.read_text(encoding="utf-8") for path in ROOT.glob("docs/*.md")]
+    blocks = re.findall(r"^```yaml\n(.*?)^```", "\n".join(texts), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    for values in map(yaml.safe_load, blocks):
+        if values.get("kind") == "RayJob":
+            program, *arguments = shlex.split(values["spec"]["entrypoint"])
+            assert program == "bpeflow"
+            import_module("bpeflow.cli.train").make_parser().parse(arguments)
+        else:
+            make_settings(Settings, {"vocab_size": 1000, **values})
 
 
 def test_every_folder_of_the_package_is_in_the_readme_and_in_hacking() -> None:
