@@ -48,8 +48,9 @@ class Encoder {
     }
 
   private:
-    // How many pre-tokens one is prefetched before its entry is read, and again before its record is. With fewer, the
-    // memory has not answered by then. With more, it cannot answer them all at once.
+    // While the index entries of one group are prefetched, the records of the group before are, too, and the ids of the
+    // one before that are written. In smaller groups, memory has not answered by then. In larger ones, it has too many
+    // requests at a time.
     static constexpr std::size_t group = 16, ring = 4 * group;
 
     void check(const bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,

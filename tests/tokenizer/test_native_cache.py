@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import sys
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,31 @@ def test_a_text_is_not_read_beyond_its_end() -> None:
                 expected = python.encode(text[start:], NO_SPECIAL_TOKENS)
                 for _ in range(2):
                     assert encoder.encode_to_array(view, NO_SPECIAL_TOKENS, UINT16).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [UINT16, np.dtype(np.uint32)], ids=str)
+def test_ids_are_not_written_beyond_the_capacity(dtype: np.dtype[Any]) -> None:
+    """Runs of short tokens are copied several at a time, and so are the few ids of other pre-tokens."""
+    text = "".join(" a" * run + " qr" * (run % 3) + " qrstuvw" * (run % 2) for run in range(20)).encode()
+    expected = PythonEncoder(spec()).encode(text, NO_SPECIAL_TOKENS)
+    encoder = NativeEncoder(spec())
+    session, unused = encoder._take_session(), 0xABC
+    for capacity in range(len(expected) + 1):
+        ids = np.full(len(expected) + 64, unused, dtype)
+        encoding = session.encoding(encoder._pattern, None, ids)
+        encoding.capacity = capacity
+        status = session._function(session.handle, ctypes.byref(encoding), text, ctypes.c_uint64(len(text)))
+        assert status == (0 if capacity == len(expected) else 8)
+        assert (ids[capacity:] == unused).all()
+    assert ids[: encoding.written].tolist() == expected
+
+
+@pytest.mark.parametrize("length", [127, 128, 129])
+def test_pretokens_are_merged_alike_on_both_sides_of_the_limit(length: int) -> None:
+    """Longer ones are merged in another way."""
+    word = "".join("a" * (1 + n % 4) + "xqy"[n % 3] for n in range(length))[:length].encode()
+    expected = PythonEncoder(spec()).encode(word, NO_SPECIAL_TOKENS)
+    assert NativeEncoder(spec()).encode(word, NO_SPECIAL_TOKENS) == expected
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 100, 1000, 20_000, 100_000, 1 << 24])
