@@ -11,7 +11,13 @@ from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
 from bpeflow.cli.lines import print_lines
-from bpeflow.cli.options import add_corpus_flags, add_quiet_flag, add_separator_flag, parse_with_corpus
+from bpeflow.cli.options import (
+    add_corpus_flags,
+    add_invalid_utf8_flag,
+    add_quiet_flag,
+    add_separator_flag,
+    parse_with_corpus,
+)
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing
 from bpeflow.dataset.facade import Tokenizer
@@ -57,10 +63,7 @@ def make_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     add_separator_flag(parser)
-    parser.add_argument(
-        "--invalid_utf8", metavar="POLICY", default="replace",
-        help="input that is not UTF-8: error, replace, or skip the document (default: replace)",
-    )  # fmt: skip
+    add_invalid_utf8_flag(parser, default="replace")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
     add_quiet_flag(parser)
     return parser

@@ -10,6 +10,7 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_engine_flags,
+    add_invalid_utf8_flag,
     add_output_flag,
     add_quiet_flag,
     add_separator_flag,
@@ -88,10 +89,7 @@ def make_parser() -> Parser:
         "--special_tokens_as_text", action="store_true",
         help="encode special tokens in documents as ordinary text; for untrusted corpora",
     )  # fmt: skip
-    parser.add_argument(
-        "--invalid_utf8", metavar="POLICY", default="error",
-        help="input that is not UTF-8: error, replace, or skip the document (default: error)",
-    )  # fmt: skip
+    add_invalid_utf8_flag(parser, default="error")
     parser.add_argument("--index", action="store_true", help="also write where each document starts")
     parser.add_argument(
         "--threads", metavar="N", type=number, dest="num_threads", help="encoder threads (default: one per core)"

@@ -18,6 +18,7 @@ from bpeflow._util.text import format_count, format_size, one_line, short_names,
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_description_flags,
+    add_invalid_utf8_flag,
     add_quiet_flag,
     add_separator_flag,
     description,
@@ -68,10 +69,7 @@ def make_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     add_separator_flag(parser)
-    parser.add_argument(
-        "--invalid_utf8", metavar="POLICY", default="replace",
-        help="input that is not UTF-8: error, replace, or skip the document (default: replace)",
-    )  # fmt: skip
+    add_invalid_utf8_flag(parser, default="replace")
     parser.add_argument(
         "--for_size", metavar="SIZE", type=size, help="also estimate how long encoding this much takes, e.g. 12gb"
     )

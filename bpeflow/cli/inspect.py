@@ -13,6 +13,7 @@ from bpeflow.cli.lines import print_lines
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_description_flags,
+    add_invalid_utf8_flag,
     add_quiet_flag,
     add_separator_flag,
     description,
@@ -66,10 +67,7 @@ def make_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     add_separator_flag(parser)
-    parser.add_argument(
-        "--invalid_utf8", metavar="POLICY", default="replace",
-        help="input that is not UTF-8: error, replace, or skip the document (default: replace)",
-    )  # fmt: skip
+    add_invalid_utf8_flag(parser, default="replace")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
     add_quiet_flag(parser)
     return parser

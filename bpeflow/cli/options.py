@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.cli.parser import SETTING, FlagGroup, Parser
 from bpeflow.errors import ConfigError
 
@@ -230,6 +231,14 @@ def add_separator_flag(parser: Parser) -> None:
     parser.add_argument(
         "--separator", metavar="TEXT",
         help="text that ends a document; '' if only the end of a file does (default: first special token)",
+    )  # fmt: skip
+
+
+def add_invalid_utf8_flag(parser: Parser, default: InvalidUtf8Policy) -> None:
+    """Add ``--invalid_utf8``."""
+    parser.add_argument(
+        "--invalid_utf8", metavar="POLICY", default=default,
+        help=f"input that is not UTF-8: error, replace, or skip the document (default: {default})",
     )  # fmt: skip
 
 
