@@ -169,7 +169,7 @@ def save_descending_ids(spec: TokenizerSpec, folder: Path, name: str) -> None:
     order = [*range(255, -1, -1), *range(256, 256 + len(spec.vocab.merges)), 262]
     order = [place + (place >= 258) + (262 <= place < 300) * (i < len(order) - 1) for i, place in enumerate(order)]
     base = make_base([*spec.vocab.merges], ["<|endoftext|>"], order)
-    formats.save(replace(base, pattern=spec.pattern, whole_tokens=name == "tiktoken"), folder, name)
+    formats.save(replace(base, pattern=spec.pattern), folder, name)
 
 
 BASES: dict[str, Callable[[TokenizerSpec, Path], object]] = {
