@@ -30,12 +30,12 @@ from bpeflow.engines.probe import check_nodes
 from bpeflow.engines.registry import start_engine
 from bpeflow.flow import WorkerReport
 
-#: Bounds of a segment's size, and the segments of a small corpus per slot. Small segments balance the load better and
-#: lose less work with a node; large ones have fewer pre-tokens in common, so less is written and summed.
-_MIN_SEGMENT, _MAX_SEGMENT, _PER_SLOT = 64_000_000, 1_000_000_000, 4
+#: The usual size of a segment, and the smallest. Small segments balance the load better and lose less work with a node;
+#: large ones have fewer pre-tokens in common, so less is written and summed.
+_SEGMENT, _MIN_SEGMENT = 1_000_000_000, 64_000_000
 
-#: The size of a segment from which on a slot has more than one.
-_WORTH_DIVIDING = 512_000_000
+#: Several slots have up to this many segments each if these are at least that large, to balance the load.
+_PER_SLOT, _WORTH_BALANCING = 4, 512_000_000
 
 #: Bytes of all shards in a range, at most.
 _RANGE_BYTES = 512_000_000
@@ -87,10 +87,9 @@ class DistributedCounting:
         The segments of a small corpus are as many for each slot, so that no slot waits for another.
         """
         slots = max(self._engine.slots, 1)
-        most = _PER_SLOT if slots > 1 else 1
-        per_slot = min(max(total // (slots * _WORTH_DIVIDING), 1), most)
-        even = -(-total // (slots * per_slot))
-        return min(wanted, max(_MIN_SEGMENT, min(_MAX_SEGMENT, even)))
+        balanced = min(total // (slots * _WORTH_BALANCING), _PER_SLOT) if slots > 1 else 1
+        per_slot = max(balanced, round(total / (slots * _SEGMENT)), 1)
+        return min(wanted, max(-(-total // (slots * per_slot)), _MIN_SEGMENT))
 
     def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner) -> list[Shard]:
         """Count the segments that are missing, and sum all.
