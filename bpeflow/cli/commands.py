@@ -53,7 +53,7 @@ version, with --verbose also how it was built."""
 
 def answer(argv: Sequence[str]) -> int | None:
     """Print the list of commands or the version if that is all that is asked for, and return the exit status."""
-    if not argv or list(argv) in (["-h"], ["--help"], ["help"], ["help", "help"]):
+    if not argv or list(argv) in (["-h"], ["--help"], ["help"], ["help", "help"], ["help", "--help"], ["help", "-h"]):
         print(list_commands(), flush=True)  # noqa: T201
         return 0 if argv else 2
     if list(argv) in (["-V"], ["--version"]):

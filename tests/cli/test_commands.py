@@ -21,7 +21,7 @@ from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.regex import unicode_version
 
 
-@pytest.mark.parametrize("argv", [["-h"], ["--help"], ["help"], []], ids=" ".join)
+@pytest.mark.parametrize("argv", [["-h"], ["--help"], ["help"], ["help", "--help"], []], ids=" ".join)
 def test_the_commands_are_listed(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == (0 if argv else 2)
     listed = capsys.readouterr().out
