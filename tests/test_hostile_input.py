@@ -102,11 +102,11 @@ def test_a_json_line_of_300_mb_is_an_error(tmp_path: Path) -> None:
     assert "memory_limit" in error
 
 
-def test_millions_of_empty_documents_are_counted(tmp_path: Path) -> None:
-    text = write_gzip(tmp_path / "a.txt.gz", [SEPARATOR.encode() * 100_000] * 20 + [b"a"])
-    assert count(text) == "2000001 1 1"
-    lines = write_gzip(tmp_path / "a.jsonl.gz", [b'{"text":""}\n' * 100_000] * 4 + [b'{"text":"a"}'])
-    assert count(lines) == "400001 1 1"
+def test_hundreds_of_thousands_of_empty_documents_are_counted(tmp_path: Path) -> None:
+    text = write_gzip(tmp_path / "a.txt.gz", [SEPARATOR.encode() * 100_000] * 5 + [b"a"])
+    assert count(text) == "500001 1 1"
+    lines = write_gzip(tmp_path / "a.jsonl.gz", [b'{"text":""}\n' * 100_000] + [b'{"text":"a"}'])
+    assert count(lines) == "100001 1 1"
 
 
 def test_a_parquet_column_of_long_equal_strings_is_counted(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_the_main_process_may_be_killed_at_any_moment(large: Path, tmp_path: Pat
     print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
     out = tmp_path / "run"
-    for attempt in range(4):
+    for attempt in range(3):
         program = ForkedProgram(command(large, out, "--resume", *MONITOR), os.environ)
         try:
             program.communicate(choose.uniform(0.1, 1.6))
