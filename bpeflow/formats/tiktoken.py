@@ -96,7 +96,7 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
     merge_ids = recover_merge_ids(ranked)
     vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids, own_ids)
     # If merging yields every token from its own bytes, it makes no difference that tiktoken looks up pre-tokens first.
-    whole_tokens = len(merge_ids) < sum(len(token) > 1 for token in ranked)
+    whole_tokens = len(merge_ids) < sum(map((1).__lt__, map(len, ranked)))
     return TokenizerSpec(vocab, arguments.pattern, whole_tokens, arguments.unmatched, arguments.normalizer)
 
 
