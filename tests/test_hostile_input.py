@@ -105,7 +105,7 @@ def test_a_json_line_of_300_mb_is_an_error(tmp_path: Path) -> None:
 def test_hundreds_of_thousands_of_empty_documents_are_counted(tmp_path: Path) -> None:
     text = write_gzip(tmp_path / "a.txt.gz", [SEPARATOR.encode() * 100_000] * 5 + [b"a"])
     assert count(text) == "500001 1 1"
-    lines = write_gzip(tmp_path / "a.jsonl.gz", [b'{"text":""}\n' * 100_000] + [b'{"text":"a"}'])
+    lines = write_gzip(tmp_path / "a.jsonl.gz", [b'{"text":""}\n' * 100_000, b'{"text":"a"}'])
     assert count(lines) == "100001 1 1"
 
 

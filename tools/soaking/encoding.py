@@ -101,7 +101,16 @@ class Encoding:
     def _decode(self) -> None:
         text = self._folder / "tokens" / "text"
         ended = self._command(
-            ["decode", "--tokenizer", str(self._tokenizer), "--input", str(self._out), "--out", str(text), "--overwrite"]
+            [
+                "decode",
+                "--tokenizer",
+                str(self._tokenizer),
+                "--input",
+                str(self._out),
+                "--out",
+                str(text),
+                "--overwrite",
+            ]
         )
         if ended.status != 0:
             raise VerdictError(f"decode: {ended.stderr.strip()[-300:]}")
