@@ -81,8 +81,9 @@ def test_a_wait_ends_after_its_timeout(engine: ProcessEngine) -> None:
 def test_an_idle_process_that_was_killed_is_replaced(engine: ProcessEngine) -> None:
     (report,) = outcomes(engine, Call("pid", os.getpid))
     assert isinstance(report, TaskReport)
-    os.kill(report.process, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(report.process)], timeout=20)
+    process = psutil.Process(report.process)
+    process.kill()
+    psutil.wait_procs([process], timeout=20)
     first, second = outcomes(engine, Call("pid", os.getpid), Call("pid", os.getpid))
     assert isinstance(second, TaskReport)
     assert isinstance(first, TaskReport | TaskLostError)
