@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary
     from bpeflow.progress import Observer
     from bpeflow.run_dir.report import CountingReport, LearningReport
-    from bpeflow.training.train import TrainResult
+    from bpeflow.training.result import TrainResult
 
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.

@@ -42,16 +42,13 @@ _RANGE_BYTES = 512_000_000
 
 
 @contextmanager
-def distributing(settings: EngineSettings) -> Iterator[DistributedCounting | None]:
-    """Yield who distributes the counting; None with the local engine. All tasks end with the block.
+def distributing(settings: EngineSettings) -> Iterator[DistributedCounting]:
+    """Yield who distributes the counting. All tasks end with the block.
 
     Raises:
         EngineUnavailableError: the engine's library is not installed.
         EngineError: the cluster cannot be reached.
     """
-    if settings.kind == "local":
-        yield None
-        return
     engine = start_engine(settings)
     try:
         yield DistributedCounting(engine, settings)

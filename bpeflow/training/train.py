@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,66 +40,19 @@ from bpeflow.training.describe import describe_corpus, describe_counting, descri
 from bpeflow.training.forecast import MergeStepWarning
 from bpeflow.training.initial import settle_initial, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.training.result import TrainResult
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import TrainKeywords
-    from bpeflow.dataset.facade import Tokenizer
     from bpeflow.engines.distributed import DistributedCounting
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
 PAGE_AFTER = 60.0
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """The result of a training run.
-
-    Attributes:
-        spec: the content of the tokenizer of the largest size asked for; None with `skip_merge`.
-        report: what ``run.json`` holds.
-        counts: the pre-token counts.
-        learned: the merges with their counts and the backend's statistics; None with `skip_merge`, and where `resume`
-            finds a finished run.
-
-    >>> result = train({"input": iter(["low low low", "lower"]), "vocab_size": 258})
-    >>> result.merges, len(result.vocab), result.report.learning.learned
-    (((b'o', b'w'),), 258, 1)
-    >>> result.tokenizer.encode("low")
-    [108, 257]
-    """
-
-    spec: TokenizerSpec | None
-    report: RunReport = field(repr=False)
-    counts: PretokenCounts = field(repr=False)
-    learned: LearnedMerges | None = field(default=None, repr=False)
-
-    @property
-    def vocab(self) -> Vocab | None:
-        """The vocabulary; None with `skip_merge`."""
-        return self.spec.vocab if self.spec else None
-
-    @property
-    def merges(self) -> tuple[Merge, ...]:
-        """The merges by rank; empty with `skip_merge`."""
-        return self.spec.vocab.merges if self.spec else ()
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer.
-
-        Raises:
-            ConfigError: with `skip_merge` the run has no vocabulary.
-        """
-        from bpeflow import Tokenizer  # the public class, which trains with this module
-
-        if self.spec is None:
-            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer; train without it")
-        return Tokenizer.from_spec(self.spec)
 
 
 def train(
