@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from screen import screen_of
+from small_corpus import write_text
 from small_tokenizer import EOT, save_tokenizer
 
 import bpeflow
@@ -31,9 +32,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
+    return write_text(tmp_path, TEXT)
 
 
 @pytest.fixture

@@ -6,8 +6,11 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from bpeflow.dataset.facade import Tokenizer
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
+
+BYTES = {byte: bytes([byte]) for byte in range(256)}
 
 SPECIALS = ["<|endoftext|>", "<|endoftext|><|endoftext|>", "<|end", "text|><|", "<a>", "<a><b>", "<b><c>", "é<"]
 
@@ -52,6 +55,10 @@ def small_vocab(*special_tokens: str) -> Vocab:
 
 def small_spec(pattern: str = "gpt2", whole_tokens: bool = False) -> TokenizerSpec:
     return TokenizerSpec(small_vocab(*SPECIALS), pattern, whole_tokens)
+
+
+def small(encoder: str, pattern: str = "gpt2") -> Tokenizer:
+    return Tokenizer.from_spec(small_spec(pattern), encoder=encoder)
 
 
 def spec_of(merges: list[Merge], pattern: str = "gpt2") -> TokenizerSpec:

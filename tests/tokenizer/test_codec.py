@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import small_spec, special_text
+from small import BYTES, small, special_text
 
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import (
@@ -27,16 +27,10 @@ from bpeflow.errors import (
 from bpeflow.tokenizer.parallel import group_texts
 from bpeflow.vocab import Vocab
 
-BYTES = {byte: bytes([byte]) for byte in range(256)}
-
 
 @pytest.fixture
 def tokenizer(encoder: str) -> Tokenizer:
     return small(encoder)
-
-
-def small(encoder: str, pattern: str = "gpt2") -> Tokenizer:
-    return Tokenizer.from_spec(small_spec(pattern), encoder=encoder)
 
 
 @given(text=special_text)

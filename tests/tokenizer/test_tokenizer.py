@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import MERGES, SPECIALS, small_spec, small_vocab
+from small import BYTES, MERGES, SPECIALS, small, small_spec, small_vocab
 
 import bpeflow
 from bpeflow.dataset.facade import Tokenizer
@@ -19,16 +19,10 @@ from bpeflow.errors import (
 )
 from bpeflow.vocab import Vocab
 
-BYTES = {byte: bytes([byte]) for byte in range(256)}
-
 
 @pytest.fixture
 def tokenizer(encoder: str) -> Tokenizer:
     return small(encoder)
-
-
-def small(encoder: str, pattern: str = "gpt2") -> Tokenizer:
-    return Tokenizer.from_spec(small_spec(pattern), encoder=encoder)
 
 
 def the(encoder: str) -> Tokenizer:

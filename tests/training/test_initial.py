@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from real_data import real_data, real_text
+from small_corpus import write_text
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
@@ -19,15 +20,12 @@ from bpeflow.formats import registry as formats
 from bpeflow.formats.spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
-TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
 OTHER = "the other text<|endoftext|>that she wrote then<|endoftext|>" * 20
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
+    return write_text(tmp_path)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from real_data import real_text_start
+from small_corpus import TEXT, write_text
 
 import bpeflow
 from bpeflow._util.byte_level import from_printable
@@ -23,14 +24,10 @@ from bpeflow.progress import Observer
 from bpeflow.run_dir.report import read_report
 from bpeflow.training.train import train, train_from_counts
 
-TEXT = "low lower lowest newest widest<|endoftext|>the lower the better, they said<|endoftext|>" * 20
-
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "corpus.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
+    return write_text(tmp_path)
 
 
 def test_train_bpe_returns_what_cs336_asks_for(corpus: Path) -> None:
