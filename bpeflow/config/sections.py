@@ -148,10 +148,8 @@ def _check_keep(keep: float) -> float:
     return keep
 
 
-class ThinRare(BaseModel):
+class ThinRare(Frozen):
     """Which pre-tokens are rare, and how many of them are kept."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     below: int = Field(ge=1, lt=2**63)
     keep: Annotated[float, Field(ge=1e-9, le=1), AfterValidator(_check_keep)]

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path, make_folder
+from bpeflow._util.atomic import atomic_path
 from bpeflow._util.checksummed import checksummed, verified
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
@@ -148,7 +148,6 @@ class Manifest:
 
     def save(self) -> None:
         """Create the folder and the manifest. Raises `OSError`."""
-        make_folder(self.folder)
         _write_json(self.folder / MANIFEST_FILE, {"version": VERSION, **asdict(self.fingerprint)})
 
     def exists(self) -> bool:

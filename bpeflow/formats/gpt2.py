@@ -29,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from bpeflow._util.atomic import atomic_path, make_folder
+from bpeflow._util.atomic import atomic_path
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, from_printable, to_printable
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
@@ -73,7 +73,6 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
     Raises:
         FormatError: as for `save_files`.
     """
-    make_folder(folder)
     paths = save_files(spec.vocab, folder)
     content: dict[str, Any] = {
         "format": _VERSION,

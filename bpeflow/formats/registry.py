@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bpeflow._util.atomic import make_folder
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
 from bpeflow.formats import cs336, gpt2, huggingface, tiktoken, transformers
 from bpeflow.formats.published import find_name
@@ -205,7 +204,6 @@ class _Target:
     is_file: bool
 
     def write(self, spec: TokenizerSpec, options: TransformersOptions) -> list[Path]:
-        make_folder(self.file.parent)
         if self.format.save_folder is None or self.is_file:
             return self.format.save(spec, self.file)
         return self.format.save_folder(spec, self.file.parent, options)

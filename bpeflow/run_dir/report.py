@@ -294,8 +294,11 @@ def read_files(folder: Path, name: str) -> tuple[str, ...]:
 
     This takes a small part of the time of `read_report`.
     """
-    values = _read_values(folder / name)
-    return () if values is None else tuple(values["files"])
+    values = _read_values(folder / name) or {"files": []}
+    files = values.get("files")
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise FormatError(f"{folder / name}: not the report of a run: it has no list of files")
+    return tuple(files)
 
 
 def _read_values(path: Path) -> dict[str, Any] | None:

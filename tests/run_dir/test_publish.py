@@ -20,6 +20,7 @@ from bpeflow.errors import ResumeError
 from bpeflow.formats import registry as formats
 from bpeflow.run_dir import publish as publishing
 from bpeflow.run_dir import run_dir as run_dir
+from bpeflow.run_dir.report import SCHEMA_VERSION
 
 EARLIER = {"vocab_sizes": [270, 280], "output": {"formats": ["huggingface"]}}
 NEW = {"vocab_sizes": [280, 300], "overwrite": True}
@@ -161,9 +162,10 @@ def test_merge_first_publishes_the_results_of_a_killed_run(
     assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).learned is None  # it is finished
 
 
-def test_a_damaged_final_report_is_an_error_with_a_remedy(corpus: Path, out: Path) -> None:
+@pytest.mark.parametrize("content", ["{", json.dumps({"schema_version": SCHEMA_VERSION, "settings": {}})])
+def test_a_damaged_final_report_is_an_error_with_a_remedy(corpus: Path, out: Path, content: str) -> None:
     (out / "unfinished").mkdir()
-    (out / "unfinished" / publishing.DONE_FILE).write_text("{")
+    (out / "unfinished" / publishing.DONE_FILE).write_text(content)
     before = contents(out)
     for resume in (False, True):
         with pytest.raises(ResumeError, match=r"done\.json is damaged: start over with --restart"):
