@@ -16,8 +16,8 @@ import base64
 import binascii
 import itertools
 import json
-import math
 import logging
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
