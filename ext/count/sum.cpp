@@ -54,7 +54,9 @@ int bpeflow_sorted_new(const bpeflow_sum *const *sums, std::uint64_t count, std:
 
 int bpeflow_sorted_write(const bpeflow_sorted *sorted, std::int64_t begin, std::uint8_t *data, std::int64_t *ends,
                          std::int64_t *counts) {
-    if (!sorted || ((!data || !ends || !counts) && sorted->part.tokens() > 0)) return BPEFLOW_BAD_ARGUMENT;
+    if (!sorted) return BPEFLOW_BAD_ARGUMENT;
+    if (sorted->part.tokens() == 0) return BPEFLOW_OK;
+    if (!data || !ends || !counts) return BPEFLOW_BAD_ARGUMENT;
     sorted->part.write(begin, data, ends, counts);
     return BPEFLOW_OK;
 }
