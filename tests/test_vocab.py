@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable, mergeable_bytes, to_printable
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import FormatError
 from bpeflow.vocab import Vocab, check_special_tokens
 
@@ -168,7 +169,7 @@ def test_printable_form_round_trips_any_bytes(token: bytes) -> None:
 
 def test_merges_given_as_ids_are_made_when_they_are_needed() -> None:
     built = Vocab.build(MERGES, ["<s>"])
-    vocab = Vocab.from_merge_ids(built.tokens, built.special_tokens, built.merge_ids.copy())
+    vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy())
     assert vocab.ordinary_tokens == built.ordinary_tokens
     assert vocab.merge_count == 3
     assert "merges" not in vars(vocab)
@@ -182,7 +183,7 @@ def test_merges_given_as_ids_are_made_when_they_are_needed() -> None:
 
 def test_the_ids_of_merges_that_make_a_special_token_follow_from_the_merges() -> None:
     built = Vocab.build(MERGES, ["Ġab"], reuse_tokens=True)
-    vocab = Vocab.from_merge_ids(built.tokens, built.special_tokens, built.merge_ids.copy())
+    vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy())
     assert vars(vocab)["merges"] == built.merges
     assert vocab.merge_ids.tolist()[2] == [32, 257, 256]
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
@@ -32,7 +31,7 @@ from bpeflow.formats.printable import (
     vocab_of_forms,
 )
 from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json
+from bpeflow.formats.untrusted import check_bytes, has_duplicates, is_text, place_tokens, read_json
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.json"
@@ -272,19 +271,14 @@ def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Pat
     placed = place_tokens(
         path,
         [*ordinary.values(), *specials.values()],
-        [*tokens, *(text.encode() for text in specials)],
+        tokens.plus([*map(str.encode, specials)]),
     )
     merge_ids = find_merge_ids(lines, ordinary)
     if merge_ids is None and (sides := split_merges(lines)):
         merge_ids = look_up(sides, ids)  # with special tokens
-    if merge_ids is None or _has_duplicates(merge_ids[:, :2]):
+    if merge_ids is None or has_duplicates(merge_ids[:, :2].copy().view(np.uint64).ravel()):
         raise _bad_merge(model["merges"], ids, path)
     return vocab_of_forms(placed, dict(specials), lines, merge_ids)
-
-
-def _has_duplicates(pairs: NDArray[np.uint32]) -> bool:
-    values = np.sort(pairs.copy().view(np.uint64).ravel())
-    return bool((values[1:] == values[:-1]).any())
 
 
 def _read_merges(value: object, ids: Mapping[str, int], path: Path) -> str:

@@ -6,20 +6,20 @@ Source: ``ext/encode/ranks.hpp`` and ``ext/encode/merge_lines.hpp``.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util.packed import PackedBytes
 
 _SIGNATURES: dict[str, Signature] = {
     # Other text is left to the caller (None).
     "bpeflow_read_ranks": (c_int, [c_char_p, c_uint64, c_void_p, c_void_p, c_void_p, c_uint64], None),
-    "bpeflow_read_merges": (c_int, [c_char_p, c_uint64, c_char_p, c_void_p, c_uint32, c_void_p, c_uint64], None),
+    "bpeflow_read_merges": (c_int, [c_char_p, c_uint64, c_char_p, c_uint64, c_uint32, c_void_p, c_uint64], None),
     "bpeflow_recover_merges": (c_int, [c_char_p, c_void_p, c_uint32, c_void_p, POINTER(c_uint64)], check_status),
 }
 
@@ -29,11 +29,11 @@ def _library() -> ctypes.CDLL:
     return load_library("encode", _SIGNATURES)
 
 
-def read_natively(content: bytes) -> tuple[list[bytes], list[int]] | None:
+def read_natively(content: bytes) -> tuple[PackedBytes, NDArray[np.int64]] | None:
     """Read tiktoken's format.
 
     Returns:
-        The tokens and their ranks; None if a line has another form.
+        The tokens and their ranks; None if a line has another form, or two have equal tokens.
 
     Raises:
         NativeUnavailableError: the library is not available.
@@ -43,40 +43,31 @@ def read_natively(content: bytes) -> tuple[list[bytes], list[int]] | None:
     arrays = (data.ctypes.data, offsets.ctypes.data, ranks.ctypes.data)
     if _library().bpeflow_read_ranks(content, len(content), *arrays, lines) != 0:
         return None
-    ends: list[int] = offsets.tolist()
-    joined = data[: ends[-1]].tobytes()
-    return [joined[start:end] for start, end in pairwise(ends)], ranks.tolist()
+    return PackedBytes(data[: offsets[-1]].tobytes(), offsets), ranks
 
 
 def read_merges_natively(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
     """Implement `printable.find_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
     library = _library()
     try:
-        forms, offsets = concatenate([*map(str.encode, ids)])
-        text = lines.encode()
+        forms, text = "\n".join([*ids, ""]).encode(), lines.encode()
     except UnicodeEncodeError:  # a lone surrogate
         return None
     merges = np.empty((lines.count("\n"), 3), np.uint32)
-    arguments = (text, len(text), forms, offsets.ctypes.data, len(ids), merges.ctypes.data, len(merges))
+    arguments = (text, len(text), forms, len(forms), len(ids), merges.ctypes.data, len(merges))
     if library.bpeflow_read_merges(*arguments) != 0:
         return None
     found: NDArray[np.uint32] = np.fromiter(ids.values(), np.uint32, len(ids))[merges]
     return found
 
 
-def recover_natively(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
+def recover_natively(tokens: PackedBytes) -> NDArray[np.uint32]:
     """Implement `ranks.recover_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
     library = _library()
-    data, offsets = concatenate(tokens)
     merges = np.empty((len(tokens), 3), np.uint32)
     count = c_uint64()
-    library.bpeflow_recover_merges(data, offsets.ctypes.data, len(tokens), merges.ctypes.data, byref(count))
+    library.bpeflow_recover_merges(
+        tokens.data, tokens.offsets.ctypes.data, len(tokens), merges.ctypes.data, byref(count)
+    )
     recovered: NDArray[np.uint32] = merges[: count.value].copy()
     return recovered
-
-
-def concatenate(tokens: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Return the tokens in one piece, and the offsets at which each starts and the last ends."""
-    offsets = np.zeros(len(tokens) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, tokens), np.int64, len(tokens)), out=offsets[1:])
-    return b"".join(tokens), offsets

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise, repeat
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.formats.native_ranks import read_merges_natively
 from bpeflow.vocab import Vocab
@@ -30,17 +31,16 @@ def are_printable(forms: Collection[str]) -> bool:
     return all(forms) and _join_bytes(forms) is not None
 
 
-def bytes_of_forms(forms: Collection[str]) -> list[bytes] | None:
+def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
     """Return the bytes of each form; None if one of them is not in printable form.
 
-    >>> bytes_of_forms(["Ġthe", "a"])
+    >>> list(bytes_of_forms(["Ġthe", "a"]))
     [b' the', b'a']
     """
     joined = _join_bytes(forms)
     if joined is None:
         return None
-    ends = accumulate(map(len, forms), initial=0)  # a character is a byte
-    return [joined[start:end] for start, end in pairwise(ends)]
+    return PackedBytes.of_lengths(joined, np.fromiter(map(len, forms), np.int64, len(forms)))  # a character is a byte
 
 
 def _join_bytes(forms: Iterable[str]) -> bytes | None:
@@ -92,13 +92,13 @@ def look_up(sides: Sides, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
 
 
 def vocab_of_forms(
-    tokens: tuple[bytes, ...], special_tokens: dict[str, int], lines: str, merge_ids: NDArray[np.uint32] | None
+    tokens: PackedBytes, special_tokens: dict[str, int], lines: str, merge_ids: NDArray[np.uint32] | None
 ) -> Vocab:
     """Make a vocabulary from merges, with their ids if they have been found.
 
-    A side that has the id of a special token has other bytes than that token, which is not in printable form.
+    Except for special tokens, no two tokens are equal. A side that has the id of a special token has other bytes than that token, which is not in printable form.
     """
     if merge_ids is not None and not np.isin(merge_ids, [*special_tokens.values()]).any():
         return Vocab.from_merge_ids(tokens, special_tokens, merge_ids)
     left, right = ([from_printable(form) or b"" for form in forms] for forms in split_merges(lines) or ((), ()))
-    return Vocab(tokens, special_tokens, tuple(zip(left, right, strict=True)))
+    return Vocab(tuple(tokens), special_tokens, tuple(zip(left, right, strict=True)))

@@ -28,12 +28,13 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.formats.native_ranks import recover_natively
 from bpeflow.vocab import Merge
 
 
-def recover_merge_ids(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
+def recover_merge_ids(tokens: PackedBytes) -> NDArray[np.uint32]:
     """Return the merge of each token that merging can yield, as ids: rows of left, right and result, by result.
 
     Args:
@@ -41,7 +42,7 @@ def recover_merge_ids(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
             counts. A token has no merge if one of its bytes is not a token.
 
     >>> tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b"bc", b"abc"]
-    >>> recover_merge_ids(tokens).tolist()
+    >>> recover_merge_ids(PackedBytes.of(tokens)).tolist()
     [[97, 98, 256], [98, 99, 257], [256, 99, 258]]
     """
     try:
@@ -114,7 +115,7 @@ def first_difference(tokens: Sequence[bytes], merges: Sequence[Merge], whole_tok
         merges: the merges by rank, whose results are in `tokens`.
         whole_tokens: as in `TokenizerSpec`.
     """
-    merge_ids = recover_merge_ids(tokens)
+    merge_ids = recover_merge_ids(PackedBytes.of(tokens))
     if not whole_tokens:
         made = {*merge_ids[:, 2].tolist()}
         for token_id, token in enumerate(tokens):
