@@ -96,7 +96,7 @@ class Vocab(VocabIds, Mapping[int, bytes]):
     if not TYPE_CHECKING:  # type checkers would accept any name
 
         def __getattr__(self, name: str) -> tuple[Any, ...]:
-            """Make `tokens` or `merges`, if `from_merge_ids` left them out. Python calls this for missing attributes."""
+            """Make the `tokens` or `merges` that were left out. Python calls this for attributes that are not set."""
             if name == "tokens" and self._packed:
                 made = tuple(self._packed[0])
             elif name == "merges" and "merge_ids" in self.__dict__:

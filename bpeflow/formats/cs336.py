@@ -68,7 +68,7 @@ def load_files(path: Path, merges_path: Path) -> Vocab:
     for rank, pair in enumerate(pairs):
         if type(pair) is not tuple or len(pair) != 2 or not all(type(side) is bytes and side for side in pair):
             raise FormatError(f"{merges_path}: merge {rank}: need a pair of bytes, found {short_repr(pair)}")
-    tokens = tuple(place_tokens(path, by_id, PackedBytes.of(by_id.values())))
+    tokens = tuple(place_tokens(path, [*by_id], PackedBytes.of(by_id.values())))
     check_bytes(path, tokens)
     vocab = Vocab(tokens, _special_tokens(tokens, pairs, path), tuple(pairs))
     try:

@@ -235,9 +235,7 @@ def load_files(
     if ordinary is None:
         form = next(form for form in ids if from_printable(form) is None)
         raise FormatError(f"{vocab_path}: token {form!r} has characters that are not in GPT-2's printable form")
-    tokens = place_tokens(
-        vocab_path, [*ids.values(), *specials.values()], ordinary.plus([*map(str.encode, specials)])
-    )
+    tokens = place_tokens(vocab_path, [*ids.values(), *specials.values()], ordinary.plus([*map(str.encode, specials)]))
     return vocab_of_forms(tokens, specials, lines, merge_ids)
 
 

@@ -96,7 +96,8 @@ def vocab_of_forms(
 ) -> Vocab:
     """Make a vocabulary from merges, with their ids if they have been found.
 
-    Except for special tokens, no two tokens are equal. A side that has the id of a special token has other bytes than that token, which is not in printable form.
+    Except for special tokens, no two tokens are equal. A side that has the id of a special token has other bytes than
+    that token, which is not in printable form.
     """
     if merge_ids is not None and not np.isin(merge_ids, [*special_tokens.values()]).any():
         return Vocab.from_merge_ids(tokens, special_tokens, merge_ids)

@@ -93,9 +93,9 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
             )
         arguments = Description(pattern)
     specials = {text.encode(): token_id for text, token_id in arguments.special_tokens.items()}
-    shared = np.flatnonzero(np.isin(ranks, [*specials.values()]))
-    ranked = {tokens[i]: rank for i, rank in zip(shared, ranks[shared], strict=True)}
-    unranked = {token: token_id for token, token_id in specials.items() if ranked.get(token) != token_id}
+    shared = np.flatnonzero(np.isin(ranks, [*specials.values()])).tolist()
+    ranked = {(tokens[i], int(ranks[i])) for i in shared}
+    unranked = {token: token_id for token, token_id in specials.items() if (token, token_id) not in ranked}
     tokens = place_tokens(path, [*ranks.tolist(), *unranked.values()], tokens.plus(unranked))
     mergeable = tokens.without(unranked.values())
     merge_ids = recover_merge_ids(mergeable)

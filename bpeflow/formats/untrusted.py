@@ -82,7 +82,7 @@ def _without_garbage_collection() -> Iterator[None]:
 def place_tokens(path: Path, ids: Collection[int], tokens: PackedBytes) -> PackedBytes:
     """Return the tokens indexed by id, with ``b""`` for unused ids.
 
-    Raises `FormatError` if there is no token, or an id is negative, assigned twice, or far higher than the number of tokens.
+    Raises `FormatError` if there are none, or an id is negative, assigned twice, or far higher than their number.
     """
     if not ids:
         raise FormatError(f"{path}: no tokens")
@@ -105,8 +105,8 @@ def _unfit_ids(path: Path, ids: Collection[int], tokens: Iterable[bytes]) -> For
 
 
 def has_duplicates(values: NDArray[Any]) -> bool:
-    """Return whether two values of a one-dimensional array are equal. (`numpy.unique` takes thirty times as long.)"""
-    values = np.sort(values)
+    """Return whether two values of a one-dimensional array are equal."""
+    values = np.sort(values)  # `numpy.unique` takes thirty times as long
     return bool((values[1:] == values[:-1]).any())
 
 
