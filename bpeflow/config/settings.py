@@ -251,7 +251,7 @@ class CountSettings(TokenSettings):
     @property
     def all_sources(self) -> tuple[SourceSettings, ...]:
         """The sources of the corpus, that of `input` first."""
-        unnamed = (SourceSettings(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
+        unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
         return (*unnamed, *self.sources)
 
     @property
