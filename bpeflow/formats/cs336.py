@@ -18,9 +18,9 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError
-from bpeflow.formats.normalizers import refuse_normalizer
+from bpeflow.formats.components import refuse_normalizer
 from bpeflow.formats.ranks import first_difference
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import check_bytes, place_tokens, read_bytes
 from bpeflow.vocab import Vocab
 

@@ -39,8 +39,7 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import Sides, bytes_of_forms, find_merge_ids, split_merges, vocab_of_forms
 from bpeflow.formats.published import find_merges
 from bpeflow.formats.regex_dialects import check_pattern
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.special_tokens import add_special_tokens
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import MOST_GAPS, check_special_tokens, is_text, place_tokens, read_json, read_text
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS

@@ -19,9 +19,18 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow._util.text import NormalizerName, short_repr
 from bpeflow.errors import FormatError
-from bpeflow.formats.components import describe, read_flag, refuse, type_of
-from bpeflow.formats.normalizers import check_normalized_tokens, normalizer_to_json, read_normalizer
-from bpeflow.formats.pre_tokenizers import byte_level, read_pre_tokenizer, write_pre_tokenizer
+from bpeflow.formats.components import (
+    byte_level,
+    check_normalized_tokens,
+    describe,
+    normalizer_to_json,
+    read_flag,
+    read_normalizer,
+    read_pre_tokenizer,
+    refuse,
+    type_of,
+    write_pre_tokenizer,
+)
 from bpeflow.formats.printable import (
     are_printable,
     bytes_of_forms,
@@ -30,7 +39,7 @@ from bpeflow.formats.printable import (
     split_merges,
     vocab_of_forms,
 )
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import check_bytes, has_duplicates, is_text, place_tokens, read_json
 from bpeflow.vocab import Vocab
 

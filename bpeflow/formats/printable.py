@@ -5,17 +5,20 @@ Merges become ids by way of their printable forms. Their bytes are not needed be
 
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from ctypes import c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from functools import cache
 from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
+from bpeflow._util.library import Signature, load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.formats.native_ranks import read_merges_natively
 from bpeflow.vocab import Vocab
 
 #: The left and the right sides of merges, in printable form.
@@ -24,6 +27,16 @@ Sides = tuple[Sequence[str], Sequence[str]]
 _NO_BYTE = 256
 _BYTE_OF = np.full(ord(max(BYTE_CHARACTERS)) + 1, _NO_BYTE, np.uint16)
 _BYTE_OF[[*map(ord, BYTE_CHARACTERS)]] = range(256)
+
+_SIGNATURES: dict[str, Signature] = {
+    # Other text is left to the caller (None).
+    "bpeflow_read_merges": (c_int, [c_char_p, c_uint64, c_char_p, c_uint64, c_uint32, c_void_p, c_uint64], None),
+}
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("encode", _SIGNATURES)
 
 
 def are_printable(forms: Collection[str]) -> bool:
@@ -69,6 +82,21 @@ def find_merge_ids(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | N
     except NativeUnavailableError:
         sides = split_merges(lines)
         return None if sides is None else look_up(sides, ids)
+
+
+def read_merges_natively(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
+    """Implement `find_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
+    library = _library()
+    try:
+        forms, text = "\n".join([*ids, ""]).encode(), lines.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    merges = np.empty((lines.count("\n"), 3), np.uint32)
+    arguments = (text, len(text), forms, len(forms), len(ids), merges.ctypes.data, len(merges))
+    if library.bpeflow_read_merges(*arguments) != 0:
+        return None
+    found: NDArray[np.uint32] = np.fromiter(ids.values(), np.uint32, len(ids))[merges]
+    return found
 
 
 def split_merges(lines: str) -> Sides | None:

@@ -29,10 +29,9 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import Pattern, short_repr
 from bpeflow.errors import FormatError, NativeUnavailableError
-from bpeflow.formats.native_ranks import read_natively
-from bpeflow.formats.normalizers import refuse_normalizer
+from bpeflow.formats.components import refuse_normalizer
 from bpeflow.formats.published import PUBLISHED, Description, find_ranks
-from bpeflow.formats.ranks import first_difference, recover_merge_ids
+from bpeflow.formats.ranks import first_difference, read_natively, recover_merge_ids
 from bpeflow.formats.regex_dialects import (
     check_pattern,
     keep_unmatched,
@@ -42,7 +41,7 @@ from bpeflow.formats.regex_dialects import (
     split_unmatched,
     unmatched_is_error,
 )
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import (
     check_bytes,
     check_special_tokens,

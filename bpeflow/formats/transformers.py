@@ -18,7 +18,7 @@ from bpeflow._util.text import close_matches, short_repr
 from bpeflow.errors import ConfigError
 from bpeflow.formats import huggingface
 from bpeflow.formats.chat_templates import read_chat_template
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 
 if TYPE_CHECKING:
     from bpeflow.config import OutputSettings

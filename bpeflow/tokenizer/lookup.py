@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.errors import InputTypeError, SpecialTokenError
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.tokenizer.identity import tokenizer_hash
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.vocab import Merge, Vocab
 
 #: The usual names of the token that ends a text, in order of precedence.

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.formats.native_ranks import read_merges_natively
 from bpeflow.formats.printable import (
     are_printable,
     bytes_of_forms,
     find_merge_ids,
     look_up,
+    read_merges_natively,
     split_merges,
     vocab_of_forms,
 )

@@ -17,8 +17,7 @@ from bpeflow._util.packed import PackedBytes
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError, NativeError, NativeUnavailableError
 from bpeflow.formats import ranks, tiktoken
-from bpeflow.formats.native_ranks import read_natively, recover_natively
-from bpeflow.formats.ranks import recover_in_python, recover_merges
+from bpeflow.formats.ranks import read_natively, recover_in_python, recover_merges, recover_natively
 from bpeflow.formats.tiktoken import _read_lines
 from bpeflow.vocab import Vocab
 

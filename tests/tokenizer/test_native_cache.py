@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
-from bpeflow.tokenizer import native as native_encoder
-from bpeflow.tokenizer.native import NativeEncoder
-from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.vocab import Merge, Vocab
 

@@ -16,10 +16,10 @@ from real_data import real_data
 
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.formats import gpt2, tiktoken
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.tokenizer import native as native_encoder
-from bpeflow.tokenizer.native import NativeEncoder
-from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.vocab import Vocab
 

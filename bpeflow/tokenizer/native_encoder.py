@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.errors import UnmatchedTextError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
