@@ -142,8 +142,8 @@ class TokenLookup:
     @cached_property
     def _skipped(self) -> NDArray[np.bool_]:
         """Whether each id is skipped with `skip_special_tokens`; one entry more, False, is for unknown ids."""
-        skipped = np.zeros(len(self) + 1, np.bool_)
-        skipped[[i for i in self._spec.vocab.special_tokens.values() if not self._spec.vocab.ordinary_tokens[i]]] = True
+        skipped, (_, ordinary) = np.zeros(len(self) + 1, np.bool_), self._spec.vocab.packed()
+        skipped[[i for i in self._spec.vocab.special_tokens.values() if not ordinary[i]]] = True
         return skipped
 
     def _without_special_tokens(self, ids: NDArray[Any]) -> NDArray[Any]:

@@ -8,28 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from available import skip_missing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_vocabularies import merge_as_defined, trained_vocabularies, vocabularies
 from real_data import real_data
 
-from bpeflow.errors import NativeUnavailableError
 from bpeflow.formats import gpt2, tiktoken
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.tokenizer import native_encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.vocab import Vocab
 
-
-@pytest.fixture(scope="module", autouse=True)
-def library() -> None:
-    try:
-        native_encoder._library()
-    except NativeUnavailableError as error:
-        skip_missing("encode", str(error))
+pytestmark = pytest.mark.usefixtures("native_library")
 
 
 @settings(max_examples=200)
