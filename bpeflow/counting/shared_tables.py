@@ -118,6 +118,7 @@ class SharedTables:
         sums = [total.handle for total in self._sums.values()]
         with ThreadPoolExecutor(len(sums)) as threads:
             parts = list(threads.map(partial(_SortedPart, sums), range(len(sums))))
+            self._sums.clear()
             starts = list(accumulate((part.tokens for part in parts), initial=0))
             begins = list(accumulate((part.bytes for part in parts), initial=0))
             data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
@@ -129,7 +130,6 @@ class SharedTables:
 
             list(threads.map(write, parts, starts, begins))
         self._tables.clear()
-        self._sums.clear()
         return PretokenCounts(data, offsets, counts)
 
 
@@ -146,7 +146,7 @@ class _Sum:
 
 
 class _SortedPart:
-    """`bpeflow_sorted` of the header, of sums that must be kept. It is freed together with the object."""
+    """`bpeflow_sorted` of the header, of tables that must be kept. It is freed together with the object."""
 
     def __init__(self, sums: Sequence[c_void_p], number: int) -> None:
         self._handle, tokens, size = c_void_p(), c_uint64(), c_uint64()
