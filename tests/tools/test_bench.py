@@ -96,6 +96,12 @@ def test_wall_time_covers_the_whole_process() -> None:
     assert 0.3 <= measurement.seconds < 30
 
 
+def test_measured_processes_keep_what_they_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = "import sys; print(sys.dont_write_bytecode)"
+    assert measure([sys.executable, "-c", code], timeout=60).stdout.strip() == "False"
+
+
 def test_memory_covers_the_largest_process_and_all_together() -> None:
     """Measured from a small process, as the peak of a process is at least the memory of the one that starts it."""
     hold = "import time; block = b'x' * 100_000_000; time.sleep(1)"
