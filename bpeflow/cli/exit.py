@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, NoReturn, cast
 
-from bpeflow._util.memory import explain, is_memory_error
+from bpeflow._util.machine import explain, is_memory_error
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import one_line
 from bpeflow.cli.installation import explain_missing

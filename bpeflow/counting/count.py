@@ -11,8 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.cpu import available_cores
-from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, ThinRare, make_settings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.documents import DocumentStatistics

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Literal
 
 from bpeflow import flow
-from bpeflow._util.cpu import available_cores
+from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings
 from bpeflow.corpus.delimiters import Delimiters
 from bpeflow.corpus.first_look import FirstLook

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
 from bpeflow._util.keywords import EngineKeywords
-from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.machine import explain_memory_error
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import InputFormat

@@ -16,7 +16,7 @@ from functools import cache
 from time import perf_counter, process_time
 from typing import Any, Protocol
 
-from bpeflow._util.memory import explain, is_memory_error
+from bpeflow._util.machine import explain, is_memory_error
 from bpeflow.errors import BpeflowError, EngineError, OutOfMemoryError
 from bpeflow.flow import peak_memory
 

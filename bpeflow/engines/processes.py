@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from bpeflow._util.cpu import available_cores
+from bpeflow._util.machine import available_cores
 from bpeflow.engines.base import Call, Handle, TaskReport, host_name, run_call
 from bpeflow.errors import BpeflowError, EngineError, TaskLostError
 

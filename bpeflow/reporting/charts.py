@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.library import load_extra
 from bpeflow.errors import ConfigError
 from bpeflow.reporting.curves import Curve
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path
-from bpeflow._util.checksummed import checksummed, verified
+from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.formats.iterable import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN

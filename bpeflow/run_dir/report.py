@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bpeflow._util.atomic import atomic_path
-from bpeflow._util.checksummed import checksummed, has_checksum, verified
+from bpeflow._util.atomic import atomic_path, checksummed, has_checksum, verified
 from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.counting.counts import PretokenCounts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bpeflow import __version__
-from bpeflow._util.cpu import available_cores
+from bpeflow._util.machine import available_cores
 from bpeflow.config import Settings
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.sources import Source

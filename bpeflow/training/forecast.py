@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from bpeflow._util.machine import available_memory
 from bpeflow._util.text import format_size
 from bpeflow.backends.memory import memory_needed
 from bpeflow.config import Settings
-from bpeflow.counting.budget import available_memory
 from bpeflow.counting.growth import GrowthForecast
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.machine import explain_memory_error
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
 from bpeflow.backends.memory import memory_needed

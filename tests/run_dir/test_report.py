@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow._util.checksummed import checksummed
+from bpeflow._util.atomic import checksummed
 from bpeflow.config import Settings, make_settings
 from bpeflow.errors import FormatError
 from bpeflow.run_dir.report import SCHEMA_VERSION, RunReport, read_report

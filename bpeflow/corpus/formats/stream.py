@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
-from bpeflow._util.extras import load_extra
-from bpeflow._util.memory import is_memory_error
+from bpeflow._util.library import load_extra
+from bpeflow._util.machine import is_memory_error
 from bpeflow.corpus.formats.compression import MAGIC_BYTES, Compression, decompress, detect_compression
 from bpeflow.corpus.formats.content import START_BYTES
 from bpeflow.corpus.formats.stdin import StandardInput
