@@ -18,8 +18,8 @@ from tasks import with_shards
 
 import bpeflow
 from bpeflow.backends.base import MergeBackend
+from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
-from bpeflow.backends.registry import BACKENDS
 from bpeflow.cli.exit import ENDING_SIGNALS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer

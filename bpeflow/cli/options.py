@@ -279,7 +279,7 @@ def size(text: str) -> int:
 
 def count(text: str) -> int:
     """Parse a large number, such as ``100m`` for 100 million."""
-    from bpeflow.config.fields import as_number
+    from bpeflow.config.sections import as_number
 
     try:
         return int(as_number(text))  # type: ignore[call-overload,no-any-return]

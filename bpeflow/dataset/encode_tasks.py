@@ -39,10 +39,9 @@ from bpeflow.dataset.join import ChunkJoiner
 from bpeflow.dataset.token_output import ShardSet
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import TokenWriter
-from bpeflow.engines.base import Call
-from bpeflow.engines.coordinator import Coordinator
+from bpeflow.engines.coordinator import Coordinator, start_engine
+from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes
-from bpeflow.engines.registry import start_engine
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
 

@@ -29,12 +29,12 @@ from tasks import (
 from bpeflow._util.byte_level import from_printable
 from bpeflow._util.text import format_size
 from bpeflow.backends.base import MergeBackend, lowest_count
-from bpeflow.backends.memory import memory_needed
+from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
-from bpeflow.backends.registry import BACKENDS
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError, OutOfMemoryError
+from bpeflow.training.forecast import memory_needed
 from bpeflow.training.learn import learn_merges
 from bpeflow.training.task import learning_task
 

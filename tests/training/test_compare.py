@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from bpeflow.backends.base import MergeTask
+from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.python import PythonBackend, PythonSession
-from bpeflow.backends.registry import BACKENDS
 from bpeflow.cli.compare import make_table
 from bpeflow.cli.main import main
 from bpeflow.config import MergeSettings

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from bpeflow.backends import native as learning
 from bpeflow.backends.base import MERGE_DTYPE
+from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
-from bpeflow.backends.registry import BACKENDS
 from bpeflow.errors import BpeflowError
 from bpeflow.tokenizer import native as encoding
 from fuzzing.choices import Choices

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from bpeflow.config import EngineSettings
-from bpeflow.engines.base import Call, Handle, TaskReport
-from bpeflow.engines.processes import ProcessEngine
+from bpeflow.engines.engine import Call, Handle, TaskReport
+from bpeflow.engines.local import ProcessEngine
 from bpeflow.errors import BpeflowError, EngineError, TaskLostError
 
 
@@ -105,8 +105,8 @@ def test_stop_ends_tasks_that_run() -> None:
 _PARENT = """
 import os, sys, time
 from bpeflow.config import EngineSettings
-from bpeflow.engines.base import Call
-from bpeflow.engines.processes import ProcessEngine
+from bpeflow.engines.engine import Call
+from bpeflow.engines.local import ProcessEngine
 if __name__ == "__main__":
     engine = ProcessEngine(EngineSettings(kind="processes", workers=1))
     engine.wait([engine.submit(Call("pid", os.getpid), 1, 0)], 30)

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from bpeflow._util.machine import available_cores
-from bpeflow.engines.base import Call, Handle, TaskReport, host_name, run_call
+from bpeflow.engines.engine import Call, Handle, TaskReport, host_name, run_call
 from bpeflow.errors import BpeflowError, EngineError, TaskLostError
 
 if TYPE_CHECKING:
