@@ -65,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
     tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
     text = options.text
     if text is None or text == "-":
-        from bpeflow.corpus.first_text import first_text  # pydantic
+        from bpeflow.corpus.excerpts import first_text  # pydantic
 
         end = next(iter(tokenizer.special_tokens), "\n")
         text, is_whole = first_text({"input": options.inputs or ["-"]}, options.first, end)

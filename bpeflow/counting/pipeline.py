@@ -19,7 +19,7 @@ from typing import Literal
 from bpeflow import flow
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.reader import ChunkReader, StreamReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry, longest_first, stream_parts

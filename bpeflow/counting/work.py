@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from bpeflow._util.atomic import atomic_path, hold_part, is_unlocked
 from bpeflow.config import CountSettings
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, Source
 from bpeflow.counting.budget import MemoryBudget

@@ -15,7 +15,7 @@ from bpeflow._util.machine import explain_memory_error
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import InputFormat
-from bpeflow.corpus.formats.iterable import check_iterable
+from bpeflow.corpus.formats.records import check_iterable
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import input_files
 from bpeflow.dataset.chunk_encoder import ChunkEncoder

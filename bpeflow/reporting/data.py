@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow.corpus.excerpts import SAMPLE_BYTES, TextSample, sample_corpus
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.reporting.curves import Curve, bytes_per_token_curve, expected_growth, recorded_growth
-from bpeflow.reporting.sample import SAMPLE_BYTES, TextSample, sample_corpus
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.report import RunReport, read_report
 from bpeflow.tokenizer.tokenizer import BaseTokenizer

@@ -10,7 +10,7 @@ from typing import Any
 
 from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.config import Settings, make_settings, replace
-from bpeflow.corpus.formats.iterable import DOCUMENTS
+from bpeflow.corpus.formats.records import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN
 from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.formats.chat_templates import CHAT_TEMPLATES

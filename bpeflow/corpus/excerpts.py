@@ -1,21 +1,21 @@
-"""A sample of a corpus: some hundred kilobytes from places all over it, read in a moment."""
+"""Texts of a corpus, in any format, for people to look at: its beginning, and a sample from places all over it."""
 
 from __future__ import annotations
 
+import codecs
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from bpeflow.config import CountSettings
-from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import ChunkBuffer, decode_chunk
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.corpus.chunk import RECORD_END, Chunk, CorpusFile, StreamChunk
+from bpeflow.corpus.documents import ChunkBuffer, Delimiters, decode_chunk
 from bpeflow.corpus.formats.jsonl import read_records
 from bpeflow.corpus.formats.records import record_delimiters
 from bpeflow.corpus.formats.stream import StreamTask
-from bpeflow.corpus.reader import ChunkReader, StreamReader
+from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus, input_files
 from bpeflow.corpus.split import find_boundary
 from bpeflow.errors import BpeflowError
@@ -29,6 +29,38 @@ _PLACES = 25
 
 #: Upper bound on the bytes of text that cannot be divided, such as a line of JSON Lines. Longer text is not sampled.
 _LONGEST = 1 << 24
+
+
+def first_text(corpus: Mapping[str, Any], size: int, document_end: str = "\n") -> tuple[str, bool]:
+    """Return the first `size` bytes of a corpus as text, and whether that is all of it.
+
+    Args:
+        corpus: settings of `bpeflow.config.CountSettings`. Bytes that are not UTF-8 are replaced.
+        size: upper bound in bytes. A character that does not fit is left out.
+        document_end: the text to put after each record. In plain text, documents end as they do there.
+
+    Raises:
+        ConfigError: a setting is invalid.
+        CorpusError: input is missing or unreadable.
+    """
+    found = find_corpus(make_settings(CountSettings, {**corpus, "invalid_utf8": "replace"}))
+    delimiters, pretokenizer = Delimiters(None), load_pretokenizer("gpt2")
+    streams = StreamReader(found.sources, size + 1, LONGEST_TEXT, delimiters, pretokenizer, "replace")
+    reader = ChunkReader(found.entries, size + 1, delimiters, pretokenizer, "replace", streams=streams)
+    buffer, data, end = ChunkBuffer(), bytearray(), document_end.encode()
+    for chunk in reader.chunks():
+        text = bytes(buffer.read(chunk))
+        if isinstance(chunk, StreamChunk) and chunk.holds != "text":
+            if chunk.holds == "jsonl":
+                source = found.sources[chunk.source]
+                text = bytes(read_records(chunk, source.text_field, "replace", source.bad_records).data)
+            text = text.replace(RECORD_END, end)
+        data += text
+        if len(data) > size:
+            break
+    is_whole = len(data) <= size
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return decoder.decode(bytes(data[:size]), final=is_whole), is_whole
 
 
 @dataclass(frozen=True)

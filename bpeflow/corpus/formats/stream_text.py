@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from bpeflow.corpus.chunk import StreamChunk
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.formats.stream import Blocks
 from bpeflow.corpus.split import LOOK_AHEAD_BYTES, BoundaryFinder, cannot_divide
 from bpeflow.pretokenize.cuts import LOOK_BEHIND
