@@ -25,7 +25,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.growth import Growth, GrowthForecast, GrowthPoint
 from bpeflow.counting.merger import reduce_shards
-from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
+from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.segments import (
     SegmentFolder,

@@ -19,9 +19,9 @@ from bpeflow.config import EngineSettings
 from bpeflow.corpus.sources import with_absolute_paths
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentRecord
-from bpeflow.counting.pipeline import PipelineRunner, sum_reports
+from bpeflow.counting.merger import divide
+from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.ranges import divide
 from bpeflow.counting.segments import SegmentFolder, worker_reports
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.work import OTHER_FILE_REMEDY, CountWork

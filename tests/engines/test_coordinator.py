@@ -1,4 +1,7 @@
-"""The coordinator: every task succeeds once, whatever is lost; those that fail are not repeated. The choice of an engine."""
+"""The coordinator: every task succeeds once, whatever is lost; tasks that fail are not repeated.
+
+The choice of an engine.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ from bpeflow.corpus.reader import ChunkReader, StreamReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry, longest_first, stream_parts
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
-from bpeflow.counting.merger import CountMerger, partition_of
-from bpeflow.counting.ranges import divide
+from bpeflow.counting.merger import CountMerger, divide, partition_of
 from bpeflow.counting.shards import Order, Scratch, Shard, Spilled
 from bpeflow.counting.table import SharedTables
 from bpeflow.flow import (
