@@ -29,9 +29,9 @@ from bpeflow.cli.progress import table_console
 from bpeflow.cli.tables import print_table
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
-from bpeflow.training.describe import start_report
 from bpeflow.training.initial import settle_initial
 from bpeflow.training.learn import LearnedMerges
+from bpeflow.training.result import start_report
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for

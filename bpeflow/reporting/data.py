@@ -17,7 +17,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.reporting.curves import Curve, bytes_per_token_curve, expected_growth, recorded_growth
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
-from bpeflow.run_dir.report import RunReport, read_report
+from bpeflow.run_dir.run_report import RunReport, read_report
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Samples of the monitor that are drawn. More look the same.

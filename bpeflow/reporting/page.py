@@ -16,7 +16,7 @@ from bpeflow.reporting.charts import Charts
 from bpeflow.reporting.data import RunData
 from bpeflow.reporting.figures import chart_figures
 from bpeflow.reporting.vocabulary import packed_vocab
-from bpeflow.run_dir.report import RunReport
+from bpeflow.run_dir.run_report import RunReport
 
 #: The most bytes of packed vocabularies. With those of more runs the page would pass 2 MB.
 _VOCABULARY_BYTES = 1_400_000

@@ -15,7 +15,7 @@ from bpeflow.corpus.formats.stream import STDIN
 from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.formats.chat_templates import CHAT_TEMPLATES
 from bpeflow.run_dir.layout import COUNTS_FILE, DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
-from bpeflow.run_dir.report import read_report
+from bpeflow.run_dir.run_report import read_report
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,13 @@ from bpeflow.run_dir.layout import (
     vocab_subfolder,
 )
 from bpeflow.run_dir.recorded import make_run_settings
-from bpeflow.run_dir.report import RunReport
 from bpeflow.run_dir.resume import CountsOrigin, find_counts, find_learned, settle_interrupted
 from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.training.describe import describe_corpus, describe_counting, describe_learning, start_report
+from bpeflow.run_dir.run_report import RunReport
 from bpeflow.training.forecast import MergeStepWarning
 from bpeflow.training.initial import settle_initial, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
-from bpeflow.training.result import TrainResult
+from bpeflow.training.result import TrainResult, describe_corpus, describe_counting, describe_learning, start_report
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
