@@ -85,11 +85,11 @@ def run(argv: Sequence[str]) -> int:
 
     console = Console()
     if console.is_terminal and console.color_system is not None and not console.no_color:
-        from bpeflow.inspection.terminal import print_explanation
+        from bpeflow.inspection.coloured import print_explanation
 
         print_explanation(explanation, console, options.explain)
     else:
-        from bpeflow.inspection.plain import explanation_lines
+        from bpeflow.inspection.wording import explanation_lines
 
         sys.stdout.writelines(f"{line}\n" for line in explanation_lines(explanation, options.explain))
     return 0

@@ -34,8 +34,7 @@ from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.work import OTHER_FILE_REMEDY
 from bpeflow.dataset.array_file import ArrayFile, name_errors
 from bpeflow.dataset.chunk_encoder import EncodedChunk, Rest
-from bpeflow.dataset.corpus_encoder import CorpusEncoder
-from bpeflow.dataset.join import ChunkJoiner
+from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.token_output import ShardSet
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import TokenWriter

@@ -337,7 +337,7 @@ def _write_page(report: RunReport, settings: Settings, folder: RunDir) -> None:
         return
     path = folder.path / PAGE_FILE
     try:
-        from bpeflow.reporting.write import write_page  # matplotlib
+        from bpeflow.reporting.page import write_page  # matplotlib
 
         write_page([folder.path], path)
     except Exception as error:

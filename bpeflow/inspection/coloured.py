@@ -10,8 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from bpeflow.inspection.explanation import Explanation, Piece, Token
-from bpeflow.inspection.plain import KEPT_WHOLE, border_sentence, span, step_sentence, summary_sentence
-from bpeflow.inspection.shown import LINE_END, shown_parts
+from bpeflow.inspection.wording import (
+    KEPT_WHOLE,
+    LINE_END,
+    border_sentence,
+    shown_parts,
+    span,
+    step_sentence,
+    summary_sentence,
+)
 
 #: Styles that tokens take in turn: dark text on a light ground, which can be read on light and dark terminals.
 _STYLES = tuple(f"black on {ground}" for ground in ("#a6c8ff", "#a8dab5", "#fdd663", "#f6aea9", "#d7aefb", "#a1e4f2"))
