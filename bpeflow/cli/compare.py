@@ -14,6 +14,7 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_size
 from bpeflow.backends.choice import BACKENDS
+from bpeflow.cli.fitting import print_table, table_console
 from bpeflow.cli.merge import read_counts, settings_for_learning
 from bpeflow.cli.options import (
     add_config_flags,
@@ -25,8 +26,6 @@ from bpeflow.cli.options import (
     overrides,
 )
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.cli.progress import table_console
-from bpeflow.cli.tables import print_table
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
 from bpeflow.training.initial import settle_initial

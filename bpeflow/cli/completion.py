@@ -12,7 +12,7 @@ from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerNa
 from bpeflow.backends.choice import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import SETTING, Parser, new_parser
-from bpeflow.cli.settings import settings_by_key
+from bpeflow.cli.setting_help import settings_by_key
 from bpeflow.dataset.token_file import DtypeName, Layout
 from bpeflow.formats.published import PUBLISHED
 from bpeflow.formats.registry import FORMATS

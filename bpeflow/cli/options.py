@@ -86,7 +86,7 @@ def _assignment(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
     key = key.replace("-", "_")
     from bpeflow._util.yaml import parse_yaml  # PyYAML, likewise
-    from bpeflow.cli.settings import settings_by_key
+    from bpeflow.cli.setting_help import settings_by_key
 
     try:
         return key, parse_yaml(value)

@@ -1,4 +1,4 @@
-"""`CorpusEncoder`: the pipeline that reads a corpus in chunks and encodes them on all cores. `ChunkJoiner` joins them."""
+"""`CorpusEncoder`: the pipeline that reads and encodes a corpus in chunks on all cores. `ChunkJoiner` joins them."""
 
 from __future__ import annotations
 
