@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -81,15 +81,13 @@ def check_replaceable(path: Path) -> None:
 # ---- temporary files of killed processes ----
 
 
-def remove_parts(folder: Path, names: Iterable[str]) -> None:
-    """Remove the temporary files that killed processes left of files with these names (or globs).
+def remove_parts(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder and its subfolders.
 
-    Only for callers who know that no other process is writing such files in this folder.
+    Only for callers who know that no other process is writing there.
     """
-    for name in names:
-        target = Path(name)
-        for part in folder.glob(str(target.with_name(f".{target.name}.*.part"))):
-            part.unlink(missing_ok=True)
+    for part in folder.glob("**/.*.*.part"):
+        part.unlink(missing_ok=True)
 
 
 def hold_part(file: SupportsFileno) -> None:
