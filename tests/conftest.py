@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from tasks import with_shards
 
 import bpeflow
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend
-from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
 from bpeflow.cli.exit import ENDING_SIGNALS
 from bpeflow.pretokenize.native import why_regex

@@ -13,7 +13,7 @@ from rich.table import Table
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_size
-from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.fitting import print_table, table_console
 from bpeflow.cli.merge import read_counts, settings_for_learning
 from bpeflow.cli.options import (

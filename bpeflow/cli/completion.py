@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from bpeflow._util.library import load_extra
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName
-from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import SETTING, Parser, new_parser
 from bpeflow.cli.setting_help import settings_by_key

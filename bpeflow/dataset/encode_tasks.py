@@ -32,12 +32,11 @@ from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.work import OTHER_FILE_REMEDY
-from bpeflow.dataset.array_file import ArrayFile, name_errors
 from bpeflow.dataset.chunk_encoder import EncodedChunk, Rest
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.token_output import ShardSet
 from bpeflow.dataset.token_set import TokenSet
-from bpeflow.dataset.token_writer import TokenWriter
+from bpeflow.dataset.token_writer import ArrayFile, TokenWriter, name_errors
 from bpeflow.engines.coordinator import Coordinator, start_engine
 from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.library import load_extra
 from bpeflow.errors import ConfigError
-from bpeflow.reporting.curves import Curve, enough_size, fit_heaps, merge_count_curve, token_lengths
-from bpeflow.reporting.data import RunData
+from bpeflow.reporting.data import Curve, RunData, enough_size, fit_heaps, merge_count_curve, token_lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

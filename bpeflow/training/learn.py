@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from bpeflow._util.machine import explain_memory_error
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
+from bpeflow.backends import choose_backend
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
-from bpeflow.backends.choice import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned

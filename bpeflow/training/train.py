@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow.backends.choice import choose_backend
+from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
 from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter

@@ -28,8 +28,8 @@ from tasks import (
 
 from bpeflow._util.byte_level import from_printable
 from bpeflow._util.text import format_size
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend, lowest_count
-from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from available import skip_missing
 
-from bpeflow.backends.choice import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.native import NativeSession
 from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import Shard

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bpeflow.backends import BACKENDS
 from bpeflow.backends import native as learning
 from bpeflow.backends.base import MERGE_DTYPE
-from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
 from bpeflow.errors import BpeflowError
 from bpeflow.tokenizer import native as encoding

@@ -7,8 +7,8 @@ from typing import Any
 
 from oracle import naive_merges  # type: ignore[import-not-found]  # in tests/support
 
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend, MergeTask
-from bpeflow.backends.choice import BACKENDS
 from bpeflow.backends.native import NativeBackend
 from bpeflow.backends.python import PythonBackend
 from bpeflow.counting.counts import PretokenCounts

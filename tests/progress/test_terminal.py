@@ -12,8 +12,7 @@ from rich.console import Console
 from bpeflow.flow import MonitorSample, ProcessUse, QueueDepth, StageRate
 from bpeflow.progress import plain
 from bpeflow.progress.plain import PlainObserver, bottleneck_line, time_left
-from bpeflow.progress.terminal import TerminalObserver
-from bpeflow.progress.view import Activity, Merge, View
+from bpeflow.progress.terminal import Activity, Merge, TerminalObserver, View
 
 
 def sample(bottleneck: str | None = "counter", cpu: float = 45.0, *, measured: bool = True) -> MonitorSample:
