@@ -1,26 +1,15 @@
-"""Files are complete or as they were, `atomic_path` replaces regular files only, and checksums detect any change."""
+"""`atomic_path` leaves the complete new file or the old one, and replaces regular files only."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bpeflow._util.atomic import (
-    atomic_path,
-    checksummed,
-    has_checksum,
-    make_folder,
-    remove_parts,
-    sync_folder,
-    verified,
-)
+from bpeflow._util.atomic import atomic_path, make_folder, remove_parts, sync_folder
 from bpeflow.errors import FormatError
 
 
@@ -153,26 +142,3 @@ def test_a_file_in_the_place_of_a_folder_is_an_error_that_says_so(tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="exists, but is not a folder"):
         make_folder(tmp_path / "file")
-
-
-BODIES = st.dictionaries(
-    st.text(), st.recursive(st.none() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=5)
-).filter(lambda body: not has_checksum(body))
-
-
-@pytest.mark.slow
-@given(BODIES)
-def test_a_checksummed_object_survives_json(body: dict[str, object]) -> None:
-    assert verified(json.loads(json.dumps(checksummed(body)))) == body
-
-
-def test_tuples_integer_keys_and_names_that_are_not_utf8_are_allowed() -> None:
-    body = {"files": ("a", "b\udcff"), "sizes": {1: 2}}
-    assert verified(json.loads(json.dumps(checksummed(body)))) == {"files": ["a", "b\udcff"], "sizes": {"1": 2}}
-
-
-def test_a_change_and_a_missing_checksum_are_detected() -> None:
-    with pytest.raises(ValueError, match="checksum does not match"):
-        verified({**checksummed({"documents": 3}), "documents": 4})
-    with pytest.raises(ValueError, match="checksum does not match"):
-        verified({"documents": 3})
