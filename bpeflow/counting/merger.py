@@ -21,7 +21,6 @@ from bpeflow.counting.table import SharedTables, TablePart
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
 
-
 #: Get the index of the merger that owns a shard. The flow framework routes shards by it.
 partition_of = attrgetter("partition")
 

@@ -20,7 +20,6 @@ from bpeflow.inspection.wording import (
 if TYPE_CHECKING:
     from bpeflow.inspection.explanation import Explanation, Token
 
-
 #: Number of colours that tokens take in turn.
 _COLOURS = 6
 

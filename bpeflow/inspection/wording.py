@@ -12,7 +12,6 @@ from bpeflow._util.text import format_count, show_token
 if TYPE_CHECKING:
     from bpeflow.inspection.explanation import Border, Explanation, Missed, Reason, Step, Token
 
-
 #: The sign of a line end.
 LINE_END = "⏎"
 

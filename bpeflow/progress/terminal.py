@@ -48,7 +48,6 @@ _LEAST_BAR, _WIDEST_BAR = 4, 40
 
 #: Columns of the table of stages, and those by importance: the last ones are left out where they do not fit.
 _ORDER = ("stage", "queue", "items", "bytes", "rate", "busy", "cores", "memory")
-
 _IMPORTANCE = ("stage", "rate", "busy", "items", "cores", "memory", "bytes", "queue")
 
 _GAP = "  "

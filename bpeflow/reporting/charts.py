@@ -16,7 +16,6 @@ from bpeflow.reporting.data import Curve, RunData, enough_size, fit_heaps, merge
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
 #: Inches of 72 points. A chart that fills a phone's screen is about its own size, so its text can be read there.
 _WIDTH, _HEIGHT = 5.0, 3.0
 

@@ -35,8 +35,6 @@ _XZ_MEMORY = 128 << 20
 
 _SUFFIXES = frozenset({".gz", ".gzip", ".bz2", ".xz", ".zst", ".zstd"})
 
-log = logging.getLogger(__name__)
-
 #: Bytes at the start of a file to recognise it by. Larger: more files with a long first line are recognised as JSON
 #: Lines for certain; smaller: less to read of each file of a corpus of many.
 START_BYTES = 4096
@@ -56,6 +54,8 @@ _KINDS = (
 )
 
 _KEY = re.compile(rb'\{\s*"([^"\\]|\\.)*"\s*:')
+
+log = logging.getLogger(__name__)
 
 
 class _Decompressor(Protocol):

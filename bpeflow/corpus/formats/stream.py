@@ -22,7 +22,6 @@ from bpeflow.errors import CorpusError
 from bpeflow.flow import wait_readable
 
 Format = Literal["text", "jsonl", "parquet"]
-
 Location = Literal["file", "url", "stdin"]
 
 #: The name of standard input among the inputs.
