@@ -24,7 +24,7 @@ from enum import Enum
 from pathlib import Path
 
 from bpeflow.counting.segments import has_segments
-from bpeflow.formats.registry import FORMATS
+from bpeflow.formats.any_format import FORMATS
 
 REPORT_FILE = "run.json"
 COUNTS_FILE = "counts.npz"

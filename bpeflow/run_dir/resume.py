@@ -17,8 +17,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.errors import AlreadyExistsError, FormatError, ResumeError
 from bpeflow.formats import gpt2
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.run_dir.checkpoint import check_same_settings
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,

@@ -20,7 +20,7 @@ from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.flow import WorkerReport
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import chosen_instructions
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.run_dir.run_report import (
