@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bpeflow.backends.base import MergeBackend
-from bpeflow.backends.native import OMP, C
-from bpeflow.backends.python import PythonBackend
+from bpeflow.backends.native_backend import OMP, C
+from bpeflow.backends.python_backend import PythonBackend
 from bpeflow.errors import BackendUnavailableError
 
 #: Best first: ``auto`` selects the first one that is available.

@@ -16,6 +16,7 @@ from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.errors import AlreadyExistsError, FormatError, ResumeError
+from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.run_dir.checkpoint import check_same_settings

@@ -13,7 +13,7 @@ import pytest
 from available import skip_missing
 
 from bpeflow.backends import BACKENDS
-from bpeflow.backends.native import NativeSession
+from bpeflow.backends.native_backend import NativeSession
 from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
