@@ -37,16 +37,6 @@ The processes, and what passes between them:
       └──────────────── items ─────────── [results queue] ◀──────┘
 
     Monitor (thread) ◀── Snapshot ── meters: a row of shared memory for each worker
-
-The modules:
-
-* `spec`: the parts of a pipeline, as users describe them; `pipeline`: the whole; `errors`: how it fails
-* `worker`: one call of a stage function; `meters`: its progress
-* `processes`: the executor for processes, and how a run ends; `forkserver`: what runs in them; `main_script`: what
-  workers need of the caller's script
-* `channel`: queues between processes; `descriptors`: what they are made of
-* `threads`: the executor for threads
-* `monitor`: watching a run; `diagnosis`: what holds it up
 """
 
 from __future__ import annotations
@@ -59,9 +49,8 @@ if TYPE_CHECKING:
     from .meters import QueueDepth, peak_memory
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
     from .pipeline import MAIN, Executor, Pipeline, StartMethod, WorkerReport, in_order
-    from .spec import QueueSpec, Source, Stage
+    from .stage import QueueSpec, Source, Stage, set_gauge
     from .threads import wait_readable
-    from .worker import set_gauge
 
 __all__ = [
     "MAIN",
@@ -92,9 +81,8 @@ _MODULES = {
     "meters": ("QueueDepth", "peak_memory"),
     "monitor": ("Monitor", "MonitorSample", "ProcessUse", "StageRate", "stall_watch"),
     "pipeline": ("MAIN", "Executor", "Pipeline", "StartMethod", "WorkerReport", "in_order"),
-    "spec": ("QueueSpec", "Source", "Stage"),
+    "stage": ("QueueSpec", "Source", "Stage", "set_gauge"),
     "threads": ("wait_readable",),
-    "worker": ("set_gauge",),
 }
 
 

@@ -7,18 +7,31 @@ is. `MonitorSample.bottleneck` draws this conclusion.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from .diagnosis import Stall, find_bottleneck, find_stall
 from .meters import Activity, QueueDepth
-from .pipeline import MAIN, Pipeline, Snapshot
+from .pipeline import MAIN, Pipeline, Snapshot, WorkerState
+
+if TYPE_CHECKING:
+    import psutil
 
 _log = logging.getLogger(__name__)
+
+
+_WAITING = {Activity.WAITING_FOR_ITEM: "waiting for an item", Activity.WAITING_FOR_ROOM: "waiting for room"}
+_MAX_DESCRIBED = 8  # workers that are described one by one; a stage may have hundreds
+
+#: Share of its time that the workers of the slow stage work, at least. The others wait for it, and so work less.
+_BUSY = 0.75
+
+#: Share of its time that the stage before the slow one, or after a slow source, waits for it.
+_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,16 +59,14 @@ class StageRate:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """The current resource use of one process, or of a worker that is a thread of the main process.
-
-    The figures add up: those of the main process are without its workers, except for their memory, which it shares.
+    """The current resource use of one process. That of the main process includes its threads.
 
     Attributes:
         stage: Name of the worker's stage; "main" for the main process.
         worker: Number of the worker within the stage, from 0.
         pid: Process id.
         cpu_percent: CPU use since the last sample, or since the start of the monitor. 100 is one full core.
-        rss_bytes: Resident memory; 0 for a thread.
+        rss_bytes: Resident memory.
     """
 
     stage: str
@@ -63,6 +74,21 @@ class ProcessUse:
     pid: int
     cpu_percent: float
     rss_bytes: int
+
+
+@dataclass(frozen=True)
+class Stall:
+    """Workers that make no progress, for at least `seconds`."""
+
+    seconds: float
+    workers: Sequence[WorkerState]
+
+    def line(self) -> str:
+        """Return a description, such as `no progress for 73 s: counter 2 working (pid 4711, disk-sleep)`."""
+        described = [_describe(state) for state in self.workers[:_MAX_DESCRIBED]]
+        if (more := len(self.workers) - _MAX_DESCRIBED) > 0:
+            described.append(f"and {more} more")
+        return f"no progress for {self.seconds:.0f} s: {', '.join(described)}"
 
 
 @dataclass(frozen=True)
@@ -154,7 +180,7 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
         self._start = self._last_time = time.monotonic()
         self._last = pipeline.snapshot()
-        self._cpu_seconds: dict[tuple[str, int], float] = {}
+        self._cpu_seconds: dict[int, float] = {}  # by process id
         self._measure(self._last, 1.0)  # to leave out the CPU time used until now
 
     def __enter__(self) -> Monitor:
@@ -209,33 +235,22 @@ class Monitor:
         )
 
     def _measure(self, snapshot: Snapshot, seconds: float) -> tuple[ProcessUse, ...]:
-        """Return the use of resources by each process and each worker thread, the main process last."""
+        """Return the use of resources by each process, the main process last."""
         if not self._processes:
             return ()
         import psutil  # here, because its import takes longer than many runs that are not monitored
 
-        main, threads, uses = psutil.Process(), {}, []
-        if any(state.thread for state in snapshot.workers):
-            with suppress(psutil.Error, OSError):  # some systems do not let a process see its threads
-                threads = {thread.id: thread for thread in main.threads()}
-
-        def add(stage: str, worker: int, pid: int, times: Any, memory: int) -> None:
-            used = times[0] + times[1]  # by the user and by the system
-            before = self._cpu_seconds.get((stage, worker), 0.0)
-            self._cpu_seconds[stage, worker] = used
-            uses.append(ProcessUse(stage, worker, pid, 100 * (used - before) / seconds, memory))
-
+        uses = []
         for state in snapshot.workers:
-            with suppress(psutil.Error):  # it has just exited
-                if thread := threads.get(state.thread or 0):
-                    add(state.stage, state.worker, state.pid, thread[1:], 0)
-                elif state.pid != main.pid:
-                    process = psutil.Process(state.pid)
-                    add(state.stage, state.worker, state.pid, process.cpu_times(), process.memory_info().rss)
-        in_threads = sum(use.cpu_percent for use in uses) if threads else 0.0
-        add(MAIN, 0, main.pid, main.cpu_times(), main.memory_info().rss)
-        uses[-1] = replace(uses[-1], cpu_percent=max(uses[-1].cpu_percent - in_threads, 0.0))
-        return tuple(uses)
+            if state.pid != os.getpid():
+                with suppress(psutil.Error):  # it has just exited
+                    uses.append(self._use(state.stage, state.worker, psutil.Process(state.pid), seconds))
+        return (*uses, self._use(MAIN, 0, psutil.Process(), seconds))
+
+    def _use(self, stage: str, worker: int, process: psutil.Process, seconds: float) -> ProcessUse:
+        used = sum(process.cpu_times()[:2])  # by the user and by the system
+        before, self._cpu_seconds[process.pid] = self._cpu_seconds.get(process.pid, 0.0), used
+        return ProcessUse(stage, worker, process.pid, 100 * (used - before) / seconds, process.memory_info().rss)
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
@@ -275,3 +290,49 @@ def _with_prefix(number: float) -> str:
         number /= 1000
         prefix = next(prefixes)
     return f"{number:.3g} {prefix}"
+
+
+def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
+    """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
+
+    Nothing can decide whether such a worker is slow, stopped or stuck forever, but the state of its process gives a
+    clue.
+    """
+    still = [state for state in snapshot.workers if state.seconds >= patience]
+    stalled = [state for state in still if state.activity not in _WAITING]
+    if len(still) == len(snapshot.workers):
+        stalled = stalled or still
+    return Stall(min(state.seconds for state in stalled), stalled) if stalled else None
+
+
+def _describe(state: WorkerState) -> str:
+    status = ""
+    with suppress(Exception):  # psutil is missing, or the process has just exited
+        import psutil  # here, because its import takes longer than many runs that never stall
+
+        status = f", {psutil.Process(state.pid).status()}"
+    who = f"{state.stage} {state.worker}" if state.pid != os.getpid() else state.stage
+    return f"{who} {_WAITING.get(state.activity, state.activity.name.lower())} (pid {state.pid}{status})"
+
+
+def find_bottleneck(before: Snapshot, now: Snapshot) -> str | None:
+    """Return the stage that others have waited for between two snapshots; None if the pipeline was balanced.
+
+    It is the last stage that works although the stage before waits for room, or has ended; or else the source, if the
+    stage after it waits for items.
+    """
+    names = list(now.stages)
+    spent = [
+        [after - earlier for after, earlier in zip(now.stages[name].seconds, before.stages[name].seconds, strict=True)]
+        for name in names
+    ]
+
+    def share(step: int, activity: Activity) -> float:
+        return spent[step][activity] / (sum(spent[step]) or 1.0)
+
+    for step in reversed(range(1, len(names))):
+        held_up = share(step - 1, Activity.WAITING_FOR_ROOM) >= _HALF or not sum(spent[step - 1])
+        if held_up and share(step, Activity.WORKING) >= _BUSY:
+            return names[step]
+    source_is_slow = share(0, Activity.WORKING) >= _BUSY and share(1, Activity.WAITING_FOR_ITEM) >= _HALF
+    return names[0] if source_is_slow else None

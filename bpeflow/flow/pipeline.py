@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .errors import FlowError
-from .meters import Activity, Meters, QueueDepth
-from .spec import QueueSpec, Source, Stage
+from .meters import Activity, Meter, Meters, QueueDepth
+from .stage import QueueSpec, Source, Stage
 from .threads import ThreadRun
 
 Executor = Literal["processes", "threads"]
@@ -46,9 +46,8 @@ class WorkerReport:
     peak_memory: int
 
 
-@dataclass(frozen=True)
-class StageTotals:
-    """Totals of all workers of a stage so far, as in `WorkerReport` and `StageRate`, and seconds in each `Activity`."""
+class StageTotals(NamedTuple):
+    """Totals of all workers of a stage so far, as in `StageRate`, and their seconds in each `Activity`."""
 
     items_in: int
     items_out: int
@@ -67,11 +66,9 @@ class WorkerState:
     pid: int
     activity: Activity
     seconds: float
-    thread: int | None = None
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """The state of a pipeline at one moment.
 
     Attributes:
@@ -188,7 +185,7 @@ class Pipeline:
         """Return queue depths, totals and the states of workers. Cheap and lock-free, from any thread at any time."""
         queues = {queue.name: self.meters.depth(step) for step, queue in enumerate(self.queues)}
         bounds = {queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self.queues}
-        meters = [[meter.copy() for meter in meters] for meters in self.meters.steps]
+        meters = [list(map(Meter.from_buffer_copy, meters)) for meters in self.meters.steps]
         now = time.monotonic_ns()  # after all meters were read, so that no activity starts in the future
         stages, states = {}, []
         for name, workers in zip((*self.names, MAIN), meters, strict=True):
@@ -196,16 +193,14 @@ class Pipeline:
                 items_in=sum(worker.items_in for worker in workers),
                 items_out=sum(worker.items_out for worker in workers),
                 weight_done=sum(worker.weight_done for worker in workers),
-                workers_alive=sum(worker.id > 0 for worker in workers),
+                workers_alive=sum(worker.pid > 0 for worker in workers),
                 seconds=tuple(map(sum, zip(*(worker.spent(now) for worker in workers), strict=True))),
                 gauge=max(worker.gauge for worker in workers),
             )
             for number, worker in enumerate(workers):
-                if worker.id:
-                    in_thread = self._executor == "threads" and worker.id != os.getpid()
-                    pid, thread = (os.getpid(), worker.id) if in_thread else (worker.id, None)
+                if worker.pid:
                     seconds = (now - worker.since) / 1e9
-                    states.append(WorkerState(name, number, pid, Activity(worker.activity), seconds, thread))
+                    states.append(WorkerState(name, number, worker.pid, Activity(worker.activity), seconds))
         return Snapshot(queues, stages, states, bounds)
 
 

@@ -15,8 +15,8 @@ import pytest
 from flow_checks import pids, wait_until
 
 from bpeflow.flow import Executor, Monitor, MonitorSample, Pipeline, WorkerDiedError, stall_watch
-from bpeflow.flow.diagnosis import Stall, find_bottleneck, find_stall
 from bpeflow.flow.meters import Activity
+from bpeflow.flow.monitor import Stall, find_bottleneck, find_stall
 from bpeflow.flow.pipeline import Snapshot, StageTotals, WorkerState
 
 STARTING, WORKING, ITEM, ROOM = Activity
