@@ -56,39 +56,21 @@ __all__ = [
     "MAIN",
     "Executor",
     "FlowError",
-    "Monitor",
-    "MonitorSample",
     "Pipeline",
-    "ProcessUse",
-    "QueueDepth",
     "QueueSpec",
     "Source",
     "Stage",
-    "StageRate",
     "StartMethod",
     "WorkerDiedError",
-    "WorkerReport",
-    "in_order",
-    "peak_memory",
-    "set_gauge",
-    "stall_watch",
-    "wait_readable",
 ]
-
-#: The public names of each module. It is imported on first use: errors need none of the machinery.
-_MODULES = {
-    "errors": ("FlowError", "WorkerDiedError"),
-    "meters": ("QueueDepth", "peak_memory"),
-    "monitor": ("Monitor", "MonitorSample", "ProcessUse", "StageRate", "stall_watch"),
-    "pipeline": ("MAIN", "Executor", "Pipeline", "StartMethod", "WorkerReport", "in_order"),
-    "stage": ("QueueSpec", "Source", "Stage", "set_gauge"),
-    "threads": ("wait_readable",),
-}
+__all__ += ["WorkerReport", "in_order", "peak_memory", "set_gauge", "wait_readable"]
+__all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate", "stall_watch"]
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            globals()[name] = value = getattr(import_module(f".{module}", __name__), name)
+    """Import a public name on first use: errors need none of the machinery."""
+    for module in ("errors", "meters", "stage", "threads", "pipeline", "monitor") if name in __all__ else ():
+        if hasattr(found := import_module(f".{module}", __name__), name):
+            globals()[name] = value = getattr(found, name)
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

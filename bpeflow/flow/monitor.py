@@ -211,25 +211,13 @@ class Monitor:
         last, now, time_now = self._last, self._pipeline.snapshot(), time.monotonic()
         seconds = max(time_now - self._last_time, _TICK)
         self._last, self._last_time = now, time_now
-        stages = {}
-        for name, totals in now.stages.items():
-            before, items = last.stages[name], totals.items_in or totals.items_out
-            stages[name] = StageRate(
-                items_per_second=(items - (before.items_in or before.items_out)) / seconds,
-                weight_per_second=(totals.weight_done - before.weight_done) / seconds,
-                items=items,
-                weight_done=totals.weight_done,
-                workers_alive=totals.workers_alive,
-                workers_busy=(totals.seconds[Activity.WORKING] - before.seconds[Activity.WORKING]) / seconds,
-                gauge=totals.gauge,
-            )
-        del stages[MAIN]
+        bounds = {queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self._pipeline.queues}
         return MonitorSample(
             elapsed=time_now - self._start,
             queues=now.queues,
-            stages=stages,
+            stages={name: _stage_rate(name, last, now, seconds) for name in self._pipeline.names},
             processes=self._measure(now, seconds),
-            bounds=now.bounds,
+            bounds=bounds,
             stall=find_stall(now, self._patience),
             bottleneck=find_bottleneck(last, now),
         )
@@ -251,6 +239,20 @@ class Monitor:
         used = sum(process.cpu_times()[:2])  # by the user and by the system
         before, self._cpu_seconds[process.pid] = self._cpu_seconds.get(process.pid, 0.0), used
         return ProcessUse(stage, worker, process.pid, 100 * (used - before) / seconds, process.memory_info().rss)
+
+
+def _stage_rate(stage: str, last: Snapshot, now: Snapshot, seconds: float) -> StageRate:
+    counter = "items_in" if now.total(stage, "items_in") else "items_out"
+    items, weight = now.total(stage, counter), now.total(stage, "weight_done")
+    return StageRate(
+        items_per_second=(items - last.total(stage, counter)) / seconds,
+        weight_per_second=(weight - last.total(stage, "weight_done")) / seconds,
+        items=items,
+        weight_done=weight,
+        workers_alive=sum(meter.pid > 0 for meter in now.meters[stage]),
+        workers_busy=(now.seconds(stage)[Activity.WORKING] - last.seconds(stage)[Activity.WORKING]) / seconds,
+        gauge=max(meter.gauge for meter in now.meters[stage]),
+    )
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
@@ -298,9 +300,10 @@ def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     Nothing can decide whether such a worker is slow, stopped or stuck forever, but the state of its process gives a
     clue.
     """
-    still = [state for state in snapshot.workers if state.seconds >= patience]
+    workers = snapshot.workers
+    still = [state for state in workers if state.seconds >= patience]
     stalled = [state for state in still if state.activity not in _WAITING]
-    if len(still) == len(snapshot.workers):
+    if len(still) == len(workers):
         stalled = stalled or still
     return Stall(min(state.seconds for state in stalled), stalled) if stalled else None
 
@@ -315,16 +318,15 @@ def _describe(state: WorkerState) -> str:
     return f"{who} {_WAITING.get(state.activity, state.activity.name.lower())} (pid {state.pid}{status})"
 
 
-def find_bottleneck(before: Snapshot, now: Snapshot) -> str | None:
+def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:
     """Return the stage that others have waited for between two snapshots; None if the pipeline was balanced.
 
     It is the last stage that works although the stage before waits for room, or has ended; or else the source, if the
     stage after it waits for items.
     """
-    names = list(now.stages)
+    names = list(now.meters)
     spent = [
-        [after - earlier for after, earlier in zip(now.stages[name].seconds, before.stages[name].seconds, strict=True)]
-        for name in names
+        [after - before for after, before in zip(now.seconds(name), last.seconds(name), strict=True)] for name in names
     ]
 
     def share(step: int, activity: Activity) -> float:

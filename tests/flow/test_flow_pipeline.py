@@ -127,7 +127,7 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
     assert set(pids(pipeline)) == {("source", 0), ("stage", 0), ("stage", 1)}
     assert {pid == os.getpid() for pid in pids(pipeline).values()} == {executor == "threads"}
     assert all(psutil.pid_exists(pid) for pid in pids(pipeline).values())
-    assert snapshot.stages["stage"].workers_alive == 2
+    assert [state.stage for state in snapshot.workers].count("stage") == 2
     assert snapshot.workers[-1].stage == "main"
     if executor == "processes":
         assert wait_until(lambda: pipeline.snapshot().queues["out"].items == 4)
@@ -138,8 +138,8 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
     assert pids(pipeline) == {}
     assert list(after.workers) == []
     assert all(depth.items == 0 and depth.bytes == 0 for depth in after.queues.values())
-    assert after.stages["stage"].items_in == after.stages["stage"].items_out == 30
-    assert after.stages["stage"].weight_done == 300
+    assert after.total("stage", "items_in") == after.total("stage", "items_out") == 30
+    assert after.total("stage", "weight_done") == 300
 
 
 def test_a_pipeline_runs_once(executor: Executor) -> None:

@@ -28,10 +28,10 @@ EXECUTORS: list[Executor] = ["processes", "threads"]
 
 def settled(pipeline: Pipeline, expected: int = 0) -> int:
     """Return the number of items that the source has put, once it is at least as expected and no longer changes."""
-    wait_until(lambda: pipeline.snapshot().stages["source"].items_out >= expected)
+    wait_until(lambda: pipeline.snapshot().total("source", "items_out") >= expected)
     last, since = -1, time.monotonic()
     while time.monotonic() - since < 0.3:
-        now = pipeline.snapshot().stages["source"].items_out
+        now = pipeline.snapshot().total("source", "items_out")
         if now != last:
             last, since = now, time.monotonic()
         time.sleep(0.01)
@@ -56,7 +56,7 @@ def test_the_byte_bound_holds_as_well(executor: Executor, tmp_path: Path) -> Non
     depths = []
 
     def observe_and_go_on() -> None:
-        assert wait_until(lambda: pipeline.snapshot().stages["stage"].items_in == 1)
+        assert wait_until(lambda: pipeline.snapshot().total("stage", "items_in") == 1)
         settled(pipeline)
         depths.append(pipeline.snapshot().queues["in"])
         (tmp_path / "go on").touch()
@@ -94,7 +94,7 @@ def test_routed_queues_share_the_bounds() -> None:
     put = []
 
     def observe_and_end_the_run() -> None:
-        wait_until(lambda: pipeline.snapshot().stages["source"].items_out > 0)
+        wait_until(lambda: pipeline.snapshot().total("source", "items_out") > 0)
         put.append(settled(pipeline))
         os.kill(pids(pipeline)["source", 0], signal.SIGKILL)
 
