@@ -52,18 +52,8 @@ if TYPE_CHECKING:
     from .stage import QueueSpec, Source, Stage, set_gauge
     from .threads import wait_readable
 
-__all__ = [
-    "MAIN",
-    "Executor",
-    "FlowError",
-    "Pipeline",
-    "QueueSpec",
-    "Source",
-    "Stage",
-    "StartMethod",
-    "WorkerDiedError",
-]
-__all__ += ["WorkerReport", "in_order", "peak_memory", "set_gauge", "wait_readable"]
+__all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "StartMethod", "WorkerReport", "in_order"]
+__all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]
 __all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate", "stall_watch"]
 
 

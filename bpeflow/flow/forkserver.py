@@ -31,7 +31,8 @@ from multiprocessing import spawn
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
-from .errors import FlowError, pack_failure
+from .errors import FlowError
+from .failures import pack_failure
 from .meters import Meters
 from .pipes import Channel, Credits, Descriptor, open_here, write_all
 from .stage import run_stage
@@ -52,7 +53,6 @@ class Plan(NamedTuple):
     temporary: Sequence[str]  # folders to remove if the main process dies
     main_script: Callable[[], dict[str, Any]] | None  # runs it, if the workers need it
     jobs: Sequence[bytes]  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
-    workers: Sequence[tuple[int, int]]  # of each worker, its step and its number within the step
     channels: Sequence[Channel]  # the queue that each step writes to
     meters: Meters
     failure: Descriptor  # a file for the first failure
@@ -87,7 +87,7 @@ def serve(file: int) -> NoReturn:
     inherited = set(open_here)
     open_here.clear()  # the workers do not close them
     running: dict[int, int] = {}
-    for index in range(len(plan.workers)):
+    for index in range(len(plan.meters.workers)):
         try:
             pid = os.fork()
         except OSError as error:
@@ -133,7 +133,7 @@ def _after_main(alive: Descriptor, action: Callable[[], object]) -> None:
 
 def work(plan: Plan, index: int) -> NoReturn:
     """Run the worker with this index in this process, and exit."""
-    step, number = plan.workers[index]
+    step, number = plan.meters.workers[index]
     meter = plan.meters.steps[step][number]
     meter.begin()
     plan.events.close()

@@ -116,6 +116,7 @@ class Meters:
     """The meters of a pipeline, in a mapped file without a name, shared with the processes that they are sent to.
 
     `sizes` and `steps` have the number of workers, and their meters, for each step: the source, the stages, the caller.
+    `workers` has the step of each worker, and its number within the step.
     """
 
     def __init__(self, sizes: Sequence[int], file: Descriptor | None = None) -> None:
@@ -127,6 +128,7 @@ class Meters:
         self._file = file
         rows = list((Meter * sum(sizes)).from_buffer(mmap.mmap(file.fileno(), length)))
         self.steps = [rows[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+        self.workers = [(step, number) for step, size in enumerate(sizes[:-1]) for number in range(size)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Meters, (self._sizes, self._file)

@@ -1,7 +1,6 @@
-"""Monitoring of a running pipeline: samples of its queues, rates and processes. It observes and never decides.
+"""Monitoring of a running pipeline: samples of its queues, rates and processes, stalls, and the slow stage.
 
-How to read a sample: if a queue is full, the stage after it is the slow one; if a queue is empty, the stage before it
-is. `MonitorSample.bottleneck` draws this conclusion.
+It observes and never decides.
 """
 
 from __future__ import annotations
@@ -36,43 +35,25 @@ _HALF = 0.5
 
 @dataclass(frozen=True)
 class StageRate:
-    """The rates of a stage since the last sample, and its totals. The source has no inputs, so its outputs count.
-
-    Attributes:
-        items_per_second: Rate in items.
-        weight_per_second: Rate in units of `Stage.weigh`.
-        items: Items taken so far, or put by the source.
-        weight_done: Total weight of the finished inputs.
-        workers_alive: Workers that are running.
-        workers_busy: How many of them were at work since the last sample, on average; the others waited.
-        gauge: The greatest number that a worker has given to `set_gauge`.
-    """
+    """The rates of a stage since the last sample, and its totals. The source has no inputs, so its outputs count."""
 
     items_per_second: float
-    weight_per_second: float
-    items: int
-    weight_done: int
+    weight_per_second: float  # in units of `Stage.weigh`
+    items: int  # taken
+    weight_done: int  # of finished items
     workers_alive: int
-    workers_busy: float = 0.0
-    gauge: int = 0
+    workers_busy: float = 0.0  # how many worked since the last sample, on average; the others waited
+    gauge: int = 0  # the greatest number that a worker has given to `set_gauge`
 
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """The current resource use of one process. That of the main process includes its threads.
+    """The current resource use of one process. Workers in threads are part of the main process."""
 
-    Attributes:
-        stage: Name of the worker's stage; "main" for the main process.
-        worker: Number of the worker within the stage, from 0.
-        pid: Process id.
-        cpu_percent: CPU use since the last sample, or since the start of the monitor. 100 is one full core.
-        rss_bytes: Resident memory.
-    """
-
-    stage: str
-    worker: int
+    stage: str  # "main" for the main process
+    worker: int  # within the stage, from 0
     pid: int
-    cpu_percent: float
+    cpu_percent: float  # since the last sample, or since the start of the monitor; 100 is one full core
     rss_bytes: int
 
 
@@ -93,40 +74,25 @@ class Stall:
 
 @dataclass(frozen=True)
 class MonitorSample:
-    """One observation of a pipeline.
+    """One observation of a pipeline. Queues and stages are in pipeline order, by name."""
 
-    The main process is stage "main". It is the only process in the last sample of a run that has ended. The workers'
-    totals are then in `Pipeline.reports`.
-
-    Attributes:
-        elapsed: Seconds since the monitor started.
-        queues: Queue depths by queue name, in pipeline order.
-        stages: Rates by stage name, in pipeline order, starting with the source.
-        processes: Use of cores and memory by each worker and the main process.
-        bounds: Upper bounds of the queues.
-        stall: Workers that make no progress, if there are any.
-        bottleneck: Name of the stage that all others have waited for since the last sample; None if there is none.
-    """
-
-    elapsed: float
+    elapsed: float  # seconds since the monitor started
     queues: Mapping[str, QueueDepth]
     stages: Mapping[str, StageRate]
-    processes: tuple[ProcessUse, ...]
-    bounds: Mapping[str, QueueDepth]
+    processes: tuple[ProcessUse, ...]  # after the end of a run only the main process
+    bounds: Mapping[str, QueueDepth]  # of the queues
     stall: Stall | None = None
-    bottleneck: str | None = None
+    bottleneck: str | None = None  # the stage that all others have waited for since the last sample
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain dicts, lists and numbers, for JSON."""
         return asdict(self, dict_factory=_plain_dict)
 
     def line(self) -> str:
-        """Return the sample as one line of text.
+        """Return the sample as one line of text, with any stall at its end.
 
         For example `chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s
-        | CPU 201 %, 1.3 GB`: the items in each queue, the rates of the stages (weight is bytes by convention; a stage
-        without `weigh` shows items), and the CPU use and memory of all processes together. A stall follows, as in
-        `| no progress for 12 s: counter 2 working (pid 4711, disk-sleep)`.
+        | CPU 201 %, 1.3 GB`. A stage with `weigh` shows bytes, others show items.
         """
         queues = ", ".join(f"{name}: {depth.items}" for name, depth in self.queues.items())
         rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
@@ -297,8 +263,7 @@ def _with_prefix(number: float) -> str:
 def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
 
-    Nothing can decide whether such a worker is slow, stopped or stuck forever, but the state of its process gives a
-    clue.
+    It may be slow, stopped or stuck forever. The state of its process gives a clue.
     """
     workers = snapshot.workers
     still = [state for state in workers if state.seconds >= patience]

@@ -23,27 +23,16 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """The work of a worker that has finished, and the resources that it used.
-
-    Attributes:
-        stage: Name of the worker's stage.
-        worker: Number of the worker within its stage, from 0.
-        items_in: Items taken.
-        items_out: Items put.
-        wall_seconds: Elapsed time of the worker.
-        cpu_seconds: CPU time of its process, or of its thread. A source in threads shares that of the caller.
-        weight_done: Total weight of the inputs, as given by `Stage.weigh`.
-        peak_memory: Peak resident memory of its process, in bytes.
-    """
+    """The work of a worker that has finished, and the resources that it used."""
 
     stage: str
-    worker: int
+    worker: int  # within its stage, from 0
     items_in: int
     items_out: int
     wall_seconds: float
-    cpu_seconds: float
-    weight_done: int
-    peak_memory: int
+    cpu_seconds: float  # of its process, or of its thread; a source in threads shares that of the caller
+    weight_done: int  # of its inputs, as given by `Stage.weigh`
+    peak_memory: int  # of its process, in bytes
 
 
 @dataclass(frozen=True)

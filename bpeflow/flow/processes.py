@@ -40,7 +40,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from .errors import FlowError, cannot_start, server_died, unpack_failure, worker_died
+from .errors import FlowError, WorkerDiedError
+from .failures import KILLED, cannot_start, unpack_failure, worker_died
 from .forkserver import EVENT, Plan, check_not_running_main, interpreter
 from .pipes import Channel, Credits, Descriptor, anonymous_file, pipe
 from .stage import Inputs, Source, Stage
@@ -65,10 +66,7 @@ class ProcessRun:
         steps: list[Source | Stage] = [pipeline.source, *pipeline.stages]
         for step, output in zip(steps, pipeline.queues, strict=True):
             self._add_job(step, output.route)
-        self._workers = [
-            (step, number) for step, meters in enumerate(self._meters.steps[:-1]) for number in range(len(meters))
-        ]
-        self._running = len(self._workers)
+        self._running = len(self._meters.workers)
         self._owner = os.getpid()
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -123,7 +121,6 @@ class ProcessRun:
                 temporary=self._pipeline.temporary,
                 main_script=self._main_script,
                 jobs=self._jobs,
-                workers=self._workers,
                 channels=self._channels,
                 meters=self._meters,
                 failure=self._failure,
@@ -163,15 +160,18 @@ class ProcessRun:
         """Wait until a worker has exited. Raises the exception that a worker has reported, or that for its death."""
         event = os.read(self._events.fileno(), EVENT.size)
         if not event:
-            raise server_died()
+            raise WorkerDiedError(
+                "the process that starts the workers (the fork server) was killed, so the workers were ended as well: "
+                f"{KILLED}"
+            )
         index, pid, status = EVENT.unpack(event)
         if not pid:
             raise cannot_start(OSError(status, os.strerror(status)))
-        step, number = self._workers[index]
+        step, number = self._meters.workers[index]
         meters = self._meters.steps[step]
         if status or not meters[number].finished:
             names = self._pipeline.names
-            workers = [(names[step], number) for step, number in self._workers]
+            workers = [(names[step], number) for step, number in self._meters.workers]
             reported = os.pread(self._failure.fileno(), os.fstat(self._failure.fileno()).st_size, 0)
             raise unpack_failure(reported, workers) or worker_died(names[step], number, len(meters), pid, status)
         self._running -= 1
