@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import psutil
 
 _log = logging.getLogger(__name__)
-
 
 _WAITING = {Activity.WAITING_FOR_ITEM: "waiting for an item", Activity.WAITING_FOR_ROOM: "waiting for room"}
 _MAX_DESCRIBED = 8  # workers that are described one by one; a stage may have hundreds
@@ -144,8 +142,8 @@ class Monitor:
         self._patience = patience or max(interval, _MIN_PATIENCE)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
-        self._start = self._last_time = time.monotonic()
         self._last = pipeline.snapshot()
+        self._start = self._last.time
         self._cpu_seconds: dict[int, float] = {}  # by process id
         self._measure(self._last, 1.0)  # to leave out the CPU time used until now
 
@@ -174,16 +172,14 @@ class Monitor:
             _log.warning("the monitor could not take or deliver a sample: %s", message, exc_info=bug)
 
     def _sample(self) -> MonitorSample:
-        last, now, time_now = self._last, self._pipeline.snapshot(), time.monotonic()
-        seconds = max(time_now - self._last_time, _TICK)
-        self._last, self._last_time = now, time_now
-        bounds = {queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self._pipeline.queues}
+        last, self._last = self._last, (now := self._pipeline.snapshot())
+        seconds = max((now.time - last.time) / 1e9, _TICK)
         return MonitorSample(
-            elapsed=time_now - self._start,
+            elapsed=(now.time - self._start) / 1e9,
             queues=now.queues,
             stages={name: _stage_rate(name, last, now, seconds) for name in self._pipeline.names},
             processes=self._measure(now, seconds),
-            bounds=bounds,
+            bounds={queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self._pipeline.queues},
             stall=find_stall(now, self._patience),
             bottleneck=find_bottleneck(last, now),
         )

@@ -101,6 +101,15 @@ def test_work_before_the_monitor_started_is_not_counted() -> None:
     assert 5 < percent < 150
 
 
+def test_worker_threads_are_part_of_the_main_process() -> None:
+    samples: list[MonitorSample] = []
+    pipeline = w.simple_pipeline(partial(w.numbers, 20), partial(w.map_each, w.sleep_a_little))
+    with Monitor(pipeline, 0.05, samples.append):
+        list(pipeline.run("threads"))
+    assert len(samples) > 1
+    assert {(use.stage, use.pid) for sample in samples for use in sample.processes} == {("main", os.getpid())}
+
+
 @pytest.mark.parametrize(
     ("error", "text", "traceback"),
     [(OSError("disk full"), "disk full", False), (MemoryError(), "MemoryError", False), (KeyError("x"), "'x'", True)],

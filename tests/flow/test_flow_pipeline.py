@@ -3,6 +3,8 @@
 import doctest
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -227,6 +229,17 @@ def test_runs_leave_nothing_behind(executor: Executor) -> None:
     before = held()
     run_some(6)
     assert wait_until(lambda: held() <= before), (before, held())
+
+
+def test_errors_and_threads_do_without_the_machinery_of_processes() -> None:
+    code = (
+        "import sys, bpeflow.flow.errors; print(*sys.modules); from bpeflow.flow import Pipeline; print(*sys.modules)"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    errors, pipeline = ({name for name in line.split() if "bpeflow.flow" in name} for line in output.splitlines())
+    assert errors == {"bpeflow.flow", "bpeflow.flow.errors"}
+    assert "bpeflow.flow.threads" in pipeline
+    assert not {f"bpeflow.flow.{name}" for name in ("processes", "forkserver", "failures", "monitor")} & pipeline
 
 
 def test_in_order_restores_the_order_of_results() -> None:
