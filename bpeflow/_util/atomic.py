@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -76,15 +76,13 @@ def check_replaceable(path: Path) -> None:
 # ---- temporary files of killed processes ----
 
 
-def remove_parts(folder: Path, names: Iterable[str]) -> None:
-    """Remove the temporary files that killed processes left of files with these names (or globs).
+def remove_parts(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder and its subfolders.
 
-    Only for callers who know that no other process is writing such files in this folder.
+    Only for callers who know that no other process is writing there.
     """
-    for name in names:
-        target = Path(name)
-        for part in folder.glob(str(target.with_name(f".{target.name}.*.part"))):
-            part.unlink(missing_ok=True)
+    for part in folder.glob("**/.*.*.part"):
+        part.unlink(missing_ok=True)
 
 
 def hold_part(file: SupportsFileno) -> None:

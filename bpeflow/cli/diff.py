@@ -63,7 +63,7 @@ def make_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     add_separator_flag(parser)
-    add_invalid_utf8_flag(parser, default="replace")
+    add_invalid_utf8_flag(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
     add_quiet_flag(parser)
     return parser

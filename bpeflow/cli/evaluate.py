@@ -69,7 +69,7 @@ def make_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     add_separator_flag(parser)
-    add_invalid_utf8_flag(parser, default="replace")
+    add_invalid_utf8_flag(parser)
     parser.add_argument(
         "--for_size", metavar="SIZE", type=size, help="also estimate how long encoding this much takes, e.g. 12gb"
     )

@@ -26,6 +26,7 @@ from bpeflow.errors import (
     EngineUnavailableError,
     FlowError,
     FormatError,
+    OutputError,
     SettingsError,
 )
 
@@ -130,6 +131,8 @@ def exit_status(error: BaseException) -> int:
         ignore_signals()
         words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
         return _fail([words], 128 + number)
+    if isinstance(error, OutputError) and isinstance(error.__cause__, BrokenPipeError):
+        return 128 + signal.SIGPIPE  # its reader wants no more of it, as `head`, and needs no message
     if isinstance(error, SettingsError):
         return _fail(str(error).splitlines(), USAGE)
     if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailableError | EngineUnavailableError):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.cli.parser import SETTING, FlagGroup, Parser
 from bpeflow.errors import ConfigError
 
@@ -234,11 +233,11 @@ def add_separator_flag(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def add_invalid_utf8_flag(parser: Parser, default: InvalidUtf8Policy) -> None:
+def add_invalid_utf8_flag(parser: Parser) -> None:
     """Add ``--invalid_utf8``."""
     parser.add_argument(
-        "--invalid_utf8", metavar="POLICY", default=default,
-        help=f"input that is not UTF-8: error, replace, or skip the document (default: {default})",
+        "--invalid_utf8", metavar="POLICY", default="error",
+        help="input that is not UTF-8: error, replace (by U+FFFD), or skip the document (default: error)",
     )  # fmt: skip
 
 

@@ -72,6 +72,8 @@ def run(argv: Sequence[str]) -> int:
         if not is_whole:
             log.info("showing the first %s; --first SIZE shows more", format_size(options.first))
     else:
+        if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises errors for long texts)
+            log.info("showing these words; --input %s shows the file", text)
         text = os.fsencode(text).decode(errors="replace")
     explanation = tokenizer.explain(text)
     if options.html is not None:

@@ -59,7 +59,7 @@ def evaluate(
     text_field: str = "text",
     text_column: str = "text",
     exclude: str | Sequence[str] = (),
-    invalid_utf8: InvalidUtf8Policy = "replace",
+    invalid_utf8: InvalidUtf8Policy = "error",
     bad_records: BadRecordsPolicy = "error",
     progress: bool = False,
     observer: Observer | None = None,

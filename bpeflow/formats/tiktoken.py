@@ -17,6 +17,7 @@ import binascii
 import itertools
 import json
 import logging
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def looks_like_ranks(path: Path) -> bool:
     if len(parts) != 2 or not parts[1].isdigit():
         return False
     try:
-        return bool(base64.b64decode(parts[0], validate=True))
+        return bool(_decode_token(parts[0]))
     except binascii.Error:
         return False
 
@@ -195,6 +196,14 @@ def _read_ranks(path: Path, content: bytes) -> dict[bytes, int]:
     return _read_lines(path, content)
 
 
+def _decode_token(text: bytes) -> bytes:
+    """Decode base64 strictly: versions of Python differ in the padding that they accept."""
+    token = base64.b64decode(text, validate=True)
+    if len(text) != 4 * math.ceil(len(token) / 3):
+        raise binascii.Error("excess padding")
+    return token
+
+
 def _read_lines(path: Path, content: bytes) -> dict[bytes, int]:
     ranks: dict[bytes, int] = {}
     lines: dict[int, int] = {}
@@ -205,7 +214,7 @@ def _read_lines(path: Path, content: bytes) -> dict[bytes, int]:
         if len(parts) != 2 or not parts[1].isdigit() or len(parts[1]) > 10:
             raise FormatError(f"{path}, line {number}: need a token in base64 and its rank, found {short_repr(line)}")
         try:
-            token = base64.b64decode(parts[0], validate=True)
+            token = _decode_token(parts[0])
         except binascii.Error as error:
             raise FormatError(f"{path}, line {number}: {short_repr(parts[0])} is not base64: {error}") from error
         rank = int(parts[1])

@@ -148,14 +148,14 @@ def count_pretokens(
         tokenizer: the tokenizer.
         inputs: paths, or mappings as in the setting `sources`.
         observer: progress callbacks.
-        options: further settings of `bpeflow.config.CountSettings`. By default bytes that are not UTF-8 are replaced.
+        options: further settings of `bpeflow.config.CountSettings`.
 
     Raises:
         CorpusError: input is missing or unreadable, or has no text.
     """
     sources = [entry for entry in inputs if not isinstance(entry, str)]
     corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
-    values = {"invalid_utf8": "replace", **options, **(corpus or {"input": list(inputs)})}
+    values = {**options, **(corpus or {"input": list(inputs)})}
     ours = {
         "pattern": tokenizer.pattern,
         "unmatched": tokenizer.unmatched,

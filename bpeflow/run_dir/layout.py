@@ -34,7 +34,6 @@ __all__ = [
     "SETTINGS_FILE",
     "UNFINISHED",
     "VOCAB_FILES",
-    "WORKING_FILES",
     "vocab_subfolder",
 ]
 
@@ -60,9 +59,6 @@ VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FIL
 
 #: Globs of everything that a finished run leaves, the report first.
 RUN_FILES = (REPORT_FILE, COUNTS_FILE, MONITOR_FILE, PAGE_FILE, *VOCAB_FILES)
-
-#: Globs of everything that a run may be writing in `UNFINISHED`.
-WORKING_FILES = (SETTINGS_FILE, DONE_FILE, CHECKPOINT_FILE, *RUN_FILES)
 
 
 def vocab_subfolder(size: int) -> str:

@@ -36,11 +36,15 @@ class _Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Versions(_Record):
-    """Versions that a run depends on, and the machine it ran on."""
+    """Versions that a run depends on, and the machine it ran on.
+
+    Attributes:
+        regex: the version of the `regex` module; None if the run did not need it.
+    """
 
     python: str
     numpy: str
-    regex: str
+    regex: str | None
     platform: str
     cores: int
 

@@ -27,11 +27,9 @@ from bpeflow.run_dir.layout import (
     DONE_FILE,
     MONITOR_FILE,
     REPORT_FILE,
-    SEGMENTS,
     SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
-    WORKING_FILES,
 )
 from bpeflow.run_dir.lock import RunLock
 from bpeflow.run_dir.publish import publish, remove_files, remove_useless
@@ -89,7 +87,7 @@ class RunDir:
             with ExitStack() as locked:
                 lock = locked.enter_context(self._lock)
                 remove_left_behind(lock.left_behind.get("scratch"))
-                remove_parts(self.unfinished, (*WORKING_FILES, f"{SEGMENTS}/*"))
+                remove_parts(self.unfinished)
                 if self.path is not None and not _awaits_publishing(self.path):
                     remove_useless(self.path)
                 lock.sign(scratch=os.fspath(self._scratch.folder) if self._scratch else None)

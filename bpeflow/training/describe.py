@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -43,17 +43,16 @@ if TYPE_CHECKING:
 
 def start_report(settings: Settings) -> RunReport:
     """Return a report with everything that is known before the work: settings and versions."""
-    from importlib.metadata import version  # slow to import, and needed at the end of a run only
-
+    system = os.uname()
     return RunReport(
         bpeflow=__version__,
         command=tuple(sys.argv),
         settings=settings.model_dump(mode="json"),
         versions=Versions(
-            python=platform.python_version(),
+            python=".".join(map(str, sys.version_info[:3])),
             numpy=np.__version__,
-            regex=version("regex"),
-            platform=f"{platform.system()} {platform.release()} {platform.machine()}",
+            regex=getattr(sys.modules.get("regex"), "__version__", None),
+            platform=" ".join((system.sysname, system.release, system.machine)),
             cores=available_cores(),
         ),
     )
