@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 #: the most that Linux allows by default.
 _MAX_PIPE_BYTES = 1 << 20
 
+#: Smaller messages are copied into one write, so that their readers wake up once. Larger ones are written in parts.
+_SMALL = 1 << 16
+
 #: Before each message: the size of the pickle, and the number of the buffers whose sizes follow.
 _HEADER = struct.Struct("<QQ")
 
@@ -189,12 +192,14 @@ class Channel:
     def put(self, packed: Packed, consumer: int, meter: Meter) -> None:
         """Wait for room and write an item to the pipe of a consumer, modulo their number."""
         _, writer = self._pipes[consumer % len(self._pipes)]
-        header = _HEADER.pack(len(packed.pickled), len(packed.buffers))
         sizes = struct.pack(f"<{len(packed.buffers)}Q", *map(len, packed.buffers))
+        parts = [_HEADER.pack(len(packed.pickled), len(packed.buffers)) + sizes, packed.pickled, *packed.buffers]
+        if packed.size < _SMALL:
+            parts = [b"".join(parts)]
         with self._write_lock:
             self._credits.take()
             meter.add_put(packed.size)
-            for part in (header + sizes + packed.pickled, *packed.buffers):
+            for part in parts:
                 write_all(writer, part)
 
     def get(self, consumer: int, meter: Meter, wait: Callable[[], None] | None = None) -> Packed:

@@ -56,13 +56,7 @@ class Stage:
     """A step of the pipeline: a generator function over its inputs, run by `workers` workers in parallel.
 
     The function is called once by each worker and must consume all of its inputs. The items that it yields go to the
-    next stage. Items yielded after the last input are its flush:
-
-        def count(chunks):
-            counts = Counter()
-            for chunk in chunks:
-                counts.update(chunk.split())
-            yield counts
+    next stage. Items yielded after the last input are its flush.
 
     Attributes:
         name: The name that the monitor and error messages show.
