@@ -14,8 +14,8 @@ from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import SETTING, Parser, new_parser
 from bpeflow.cli.settings import settings_by_key
 from bpeflow.dataset.token_file import DtypeName, Layout
+from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
-from bpeflow.formats.registry import FORMATS
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
 SHELLS = ("bash", "zsh", "fish")

@@ -33,8 +33,8 @@ from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
 from bpeflow.dataset.token_output import ShardSet, TokenSetWriter, existing_files, new_output, refuse_to_replace
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import InputTypeError
+from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 

@@ -15,7 +15,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.inspection.explain import MergeTable
 from bpeflow.inspection.vocabulary import VocabToken
 from bpeflow.progress import Observer
-from bpeflow.tokenizer.registry import new_encoder
+from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 

@@ -19,9 +19,8 @@ from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import setting_changes
 from bpeflow.errors import ResumeError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.run_dir.layout import CHECKPOINT_FILE
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.vocab import Merge
 
 #: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,

@@ -8,7 +8,7 @@ from pathlib import Path
 from bpeflow._util.text import format_count, one_line
 from bpeflow.config import Settings
 from bpeflow.errors import AlreadyExistsError, FormatError
-from bpeflow.formats import registry as formats
+from bpeflow.formats import any_format as formats
 from bpeflow.run_dir.layout import COUNTS_FILE, REPORT_FILE, VOCAB_FILES
 from bpeflow.run_dir.report import RunReport, read_report
 

@@ -18,7 +18,7 @@ runs/owt/
 from __future__ import annotations
 
 from bpeflow.counting.manifest import MANIFEST_FILE
-from bpeflow.formats.registry import FORMATS
+from bpeflow.formats.any_format import FORMATS
 
 __all__ = [
     "CHECKPOINT_FILE",

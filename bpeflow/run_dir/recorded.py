@@ -14,7 +14,7 @@ from bpeflow.config import Settings, make_settings, replace
 from bpeflow.corpus.formats.iterable import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN
 from bpeflow.errors import ConfigError, ResumeError
-from bpeflow.formats.chat_templates import CHAT_TEMPLATES
+from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.run_dir.layout import COUNTS_FILE, DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
 from bpeflow.run_dir.report import read_report
 

@@ -13,7 +13,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.errors import FormatError, ResumeError
 from bpeflow.formats import gpt2
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.run_dir.checkpoint import check_same_settings
 from bpeflow.run_dir.existing import refuse_to_replace
 from bpeflow.run_dir.layout import CHECKPOINT_FILE, COUNTS_FILE, REPORT_FILE, SEGMENTS, UNFINISHED

@@ -18,8 +18,8 @@ from bpeflow.config import OutputSettings, Settings
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import (

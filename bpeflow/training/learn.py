@@ -19,7 +19,7 @@ from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, shown
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Merge, Vocab

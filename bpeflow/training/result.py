@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.run_dir.report import RunReport
 from bpeflow.training.learn import LearnedMerges
 from bpeflow.vocab import Merge, Vocab

@@ -18,8 +18,8 @@ from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_document
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.progress import Observer, shown
 from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 8
+#define BPEFLOW_ABI 9
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -286,15 +286,15 @@ BPEFLOW_API void bpeflow_model_free(bpeflow_model *model);
 
 /* Read tiktoken's format: `lines` lines, each with a token in base64, a space, its rank and a newline. Token i is
  * data[offsets[i]:offsets[i + 1]] and has rank ranks[i]. The caller has data[size], offsets[lines + 1] and ranks[lines].
- * The status is BPEFLOW_DAMAGED for any other text. */
+ * The status is BPEFLOW_DAMAGED for any other text, and if two tokens are equal. */
 BPEFLOW_API int bpeflow_read_ranks(const uint8_t *text, uint64_t size, uint8_t *data, int64_t *offsets, int64_t *ranks,
                                    uint64_t lines);
 
 /* Read merges as GPT-2's files have them: `lines` lines, each with two printable forms in UTF-8, a space between them and a
- * newline after them. Form i is forms[offsets[i]:offsets[i + 1]], and no two forms are equal. The result is
+ * newline after them. `forms` has `count` different forms, each with a newline after it. The result is
  * merges[3 * lines] (left, right, result) as indices of forms. The status is BPEFLOW_DAMAGED for any other text, and for
  * forms that are not among them. */
-BPEFLOW_API int bpeflow_read_merges(const uint8_t *text, uint64_t size, const uint8_t *forms, const int64_t *offsets,
+BPEFLOW_API int bpeflow_read_merges(const uint8_t *text, uint64_t size, const uint8_t *forms, uint64_t forms_size,
                                     uint32_t count, uint32_t *merges, uint64_t lines);
 
 /* Recover merges from ranks: token i is data[offsets[i]:offsets[i + 1]] and has rank i; it is empty if no token has that

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import read_json, short_repr
 from bpeflow.vocab import Vocab
 

@@ -19,7 +19,7 @@ from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
 from bpeflow.pretokenize.native import native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
-from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
 from fuzzing import cli
 from fuzzing.build import MissingToolError
 from fuzzing.campaign import Result, _read

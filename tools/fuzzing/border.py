@@ -18,7 +18,7 @@ from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native import NativeBackend
 from bpeflow.backends.registry import BACKENDS
 from bpeflow.errors import BpeflowError
-from bpeflow.tokenizer import native as encoding
+from bpeflow.tokenizer import native_encoder as encoding
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
 

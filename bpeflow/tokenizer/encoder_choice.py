@@ -1,4 +1,4 @@
-"""`NormalizingEncoder`: an encoder that normalizes text before another encoder encodes it."""
+"""The choice of an encoder by name, and `NormalizingEncoder`, which wraps it if the tokenizer has a normalizer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,52 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bpeflow.errors import UnmatchedTextError
+from bpeflow._util.text import close_matches
+from bpeflow.errors import ConfigError, NativeUnavailableError, UnmatchedTextError
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
-from bpeflow.pretokenize.regex import Pretokenizer
-from bpeflow.tokenizer.encoder import Encoder
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, Encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+#: Names of the encoders, best first. ``auto`` takes the first that is available.
+ENCODERS = ("native", "python")
+
+
+def new_encoder(spec: TokenizerSpec, name: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Encoder:
+    """Return the encoder of that name. ``auto`` is the native one if it is available, else the Python one.
+
+    Raises:
+        ConfigError: the name is unknown, or the cache size is invalid.
+        NativeUnavailableError: ``native`` was requested but is not available.
+        FormatError: the vocabulary and the merges do not fit each other.
+    """
+    if name not in ("auto", *ENCODERS):
+        nearest = close_matches(str(name), ENCODERS)
+        hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+        raise ConfigError(f"unknown encoder {name!r}; {hint}there are: auto, {', '.join(ENCODERS)}")
+    if not isinstance(cache_bytes, int) or not 0 <= cache_bytes < 1 << 63:
+        raise ConfigError(f"cache_bytes is {cache_bytes!r}; it must be an integer number of bytes, 0 for no cache")
+    encoder = _encoder_of_normalized_text(spec, name, cache_bytes)
+    if not spec.normalizer:
+        return encoder
+    return NormalizingEncoder(encoder, load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer))
+
+
+def _encoder_of_normalized_text(spec: TokenizerSpec, name: str, cache_bytes: int) -> Encoder:
+    if name != "python":
+        try:
+            return NativeEncoder(spec, cache_bytes)
+        except NativeUnavailableError:
+            if name == "native":
+                raise
+    return PythonEncoder(spec, cache_bytes)
 
 
 class NormalizingEncoder:

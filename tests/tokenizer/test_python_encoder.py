@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from small import MERGES, SPECIALS, merge_naively, small_spec, special_text, text
 
 from bpeflow.errors import ConfigError, FormatError, NativeUnavailableError, UnknownTokenError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import Encoder
-from bpeflow.tokenizer.registry import new_encoder
+from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Vocab
 
@@ -174,7 +174,7 @@ def test_auto_falls_back_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise NativeUnavailableError("not built")
 
-    monkeypatch.setattr("bpeflow.tokenizer.registry.NativeEncoder", missing)
+    monkeypatch.setattr("bpeflow.tokenizer.encoder_choice.NativeEncoder", missing)
     assert new_encoder(small_spec()).name == "python"
     with pytest.raises(NativeUnavailableError, match="not built"):
         new_encoder(small_spec(), "native")

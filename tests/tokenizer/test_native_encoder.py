@@ -17,12 +17,12 @@ from random_vocabularies import merge_as_defined, vocabularies
 from small import spec_of
 
 from bpeflow.errors import InvalidTextError, NativeUnavailableError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.tokenizer import native as native_encoder
-from bpeflow.tokenizer.native import NativeEncoder
-from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Vocab
 

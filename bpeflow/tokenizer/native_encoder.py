@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.errors import UnmatchedTextError
-from bpeflow.formats.native_ranks import concatenate
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -259,20 +258,19 @@ class _Model:
     def __init__(self, spec: TokenizerSpec) -> None:
         library, vocab = _library(), spec.vocab
         self.tokens = len(vocab)
-        token_data, token_offsets = concatenate(vocab.decoded_tokens)
-        ordinary_data, ordinary_offsets = concatenate(vocab.ordinary_tokens)
+        tokens, ordinary = vocab.packed()
         byte_ids = np.array(vocab.byte_ids, np.uint32)
         merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
         native = _Vocabulary(
-            token_data,
-            token_offsets.ctypes.data,
-            ordinary_data,
-            ordinary_offsets.ctypes.data,
+            tokens.data,
+            tokens.offsets.ctypes.data,
+            ordinary.data,
+            ordinary.offsets.ctypes.data,
             len(vocab),
             byte_ids.ctypes.data,
             merges.ctypes.data,
             len(merges),
-            spec.whole_tokens,
+            spec.whole_tokens or vocab.merging_yields_all,
         )
         self.handle = c_void_p()
         library.bpeflow_model_new(byref(native), byref(self.handle))

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
 from bpeflow.formats import cs336, gpt2, huggingface, tiktoken, transformers
 from bpeflow.formats.published import find_name
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.special_tokens import add_special_tokens
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.transformers import NO_OPTIONS, TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
