@@ -20,19 +20,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
-from bpeflow.flow.channel import Channel, Packed
-from bpeflow.flow.descriptors import EndOfStreamError, write_all
 from bpeflow.flow.meters import Meters
+from bpeflow.flow.pipes import Channel, Credits, Descriptor, EndOfStreamError, Packed, pipe, write_all
 
 EXECUTORS: list[Executor] = ["processes", "threads"]
 
 
 def settled(pipeline: Pipeline, expected: int = 0) -> int:
     """Return the number of items that the source has put, once it is at least as expected and no longer changes."""
-    wait_until(lambda: pipeline.snapshot().stages["source"].items_out >= expected)
+    wait_until(lambda: pipeline.snapshot().total("source", "items_out") >= expected)
     last, since = -1, time.monotonic()
     while time.monotonic() - since < 0.3:
-        now = pipeline.snapshot().stages["source"].items_out
+        now = pipeline.snapshot().total("source", "items_out")
         if now != last:
             last, since = now, time.monotonic()
         time.sleep(0.01)
@@ -57,7 +56,7 @@ def test_the_byte_bound_holds_as_well(executor: Executor, tmp_path: Path) -> Non
     depths = []
 
     def observe_and_go_on() -> None:
-        assert wait_until(lambda: pipeline.snapshot().stages["stage"].items_in == 1)
+        assert wait_until(lambda: pipeline.snapshot().total("stage", "items_in") == 1)
         settled(pipeline)
         depths.append(pipeline.snapshot().queues["in"])
         (tmp_path / "go on").touch()
@@ -95,7 +94,7 @@ def test_routed_queues_share_the_bounds() -> None:
     put = []
 
     def observe_and_end_the_run() -> None:
-        wait_until(lambda: pipeline.snapshot().stages["source"].items_out > 0)
+        wait_until(lambda: pipeline.snapshot().total("source", "items_out") > 0)
         put.append(settled(pipeline))
         os.kill(pids(pipeline)["source", 0], signal.SIGKILL)
 
@@ -163,7 +162,7 @@ def test_bounds_hold_and_never_deadlock(
 @pytest.mark.parametrize("written", [1, 15, 16, 100])
 def test_a_message_that_ends_in_the_middle_is_left_out(written: int) -> None:
     channel = Channel(QueueSpec("q"), producers=1, consumers=1)
-    write_all(channel._pipes[0][1], [(struct.pack("<QQ", 256, 0) + bytes(256))[:written]])
+    write_all(channel._pipes[0][1], (struct.pack("<QQ", 256, 0) + bytes(256))[:written])
     channel.close_writers()
     with pytest.raises(EndOfStreamError):
         channel.get(0, Meters([1]).steps[0][0])
@@ -225,7 +224,7 @@ def put_stop_after_the_data(queue: Any, data_is_put: Any) -> None:
 
 @pytest.mark.slow
 def test_in_a_plain_queue_the_stop_of_one_worker_overtakes_the_data_of_another() -> None:
-    """Why there are no sentinels: see the head of flow/channel.py."""
+    """Why there are no sentinels: see the head of flow/pipes.py."""
     context = multiprocessing.get_context("spawn")
     queue, data_is_put = context.Queue(), context.Event()
     workers = [
@@ -254,3 +253,51 @@ def test_large_results_still_in_the_pipe_are_not_lost_when_their_workers_have_fi
         time.sleep(0.05)
         arrived.append(len(blob))
     assert sorted(arrived) == sorted(sizes)
+
+
+# ---- the kernel objects
+
+
+def test_only_as_many_credits_can_be_taken_as_there_are() -> None:
+    queue_credits = Credits(3)
+    for _ in range(3):
+        queue_credits.take()
+    os.set_blocking(queue_credits._reader.fileno(), False)
+    with pytest.raises(BlockingIOError):
+        queue_credits.take()
+    queue_credits.give(2)
+    queue_credits.take()
+    queue_credits.take()
+    with pytest.raises(BlockingIOError):
+        queue_credits.take()
+
+
+def test_a_huge_number_of_credits_fits_into_the_pipe() -> None:
+    queue_credits = Credits(10**9)
+    queue_credits.take()
+    queue_credits.give()
+
+
+def test_closing_twice_closes_no_descriptor_of_others() -> None:
+    reader, writer = pipe()
+    number = writer.fileno()
+    writer.close()
+    other = Descriptor(os.dup(reader.fileno()))
+    assert other.fileno() == number, "the number is used again"
+    writer.close()
+    os.fstat(other.fileno())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_holds_no_pipe_open() -> None:
+    reader, writer = pipe()
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        writer.close()
+        assert os.read(reader.fileno(), 1) == b""
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)

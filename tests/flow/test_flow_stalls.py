@@ -15,21 +15,20 @@ import pytest
 from flow_checks import pids, wait_until
 
 from bpeflow.flow import Executor, Monitor, MonitorSample, Pipeline, WorkerDiedError, stall_watch
-from bpeflow.flow.diagnosis import Stall, find_bottleneck, find_stall
-from bpeflow.flow.meters import Activity
-from bpeflow.flow.pipeline import Snapshot, StageTotals, WorkerState
+from bpeflow.flow.meters import Activity, Meter
+from bpeflow.flow.monitor import Stall, find_bottleneck, find_stall
+from bpeflow.flow.pipeline import Snapshot
 
 STARTING, WORKING, ITEM, ROOM = Activity
 
 
 def snapshot(*stages: list[tuple[Activity, float]]) -> Snapshot:
     """Return a snapshot of a reader, counters and the main process, given the activity and seconds of each worker."""
-    workers = [
-        WorkerState(name, number, 1 << 30, activity, seconds)
+    meters = {
+        name: [Meter(pid=1 << 30, activity=activity, since=-round(seconds * 1e9)) for activity, seconds in stage]
         for name, stage in zip(["reader", "counter", "main"], stages, strict=True)
-        for number, (activity, seconds) in enumerate(stage)
-    ]
-    return Snapshot({}, {}, workers, {})
+    }
+    return Snapshot({}, meters, time=0)
 
 
 MAIN = [(ITEM, 99.0)]
@@ -77,7 +76,7 @@ def stall_of(text: str, pipeline: Pipeline, stop: str | None = None) -> None:
 
     with ThreadPoolExecutor(1) as pool, Monitor(pipeline, 0.1, samples.append, processes=False, patience=0.5):
         run = pool.submit(lambda: deque(pipeline.run(), maxlen=0))
-        assert wait_until(lambda: pipeline.snapshot().stages["stage 0"].items_out > 0)
+        assert wait_until(lambda: pipeline.snapshot().total("stage 0", "items_out") > 0)
         for (name, _), pid in pids(pipeline).items():
             if name == stop:
                 os.kill(pid, signal.SIGSTOP)
@@ -152,12 +151,12 @@ WORKS, STARVES, BLOCKED, HALF, ENDED = (0, 9, 1, 0), (0, 1, 9, 0), (0, 1, 0, 9),
 def test_the_stage_that_others_wait_for_is_slow(
     reader: tuple[int, ...], counter: tuple[int, ...], merger: tuple[int, ...], main: tuple[int, ...], slow: str | None
 ) -> None:
-    def after(past: float, **spent: tuple[int, ...]) -> Snapshot:
-        stages = {stage: StageTotals(0, 0, 0, 1, tuple(past + now for now in row)) for stage, row in spent.items()}
-        return Snapshot({}, stages, [], {})
+    def after(past: int, **spent: tuple[int, ...]) -> Snapshot:
+        meters = {stage: [Meter(past=tuple((past + now) * 10**9 for now in row))] for stage, row in spent.items()}
+        return Snapshot({}, meters, time=0)
 
-    before = after(50.0, reader=ENDED, counter=ENDED, merger=ENDED, main=ENDED)
-    now = after(50.0, reader=reader, counter=counter, merger=merger, main=main)
+    before = after(50, reader=ENDED, counter=ENDED, merger=ENDED, main=ENDED)
+    now = after(50, reader=reader, counter=counter, merger=merger, main=main)
     assert find_bottleneck(before, now) == slow
 
 
