@@ -33,7 +33,8 @@ from bpeflow.counting.segments import (
     has_segments,
     remove_segments,
 )
-from bpeflow.counting.shards import Shard, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.shards import RECORD, Shard, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
@@ -207,6 +208,7 @@ class CorpusCounter:
             memory=memory,
             look=look,
         )
+        shared = SharedTables()
         growth = Growth(self.total_bytes, on_forecast, thin)
         segments = self._segments(memory, distributor, lambda shard, weight: growth.add([shard], weight))
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
@@ -215,17 +217,19 @@ class CorpusCounter:
                 shards = distributor.count(segments, self._work(segments.path, distributor), runner)
             elif segments is None:
                 runner.report_progress()
-                shards = runner.run(build.counting(self.corpus.entries), executor)
+                shards = runner.run(build.counting(self.corpus.entries, shared), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
                 counted = segments.count(
-                    runner, lambda entries: runner.run(build.counting(entries, "bytes"), executor), memory
+                    runner,
+                    lambda entries: runner.run(build.counting(entries, SharedTables(), "bytes"), executor),
+                    memory,
                 )
                 shards = runner.run(build.summing(counted, limit), executor)
             if segments is not None:
                 shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
             reducing = perf_counter()
-            counts, documents = reduce_shards(shards, memory)
+            counts, documents = reduce_shards(shards, memory, shared)
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
@@ -247,7 +251,7 @@ class CorpusCounter:
             seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
             workers=segments.reports(runner) if segments else runner.reports,
             reducer_seconds=ended - reducing,
-            reduced_bytes=sum(shard.size for shard in shards),
+            reduced_bytes=len(counts.data) + len(counts) * RECORD.size,
             in_process=in_process,
             counters=counters,
             memory_limit=limit,

@@ -16,12 +16,11 @@ from bpeflow.corpus.left_out import unmatched_error
 from bpeflow.corpus.sources import Source
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.shards import Scratch, Shard
+from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import (
     CountedDocuments,
     CountTable,
     NativeTable,
-    SharedTables,
-    TablePart,
     new_table,
     weighted,
 )

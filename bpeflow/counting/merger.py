@@ -16,7 +16,7 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MAX_OPEN_SHARDS, MemoryBudget
 from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.shards import EVERYTHING, KeyRange, Mark, Order, Scratch, Shard, Spilled
-from bpeflow.counting.table import SharedTables, TablePart
+from bpeflow.counting.shared_tables import SharedTables, TablePart
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
@@ -129,9 +129,16 @@ class CountMerger:
         return pieces
 
 
-def reduce_shards(shards: Sequence[Shard], memory: MemoryBudget) -> tuple[PretokenCounts, DocumentStatistics]:
-    """Join the partitions into one table. Each is in canonical order, and no pre-token is in two of them."""
+def reduce_shards(
+    shards: Sequence[Shard], memory: MemoryBudget, shared: SharedTables | None = None
+) -> tuple[PretokenCounts, DocumentStatistics]:
+    """Join the partitions into one table.
+
+    Each is in canonical order, or its sum is in `shared`. No pre-token is in two of them.
+    """
     documents = sum((shard.statistics for shard in shards), start=DocumentStatistics())
+    if shared is not None and shared.summed:  # of all partitions: a counter leaves its whole table there, or none of it
+        return shared.join(), documents
     with kway_sum(shards, "count", memory.buffer_size(len(shards))) as total:
         return total.counts(), documents
 

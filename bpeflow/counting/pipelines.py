@@ -27,7 +27,7 @@ from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger, divide, partition_of
 from bpeflow.counting.shards import Order, Scratch, Shard, Spilled
-from bpeflow.counting.table import SharedTables
+from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.flow import (
     Executor,
     Monitor,
@@ -181,8 +181,11 @@ class PipelineBuilder:
     memory: MemoryBudget
     look: FirstLook | None
 
-    def counting(self, entries: Sequence[CorpusEntry], order: Order = "count") -> Pipeline:
-        """Return a pipeline that counts these entries of the corpus. Its results are shards in `order`."""
+    def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables, order: Order = "count") -> Pipeline:
+        """Return a pipeline that counts these entries of the corpus.
+
+        Its results are shards in `order`, whose records threads may leave in `shared`.
+        """
         settings, in_process, memory = self.settings, self.in_process, self.memory
         most = int(settings.queue.max_bytes)
         queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
@@ -205,7 +208,6 @@ class PipelineBuilder:
             streams=streams if in_process else None,
             look=self.look,
         )
-        shared = SharedTables()
         counter = ChunkCounter(
             delimiters=self.delimiters,
             pretokenizer=self.pretokenizer,

@@ -22,6 +22,7 @@ from bpeflow.counting.merger import CountMerger, RangeSum
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder
 from bpeflow.counting.shards import Scratch, Shard, cannot_write
+from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.pretokenize.regex import Pretokenizer
 
 #: The beginning of the names of tasks' scratch folders.
@@ -109,7 +110,7 @@ class CountWork:
             look=None,
         )
         runner = PipelineRunner(None)
-        shards = runner.run(builder.counting(entries, "bytes"), "threads")
+        shards = runner.run(builder.counting(entries, SharedTables(), "bytes"), "threads")
         check_unchanged(entries, FILE_CHANGED_REMEDY)
         path = self.folder / f"{number:06d}-{token_hex(8)}.shard"
         return write_segment(path, shards, self.memory.buffer_size(len(shards)), runner.last_reports)
