@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_size
-from bpeflow.progress import Observer
+from bpeflow.progress.observer import Observer
 
 if TYPE_CHECKING:
     from bpeflow.flow import MonitorSample
