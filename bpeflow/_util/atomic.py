@@ -1,15 +1,20 @@
-"""Durable, atomic writing of files: after a crash or a power cut, a file is either complete or as it was before."""
+"""Durable files: after a crash or a power cut, a file is either complete or as it was before, and damage is detected.
+
+`atomic_path` writes a file; `checksummed` and `verified` are for JSON objects that a run resumes from.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bpeflow.errors import FormatError
 
@@ -154,3 +159,29 @@ def make_folder(folder: Path) -> list[Path]:
     for path in missing:
         sync_folder(path.parent)
     return missing
+
+
+#: The key of the checksum.
+_CHECKSUM = "sha256"
+
+
+def checksummed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `body` with its checksum added."""
+    return {**body, _CHECKSUM: _digest(json.loads(json.dumps(body)))}
+
+
+def verified(values: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` without the checksum. Raises `ValueError` if it is missing or does not match."""
+    body = {key: value for key, value in values.items() if key != _CHECKSUM}
+    if values.get(_CHECKSUM) != _digest(body):
+        raise ValueError("its checksum does not match")
+    return body
+
+
+def has_checksum(values: object) -> bool:
+    """Return whether `values` is an object with a checksum."""
+    return isinstance(values, dict) and _CHECKSUM in values
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

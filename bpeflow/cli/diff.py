@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
-from bpeflow.cli.lines import print_lines
+from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_invalid_utf8_flag,

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.lines import print_lines
+from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_description_flags,

@@ -85,7 +85,7 @@ def _assignment(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
     key = key.replace("-", "_")
     from bpeflow._util.yaml import parse_yaml  # PyYAML, likewise
-    from bpeflow.cli.settings import settings_by_key
+    from bpeflow.cli.setting_help import settings_by_key
 
     try:
         return key, parse_yaml(value)
@@ -278,7 +278,7 @@ def size(text: str) -> int:
 
 def count(text: str) -> int:
     """Parse a large number, such as ``100m`` for 100 million."""
-    from bpeflow.config.fields import as_number
+    from bpeflow.config.sections import as_number
 
     try:
         return int(as_number(text))  # type: ignore[call-overload,no-any-return]

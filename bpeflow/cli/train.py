@@ -20,7 +20,7 @@ from bpeflow.errors import ConfigError
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary
     from bpeflow.progress import Observer
-    from bpeflow.run_dir.report import CountingReport, LearningReport
+    from bpeflow.run_dir.run_report import CountingReport, LearningReport
     from bpeflow.training.result import TrainResult
 
 _DESCRIPTION = """\

@@ -21,26 +21,24 @@ from bpeflow._util.text import (
     UnmatchedPolicy,
     close_matches,
 )
-from bpeflow.config.fields import (
-    FieldPath,
-    Folder,
-    MemoryLimit,
-    NonEmpty,
-    Paths,
-    Size,
-    VocabSize,
-    as_pattern,
-    as_tuple,
-    setting,
-)
 from bpeflow.config.sections import (
     EngineSettings,
+    FieldPath,
+    Folder,
     Frozen,
+    MemoryLimit,
     MonitorSettings,
+    NonEmpty,
     OutputSettings,
+    Paths,
     QueueSettings,
+    Size,
     ThinRare,
+    VocabSize,
+    as_pattern,
     as_thin_rare,
+    as_tuple,
+    setting,
 )
 from bpeflow.vocab import check_special_tokens
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.cpu import available_cores
-from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, ThinRare, make_settings
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
+from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
+from bpeflow.corpus.left_out import report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
@@ -26,8 +25,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.growth import Growth, GrowthForecast, GrowthPoint
 from bpeflow.counting.merger import reduce_shards
-from bpeflow.counting.outcome import report_unmatched, warn_of_empty_sources, why_nothing
-from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
+from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.segments import (
     SegmentFolder,

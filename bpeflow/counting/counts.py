@@ -147,7 +147,7 @@ class PretokenCounts(Mapping[bytes, int]):
         """Return the counts with fewer rare pre-tokens, as the setting `thin_rare` does before merges are learned.
 
         Of the pre-tokens counted less than `below`, one in 1/keep is kept, with its count times 1/keep. A fixed hash of
-        its bytes decides (`bpeflow.counting.pretoken_hash`), so the result depends only on the counts and the two
+        its bytes decides (`bpeflow.counting.thinning`), so the result depends only on the counts and the two
         arguments, and with a smaller `keep` a part of the same pre-tokens is kept.
 
         >>> counts = PretokenCounts.from_mapping({"low": 5, "er": 2, "new": 2, "est": 2, "wid": 1})

@@ -19,8 +19,7 @@ from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
 from bpeflow._util.library import Signature, check_status, load_library
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.native_kway import address
 from bpeflow.counting.shards import RECORD, Shard, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions

@@ -13,14 +13,13 @@ from typing import Literal, Protocol
 
 from bpeflow._util.atomic import atomic_path, hold_part, is_unlocked
 from bpeflow.config import CountSettings
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, Source
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentCounts, SegmentRecord, cannot_write_segment, write_segment
-from bpeflow.counting.merger import CountMerger
-from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
-from bpeflow.counting.ranges import RangeSum
+from bpeflow.counting.merger import CountMerger, RangeSum
+from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder
 from bpeflow.counting.shards import Scratch, Shard, cannot_write
 from bpeflow.counting.shared_tables import SharedTables

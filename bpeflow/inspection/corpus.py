@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.inspection.explain import MergeTable
+from bpeflow.inspection.explanation import MergeTable
 from bpeflow.inspection.vocabulary import VocabToken
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.encoder_choice import new_encoder

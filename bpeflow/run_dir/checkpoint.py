@@ -13,8 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path
-from bpeflow._util.checksummed import checksummed, verified
+from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import setting_changes

@@ -25,9 +25,10 @@ from bpeflow.run_dir.layout import (
     SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
+    Phase,
+    inspect,
 )
-from bpeflow.run_dir.report import read_files
-from bpeflow.run_dir.state import Phase, inspect
+from bpeflow.run_dir.run_report import read_files
 
 
 def publish(folder: Path) -> None:

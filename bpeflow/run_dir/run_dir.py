@@ -30,12 +30,13 @@ from bpeflow.run_dir.layout import (
     SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
+    Phase,
+    inspect,
 )
 from bpeflow.run_dir.lock import RunLock
 from bpeflow.run_dir.publish import publish, remove_files, remove_useless
 from bpeflow.run_dir.recorded import reads_once, record_run
-from bpeflow.run_dir.report import RunReport
-from bpeflow.run_dir.state import Phase, inspect
+from bpeflow.run_dir.run_report import RunReport
 
 log = logging.getLogger(__name__)
 

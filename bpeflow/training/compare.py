@@ -8,7 +8,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from bpeflow.backends.registry import choose_backend
+from bpeflow.backends import choose_backend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendsDifferError, ConfigError

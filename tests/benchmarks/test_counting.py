@@ -8,7 +8,7 @@ import pytest
 from available import skip_missing
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.shared_tables import SharedTables, TablePart

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from screen import screen_of
 
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import main
 from bpeflow.counting.counts import PretokenCounts
 

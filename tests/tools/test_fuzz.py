@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from available import skip_missing
 
-from bpeflow.backends.native import NativeSession
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
+from bpeflow.backends.native_backend import NativeSession
 from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
