@@ -30,7 +30,7 @@ def run() -> None:
             status = end.code if isinstance(end.code, int) else 0
         leave(status)
     except ModuleNotFoundError as error:
-        from bpeflow.cli.installation import explain_missing
+        from bpeflow.cli.exit import explain_missing
 
         sys.exit(f"error: {explain_missing(error)}")
     except KeyboardInterrupt:  # during the imports

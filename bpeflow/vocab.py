@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, BYTES_BY_CHARACTER, mergeable_bytes
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.vocab_ids import VocabIds, read_only
 
@@ -66,43 +67,52 @@ class Vocab(VocabIds, Mapping[int, bytes]):
     @classmethod
     def from_merge_ids(
         cls,
-        tokens: tuple[bytes, ...],
+        tokens: PackedBytes,
         special_tokens: dict[str, int],
         merge_ids: NDArray[np.uint32],
-        own_ids: dict[bytes, int] | None = None,
+        merging_yields_all: bool = False,
     ) -> Vocab:
-        """Make a vocabulary from merges as ids. `merges` is made when it is first needed.
+        """Make a vocabulary from packed tokens and merges as ids. `tokens` and `merges` are made when first needed.
 
         Args:
-            tokens: as for the class.
+            tokens: the bytes of each id. Except for special tokens, no two are equal.
             special_tokens: as for the class.
             merge_ids: as the property has them.
-            own_ids: the id of each token that is not special, if they are known.
+            merging_yields_all: as for `VocabIds`.
 
         >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")])
-        >>> Vocab.from_merge_ids(vocab.tokens, {}, vocab.merge_ids).merges
+        >>> Vocab.from_merge_ids(PackedBytes.of(vocab.tokens), {}, vocab.merge_ids).merges
         ((b't', b'h'), (b'th', b'e'))
         """
-        vocab = cls(tokens, special_tokens, ())
-        del vocab.__dict__["merges"]  # `__getattr__` makes them
-        vocab.__dict__["merge_ids"] = read_only(merge_ids)
-        if own_ids is not None:
-            vocab.__dict__["_own_ids"] = own_ids
-        return cls(tokens, special_tokens, vocab.merges) if vocab._merges_special_tokens else vocab
+        ordinary = tokens.without(special_tokens.values())
+        vocab = cls((), special_tokens, ())
+        del vocab.__dict__["tokens"], vocab.__dict__["merges"]  # `__getattr__` makes them
+        vocab.__dict__.update(
+            _packed=(tokens, ordinary), merge_ids=read_only(merge_ids), merging_yields_all=merging_yields_all
+        )
+        shares_ids = vocab._merges_special_tokens or any(len(token) == 1 for token in special_tokens)
+        return cls(tuple(tokens), special_tokens, vocab.merges) if shares_ids else vocab
 
     if not TYPE_CHECKING:  # type checkers would accept any name
 
-        def __getattr__(self, name: str) -> tuple[Merge, ...]:
-            """Make the `merges` that `from_merge_ids` left out. Python calls this for attributes that are not set."""
-            if name != "merges":
+        def __getattr__(self, name: str) -> tuple[Any, ...]:
+            """Make the `tokens` or `merges` that were left out. Python calls this for attributes that are not set."""
+            if name == "tokens" and self._packed:
+                made = tuple(self._packed[0])
+            elif name == "merges" and "merge_ids" in self.__dict__:
+                left, right = (map(self.tokens.__getitem__, ids) for ids in self.merge_ids[:, :2].T.tolist())
+                made = tuple(zip(left, right, strict=True))
+            else:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            left, right = (map(self.tokens.__getitem__, ids) for ids in self.merge_ids[:, :2].T.tolist())
-            merges = self.__dict__["merges"] = tuple(zip(left, right, strict=True))
-            return merges
+            self.__dict__[name] = made
+            return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the cached properties. The merges are pickled as ids, which takes a quarter of the time."""
-        state = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "merges"}
+        """Leave out the cached properties. Merges are pickled as ids and tokens in one piece, if they are known so."""
+        names = {field.name for field in fields(self)} - {"merges"}
+        if self._packed:
+            names = names - {"tokens"} | {"_packed", "merging_yields_all"}
+        state = {name: getattr(self, name) for name in names}
         if "merge_ids" not in self.__dict__ or self._merges_special_tokens:
             return state | {"merges": self.merges}
         return state | {"merge_ids": self.merge_ids}
@@ -119,10 +129,10 @@ class Vocab(VocabIds, Mapping[int, bytes]):
         return other
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        return len(self._packed[0] if self._packed else self.tokens)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self.tokens)))
+        return iter(range(len(self)))
 
     def __getitem__(self, token_id: int) -> bytes:
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bpeflow._util.byte_level import UTF8_BYTES, mergeable_bytes
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import FormatError
 
 if TYPE_CHECKING:
@@ -22,6 +23,16 @@ class VocabIds:
     special_tokens: dict[str, int]
     merges: tuple[tuple[bytes, bytes], ...]
 
+    #: Whether merging the bytes of each ordinary token is known to yield that token.
+    merging_yields_all = False
+
+    #: The tokens, and the ordinary ones, in one piece; None if they were not given so.
+    _packed: tuple[PackedBytes, PackedBytes] | None = None
+
+    def packed(self) -> tuple[PackedBytes, PackedBytes]:
+        """Return `decoded_tokens` and `ordinary_tokens`, each in one piece."""
+        return self._packed or (PackedBytes.of(self.decoded_tokens), PackedBytes.of(self.ordinary_tokens))
+
     @cached_property
     def byte_ids(self) -> tuple[int, ...]:
         """The id of each of the 256 bytes: of its own token, or of the special token that it shares an id with.
@@ -31,12 +42,13 @@ class VocabIds:
         Raises:
             FormatError: another byte has no id.
         """
-        missing = [byte for byte in range(256) if bytes([byte]) not in self._ids]
+        ids = self._packed[1].singles() if self._packed else self._ids
+        missing = [byte for byte in range(256) if bytes([byte]) not in ids]
         if not set(UTF8_BYTES).isdisjoint(missing):
             raise FormatError(
                 f"the vocabulary has no token for {len(missing)} of the 256 bytes, the first of them 0x{missing[0]:02x}"
             )
-        return tuple(self._ids.get(bytes([byte]), 0) for byte in range(256))
+        return tuple(ids.get(bytes([byte]), 0) for byte in range(256))
 
     @cached_property
     def merge_ids(self) -> NDArray[np.uint32]:
@@ -69,6 +81,8 @@ class VocabIds:
         Raises:
             FormatError: as for `merge_ids`.
         """
+        if self._packed:
+            return tuple(self._packed[1])
         ordinary, ids = self._own_tokens(), self._ids
         if len(self._own_ids) < len(ordinary) - ordinary.count(b""):  # two ids have the same bytes
             ordinary = [token if ids.get(token) == token_id else b"" for token_id, token in enumerate(ordinary)]

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, settings
 from tasks import with_shards
 
 import bpeflow
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend
-from bpeflow.backends.native import NativeBackend
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.cli.exit import ENDING_SIGNALS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bpeflow.cli.settings import SettingDescription, all_settings, as_markdown, as_yaml
+from bpeflow.cli.setting_help import SettingDescription, all_settings, as_markdown, as_yaml
 from bpeflow.config import CountSettings, Settings, SourceSettings, load_settings, make_settings, override
 from bpeflow.errors import ConfigError, SettingsError
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from corpus_forms import SEPARATOR
 
-from bpeflow.corpus.formats.compression import ZSTD_MODULE
+from bpeflow.corpus.formats.content import ZSTD_MODULE
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ByteSize
 import bpeflow
 from bpeflow import config
 from bpeflow._util import keywords
-from bpeflow.config.fields import Paths
+from bpeflow.config.sections import Paths
 from bpeflow.dataset.encode import encode_file
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 from bpeflow.vocab import Vocab

@@ -25,7 +25,7 @@ from bpeflow._util.byte_level import from_printable
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import InvalidTextError, SpecialTokenError
 from bpeflow.formats.ranks import recover_merges
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Merge, Vocab
 

@@ -13,7 +13,7 @@ import pytest
 from crash_run import Fault
 
 import bpeflow
-import bpeflow.counting.pipeline
+import bpeflow.counting.pipelines
 import bpeflow.dataset.corpus_encoder
 from bpeflow.flow import Monitor, Pipeline, stall_watch
 from bpeflow.progress import Observer, plain
@@ -28,7 +28,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     def short_stall_watch(pipeline: Pipeline) -> Monitor:
         return stall_watch(pipeline, patience=1.0)
 
-    monkeypatch.setattr(bpeflow.counting.pipeline, "stall_watch", short_stall_watch)
+    monkeypatch.setattr(bpeflow.counting.pipelines, "stall_watch", short_stall_watch)
     monkeypatch.setattr(bpeflow.dataset.corpus_encoder, "stall_watch", short_stall_watch)
 
 

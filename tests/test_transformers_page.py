@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from bpeflow.config import OutputSettings, Settings, make_settings
-from bpeflow.formats.chat_templates import CHAT_TEMPLATES
-from bpeflow.formats.transformers import DEFAULT_TOKENS
+from bpeflow.formats.transformers import CHAT_TEMPLATES, DEFAULT_TOKENS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "transformers.md").read_text(encoding="utf-8")
 

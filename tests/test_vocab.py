@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable, mergeable_bytes, to_printable
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import FormatError
 from bpeflow.vocab import Vocab, check_special_tokens
 
@@ -168,7 +169,7 @@ def test_printable_form_round_trips_any_bytes(token: bytes) -> None:
 
 def test_merges_given_as_ids_are_made_when_they_are_needed() -> None:
     built = Vocab.build(MERGES, ["<s>"])
-    vocab = Vocab.from_merge_ids(built.tokens, built.special_tokens, built.merge_ids.copy())
+    vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy())
     assert vocab.ordinary_tokens == built.ordinary_tokens
     assert vocab.merge_count == 3
     assert "merges" not in vars(vocab)
@@ -180,9 +181,46 @@ def test_merges_given_as_ids_are_made_when_they_are_needed() -> None:
         vocab.merge_ids[0] = 0
 
 
+@given(
+    tokens=st.permutations([b"ab", b"abb", b"", b" a"]),
+    special_tokens=st.sets(st.sampled_from(["<s>", "ab", "Ġa", "a", "Ġ", "日", "<|日|>"]), max_size=3),
+    missing=st.sampled_from([b"", b"\xff", b"\xc0\xff"]),
+    first=st.booleans(),
+)
+def test_a_vocabulary_of_packed_tokens_is_the_same(
+    tokens: list[bytes], special_tokens: set[str], missing: bytes, first: bool
+) -> None:
+    specials = sorted(special_tokens)
+    bytes_ = [bytes([byte]) for byte in range(256) if byte not in missing]
+    ordinary = [*tokens, *bytes_]
+    texts = [text.encode() for text in specials]
+    all_tokens = [*texts, *ordinary] if first else [*ordinary, *texts]
+    ids = {text: i + (0 if first else len(ordinary)) for i, text in enumerate(specials)}
+    plain = Vocab(tuple(all_tokens), ids, ((b"a", b"b"), (b" ", b"a"), (b"ab", b"b")))
+    packed = Vocab.from_merge_ids(PackedBytes.of(all_tokens), ids, plain.merge_ids.copy())
+    for vocab in (packed, packed.annotated(pattern="gpt2"), pickle.loads(pickle.dumps(packed))):
+        assert len(vocab) == len(plain)
+        assert vocab.byte_ids == plain.byte_ids
+        assert [[*each] for each in vocab.packed()] == [[*each] for each in plain.packed()]
+        assert vocab.ordinary_tokens == plain.ordinary_tokens
+        assert vocab.decoded_tokens == plain.decoded_tokens
+        assert vocab.token_ids == plain.token_ids
+        assert vocab == plain
+        assert vocab[3] == all_tokens[3]
+
+
+def test_a_pickle_of_packed_tokens_stays_packed() -> None:
+    built = Vocab.build(MERGES, ["<s>"])
+    vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy(), True)
+    copy = pickle.loads(pickle.dumps(vocab))
+    assert not vars(copy).keys() & {"tokens", "merges"}
+    assert copy.merging_yields_all
+    assert copy == built
+
+
 def test_the_ids_of_merges_that_make_a_special_token_follow_from_the_merges() -> None:
     built = Vocab.build(MERGES, ["Ġab"], reuse_tokens=True)
-    vocab = Vocab.from_merge_ids(built.tokens, built.special_tokens, built.merge_ids.copy())
+    vocab = Vocab.from_merge_ids(PackedBytes.of(built.tokens), built.special_tokens, built.merge_ids.copy())
     assert vars(vocab)["merges"] == built.merges
     assert vocab.merge_ids.tolist()[2] == [32, 257, 256]
 

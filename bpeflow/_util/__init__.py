@@ -1,1 +1,1 @@
-"""Helpers without a room of their own: durable files, checksums, text, YAML, cores, memory, native libraries."""
+"""Helpers without a room of their own: durable files, text, YAML, cores and memory, libraries that may be missing."""

@@ -1,15 +1,20 @@
-"""Durable, atomic writing of files: after a crash or a power cut, a file is either complete or as it was before."""
+"""Durable files: after a crash or a power cut, a file is either complete or as it was before, and damage is detected.
+
+`atomic_path` writes a file; `checksummed` and `verified` are for JSON objects that a run resumes from.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bpeflow.errors import FormatError
 
@@ -76,15 +81,13 @@ def check_replaceable(path: Path) -> None:
 # ---- temporary files of killed processes ----
 
 
-def remove_parts(folder: Path, names: Iterable[str]) -> None:
-    """Remove the temporary files that killed processes left of files with these names (or globs).
+def remove_parts(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder and its subfolders.
 
-    Only for callers who know that no other process is writing such files in this folder.
+    Only for callers who know that no other process is writing there.
     """
-    for name in names:
-        target = Path(name)
-        for part in folder.glob(str(target.with_name(f".{target.name}.*.part"))):
-            part.unlink(missing_ok=True)
+    for part in folder.glob("**/.*.*.part"):
+        part.unlink(missing_ok=True)
 
 
 def hold_part(file: SupportsFileno) -> None:
@@ -156,3 +159,29 @@ def make_folder(folder: Path) -> list[Path]:
     for path in missing:
         sync_folder(path.parent)
     return missing
+
+
+#: The key of the checksum.
+_CHECKSUM = "sha256"
+
+
+def checksummed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `body` with its checksum added."""
+    return {**body, _CHECKSUM: _digest(json.loads(json.dumps(body)))}
+
+
+def verified(values: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` without the checksum. Raises `ValueError` if it is missing or does not match."""
+    body = {key: value for key, value in values.items() if key != _CHECKSUM}
+    if values.get(_CHECKSUM) != _digest(body):
+        raise ValueError("its checksum does not match")
+    return body
+
+
+def has_checksum(values: object) -> bool:
+    """Return whether `values` is an object with a checksum."""
+    return isinstance(values, dict) and _CHECKSUM in values
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

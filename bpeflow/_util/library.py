@@ -1,7 +1,7 @@
-"""Loading of the native libraries: find them, check their version, declare their functions.
+"""Libraries that may be missing: the native ones, called through ctypes, and optional ones of Python (`load_extra`).
 
-`ext/include/bpeflow.h` states the rules of the interface. There is one library for counting, one for encoding and one
-for each native backend. A module that calls a library passes the signatures of the functions that it calls to
+`ext/include/bpeflow.h` states the rules of the native interface. There is one library for counting, one for encoding
+and one for each native backend. A module that calls a library passes the signatures of the functions that it calls to
 `load_library`, so that no function is called undeclared. Only this module and those callers use ctypes.
 """
 
@@ -13,11 +13,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from ctypes import c_uint32
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from bpeflow.errors import (
     BpeflowError,
+    CorpusError,
     CountOverflowError,
     FormatError,
     NativeError,
@@ -26,7 +28,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 8
+ABI = 9
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -128,3 +130,21 @@ def _why_missing(library: str) -> str:
         "the package has no native libraries: their build failed during installation, or this source tree was never "
         "installed; pip install -v . shows the compiler's messages"
     )
+
+
+def load_extra(module: str, extra: str, needed_by: str, error: type[Exception] = CorpusError) -> Any:
+    """Import an optional library.
+
+    Args:
+        module: the module to import.
+        extra: the extra of this package that installs it.
+        needed_by: what needs it, in the plural, for the message.
+        error: the exception to raise.
+
+    Raises:
+        CorpusError: or `error`: the library is not installed. The message names the extra.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as missing:
+        raise error(f"{needed_by} need {module}: pip install 'bpeflow[{extra}]' ({missing})") from missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.pretokenize.native import chosen_instructions, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer

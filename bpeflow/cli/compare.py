@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.cpu import available_cores
+from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_size
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
+from bpeflow.cli.fitting import print_table, table_console
 from bpeflow.cli.merge import read_counts, settings_for_learning
 from bpeflow.cli.options import (
     add_config_flags,
@@ -25,13 +26,11 @@ from bpeflow.cli.options import (
     overrides,
 )
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.cli.progress import table_console
-from bpeflow.cli.tables import print_table
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
-from bpeflow.training.describe import start_report
 from bpeflow.training.initial import settle_initial
 from bpeflow.training.learn import LearnedMerges
+from bpeflow.training.result import start_report
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for

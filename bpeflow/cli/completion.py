@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, get_args
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.library import load_extra
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import SETTING, Parser, new_parser
-from bpeflow.cli.settings import settings_by_key
+from bpeflow.cli.setting_help import settings_by_key
 from bpeflow.dataset.token_file import DtypeName, Layout
+from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
-from bpeflow.formats.registry import FORMATS
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 
 SHELLS = ("bash", "zsh", "fish")

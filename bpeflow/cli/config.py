@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bpeflow._util.yaml import read_yaml
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.cli.settings import as_markdown, as_yaml
+from bpeflow.cli.setting_help import as_markdown, as_yaml
 
 _DESCRIPTION = """\
 Print every setting with its description, default and an example, as a commented YAML config.

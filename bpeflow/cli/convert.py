@@ -8,7 +8,7 @@ from pathlib import Path
 from bpeflow.cli.options import add_description_flags, add_setting, add_switch, description, settings_of
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.formats import registry
+from bpeflow.formats import any_format
 from bpeflow.formats.transformers import TransformersOptions
 
 _DESCRIPTION = """\
@@ -50,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
     set_up_logging()
     given = {key.removeprefix("output."): value for key, value in settings_of(options).items()}
     output = make_settings(OutputSettings, {"formats": "huggingface", **given})
-    spec = registry.load(options.source, **description(vars(options)))
-    for path in registry.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
+    spec = any_format.load(options.source, **description(vars(options)))
+    for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201
     return 0

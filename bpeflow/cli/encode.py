@@ -89,7 +89,7 @@ def make_parser() -> Parser:
         "--special_tokens_as_text", action="store_true",
         help="encode special tokens in documents as ordinary text; for untrusted corpora",
     )  # fmt: skip
-    add_invalid_utf8_flag(parser, default="error")
+    add_invalid_utf8_flag(parser)
     parser.add_argument("--index", action="store_true", help="also write where each document starts")
     parser.add_argument(
         "--threads", metavar="N", type=number, dest="num_threads", help="encoder threads (default: one per core)"

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
+from bpeflow.cli.fitting import table_console
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_description_flags,
@@ -26,7 +27,7 @@ from bpeflow.cli.options import (
     size,
 )
 from bpeflow.cli.parser import Parser, new_parser
-from bpeflow.cli.progress import observing, table_console
+from bpeflow.cli.progress import observing
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport, longest_tokens
 from bpeflow.dataset.facade import Tokenizer
@@ -69,7 +70,7 @@ def make_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     add_separator_flag(parser)
-    add_invalid_utf8_flag(parser, default="replace")
+    add_invalid_utf8_flag(parser)
     parser.add_argument(
         "--for_size", metavar="SIZE", type=size, help="also estimate how long encoding this much takes, e.g. 12gb"
     )

@@ -1,4 +1,4 @@
-"""How the command line ends: signals, exit statuses and the final error line."""
+"""How the command line ends: signals, exit statuses and the final error line. Imports none of the dependencies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, NoReturn, cast
 
-from bpeflow._util.memory import explain, is_memory_error
+from bpeflow._util.machine import explain, is_memory_error
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import one_line
-from bpeflow.cli.installation import explain_missing
 from bpeflow.errors import (
     BackendUnavailableError,
     BpeflowError,
@@ -26,6 +26,7 @@ from bpeflow.errors import (
     EngineUnavailableError,
     FlowError,
     FormatError,
+    OutputError,
     SettingsError,
 )
 
@@ -52,6 +53,9 @@ _REMEDIES = {
     errno.ENFILE: "the whole system has too many files open: close some",
     errno.EIO: "check the disk or the network",
 }
+
+#: The folder that holds the package: a clone, or a folder of installed packages.
+_HOME = Path(__file__).parents[2]
 
 
 class SignalInterrupt(KeyboardInterrupt):
@@ -130,6 +134,8 @@ def exit_status(error: BaseException) -> int:
         ignore_signals()
         words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
         return _fail([words], 128 + number)
+    if isinstance(error, OutputError) and isinstance(error.__cause__, BrokenPipeError):
+        return 128 + signal.SIGPIPE  # its reader wants no more of it, as `head`, and needs no message
     if isinstance(error, SettingsError):
         return _fail(str(error).splitlines(), USAGE)
     if isinstance(error, ConfigError | CorpusError | FormatError | BackendUnavailableError | EngineUnavailableError):
@@ -181,3 +187,16 @@ def _fail(lines: Sequence[str], status: int) -> int:
 
 def _messages() -> IO[str]:
     return cast("IO[str]", LenientStream(sys.stderr))
+
+
+def explain_missing(error: ModuleNotFoundError) -> str:
+    """Explain that a library is missing. In a clone, the reason is often another Python than that of its ``.venv``."""
+    problem = f"bpeflow's dependencies are not installed for {sys.executable} ({error})"
+    if not (_HOME / "pyproject.toml").exists():
+        return f"{problem}; install bpeflow again"
+    if Path(sys.prefix).resolve() != (_HOME / ".venv").resolve():
+        for python in (_HOME / ".venv/bin/python", _HOME / ".venv/Scripts/python.exe"):
+            if python.exists():
+                shown = os.path.relpath(python) if python.is_relative_to(Path.cwd()) else python
+                return f"{problem}; use {shown} -m bpeflow (or: pip install .)"
+    return f"{problem}; run make quickstart, or pip install ."

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.lines import print_lines
+from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.options import (
     add_corpus_flags,
     add_description_flags,
@@ -67,7 +67,7 @@ def make_parser() -> Parser:
     )  # fmt: skip
     add_corpus_flags(parser)
     add_separator_flag(parser)
-    add_invalid_utf8_flag(parser, default="replace")
+    add_invalid_utf8_flag(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
     add_quiet_flag(parser)
     return parser

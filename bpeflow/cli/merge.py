@@ -13,11 +13,10 @@ from bpeflow.cli.train import run_training
 from bpeflow.config import COUNT_ONLY, Settings, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
-from bpeflow.run_dir.existing import has_tokenizer
 from bpeflow.run_dir.layout import COUNTS_FILE
 from bpeflow.run_dir.recorded import read_record
-from bpeflow.run_dir.report import RunReport, check_counts, read_report
-from bpeflow.run_dir.resume import folder_of_counts
+from bpeflow.run_dir.resume import folder_of_counts, has_tokenizer
+from bpeflow.run_dir.run_report import RunReport, check_counts, read_report
 from bpeflow.training.train import train_from_counts
 
 _DESCRIPTION = """\

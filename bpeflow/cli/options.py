@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.cli.parser import SETTING, FlagGroup, Parser
 from bpeflow.errors import ConfigError
 
@@ -86,7 +85,7 @@ def _assignment(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
     key = key.replace("-", "_")
     from bpeflow._util.yaml import parse_yaml  # PyYAML, likewise
-    from bpeflow.cli.settings import settings_by_key
+    from bpeflow.cli.setting_help import settings_by_key
 
     try:
         return key, parse_yaml(value)
@@ -234,11 +233,11 @@ def add_separator_flag(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def add_invalid_utf8_flag(parser: Parser, default: InvalidUtf8Policy) -> None:
+def add_invalid_utf8_flag(parser: Parser) -> None:
     """Add ``--invalid_utf8``."""
     parser.add_argument(
-        "--invalid_utf8", metavar="POLICY", default=default,
-        help=f"input that is not UTF-8: error, replace, or skip the document (default: {default})",
+        "--invalid_utf8", metavar="POLICY", default="error",
+        help="input that is not UTF-8: error, replace (by U+FFFD), or skip the document (default: error)",
     )  # fmt: skip
 
 
@@ -279,7 +278,7 @@ def size(text: str) -> int:
 
 def count(text: str) -> int:
     """Parse a large number, such as ``100m`` for 100 million."""
-    from bpeflow.config.fields import as_number
+    from bpeflow.config.sections import as_number
 
     try:
         return int(as_number(text))  # type: ignore[call-overload,no-any-return]

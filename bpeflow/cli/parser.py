@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
     def describe_settings(self) -> None:
         """Give the flags of settings the settings' own descriptions as help, which takes longer than most parsing."""
-        from bpeflow.cli.settings import describe_setting
+        from bpeflow.cli.setting_help import describe_setting
 
         for argument in self.arguments:
             if argument.dest.startswith(SETTING) and argument.help is None:
@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
         problem = f"unknown flag {flag}"
         if "--set" in known:
-            from bpeflow.cli.settings import settings_by_key
+            from bpeflow.cli.setting_help import settings_by_key
 
             if setting := settings_by_key().get(flag[2:]):
                 raise ConfigError(f"{problem}; the setting {setting.key} is given by {setting.assignment()}")

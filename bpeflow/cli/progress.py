@@ -1,4 +1,4 @@
-"""Progress, messages and summaries of the command line. Rich is only loaded for terminals and tables."""
+"""Progress, messages and summaries of the command line. Rich is only loaded for terminals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from bpeflow.progress.plain import PlainObserver
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-#: Width of a table that goes to a file or a pipe, in characters.
-_WIDE = 160
 
 #: Environment variables by which a stream that is not a terminal is drawn on as if it were.
 _AS_TERMINAL = ("FORCE_COLOR", "TTY_COMPATIBLE")
@@ -77,14 +74,6 @@ def summary(quiet: bool) -> Iterator[Summary]:
         stream.flush()
     except OutputError as error:
         log.warning("%s: the run is complete, but its summary is not shown", error)
-
-
-def table_console() -> Console:
-    """Return the console for tables."""
-    from rich.console import Console
-
-    terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=_WIDE)
 
 
 class _OneLine(logging.Formatter):

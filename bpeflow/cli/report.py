@@ -34,7 +34,7 @@ def make_parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Write the page."""
-    from bpeflow.reporting.write import write_page
+    from bpeflow.reporting.page import write_page
 
     options = make_parser().parse(argv)
     path = options.out or options.runs[0] / PAGE_FILE

@@ -65,13 +65,15 @@ def run(argv: Sequence[str]) -> int:
     tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
     text = options.text
     if text is None or text == "-":
-        from bpeflow.corpus.first_text import first_text  # pydantic
+        from bpeflow.corpus.excerpts import first_text  # pydantic
 
         end = next(iter(tokenizer.special_tokens), "\n")
         text, is_whole = first_text({"input": options.inputs or ["-"]}, options.first, end)
         if not is_whole:
             log.info("showing the first %s; --first SIZE shows more", format_size(options.first))
     else:
+        if os.path.isfile(text):  # noqa: PTH113 (Path.is_file raises errors for long texts)
+            log.info("showing these words; --input %s shows the file", text)
         text = os.fsencode(text).decode(errors="replace")
     explanation = tokenizer.explain(text)
     if options.html is not None:
@@ -85,11 +87,11 @@ def run(argv: Sequence[str]) -> int:
 
     console = Console()
     if console.is_terminal and console.color_system is not None and not console.no_color:
-        from bpeflow.inspection.terminal import print_explanation
+        from bpeflow.inspection.coloured import print_explanation
 
         print_explanation(explanation, console, options.explain)
     else:
-        from bpeflow.inspection.plain import explanation_lines
+        from bpeflow.inspection.wording import explanation_lines
 
         sys.stdout.writelines(f"{line}\n" for line in explanation_lines(explanation, options.explain))
     return 0

@@ -20,7 +20,7 @@ from bpeflow.errors import ConfigError
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary
     from bpeflow.progress import Observer
-    from bpeflow.run_dir.report import CountingReport, LearningReport
+    from bpeflow.run_dir.run_report import CountingReport, LearningReport
     from bpeflow.training.result import TrainResult
 
 _DESCRIPTION = """\
@@ -120,12 +120,14 @@ def print_summary(summary: Summary, result: TrainResult, out_dir: str) -> None:
             say("", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8")
         if corpus.bad_records:
             say("", f"{format_count(corpus.bad_records, 'bad record')} left out")
-        if counting:
+        if counting and report.counts is None:
             rate = f"{format_size(stored / max(counting.seconds, 1e-9))}/s{' of input' if other_size else ''}"
             say("counting", f"{counting.seconds:.1f} s, {rate}{_workers(counting)}")
             monitored = report.settings.get("monitor", {}).get("enabled")
             for line in (*_counting_details(counting), *(_averages(counting) if monitored else ())):
                 say("", line)
+    if report.counts:
+        say("counts", f"{one_line(report.counts)}, of an earlier run")
     if learning := report.learning:
         say("learning", f"{learning.seconds:.1f} s for {_merges(learning)}")
         if thinned := learning.thinned:

@@ -21,26 +21,24 @@ from bpeflow._util.text import (
     UnmatchedPolicy,
     close_matches,
 )
-from bpeflow.config.fields import (
-    FieldPath,
-    Folder,
-    MemoryLimit,
-    NonEmpty,
-    Paths,
-    Size,
-    VocabSize,
-    as_pattern,
-    as_tuple,
-    setting,
-)
 from bpeflow.config.sections import (
     EngineSettings,
+    FieldPath,
+    Folder,
     Frozen,
+    MemoryLimit,
     MonitorSettings,
+    NonEmpty,
     OutputSettings,
+    Paths,
     QueueSettings,
+    Size,
     ThinRare,
+    VocabSize,
+    as_pattern,
     as_thin_rare,
+    as_tuple,
+    setting,
 )
 from bpeflow.vocab import check_special_tokens
 
@@ -220,7 +218,7 @@ class CountSettings(TokenSettings):
         "Smaller segments lose less work; each costs about half a second.",
         example="8gb",
     )
-    queue: QueueSettings = QueueSettings()
+    queue: QueueSettings = QueueSettings.model_construct()
     start_method: StartMethod = _pipeline(
         "forkserver", "how worker processes start: forkserver or spawn", example="spawn"
     )
@@ -251,7 +249,7 @@ class CountSettings(TokenSettings):
     @property
     def all_sources(self) -> tuple[SourceSettings, ...]:
         """The sources of the corpus, that of `input` first."""
-        unnamed = (SourceSettings(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
+        unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
         return (*unnamed, *self.sources)
 
     @property
@@ -325,9 +323,9 @@ class Settings(CountSettings, MergeSettings):
         "replace a finished run or another tokenizer in out_dir, once the new one is complete",
         example=True,
     )
-    output: OutputSettings = OutputSettings()
-    monitor: MonitorSettings = MonitorSettings()
-    engine: EngineSettings = EngineSettings()
+    output: OutputSettings = OutputSettings.model_construct()
+    monitor: MonitorSettings = MonitorSettings.model_construct()
+    engine: EngineSettings = EngineSettings.model_construct()
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Settings:

@@ -12,13 +12,18 @@ from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from bpeflow._util.extras import load_extra
+from bpeflow._util.library import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.chunk import CorpusFile
-from bpeflow.corpus.formats.compression import detect_compression, without_compression_suffix
-from bpeflow.corpus.formats.content import START_BYTES, check_content, is_json_lines, warn_json_lines
-from bpeflow.corpus.formats.stdin import standard_input
-from bpeflow.corpus.formats.stream import STDIN, Format, StreamFile, StreamTask, convert_errors
+from bpeflow.corpus.formats.content import (
+    START_BYTES,
+    check_content,
+    detect_compression,
+    is_json_lines,
+    warn_json_lines,
+    without_compression_suffix,
+)
+from bpeflow.corpus.formats.stream import STDIN, Format, StreamFile, StreamTask, convert_errors, standard_input
 from bpeflow.errors import CorpusError
 
 InputFormat = Literal["auto", "text", "jsonl", "parquet"]

@@ -15,10 +15,10 @@ from itertools import chain
 
 from bpeflow._util.text import InvalidUtf8Policy, format_count, format_size
 from bpeflow.corpus.chunk import RECORD_END, CorpusFile, StreamChunk
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.formats.content import START_BYTES, check_content, is_json_lines, warn_json_lines
-from bpeflow.corpus.formats.iterable import DOCUMENTS
 from bpeflow.corpus.formats.parquet import read_rows
+from bpeflow.corpus.formats.records import DOCUMENTS
 from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
 from bpeflow.corpus.sources import CorpusEntry, Source
 from bpeflow.errors import CorpusError

@@ -17,15 +17,14 @@ from pathlib import Path
 
 from bpeflow._util.text import InvalidUtf8Policy, format_size
 from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.content import check_content
-from bpeflow.corpus.formats.iterable import DocumentIterable
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_line
 from bpeflow.corpus.formats.parquet import read_rows, row_groups
-from bpeflow.corpus.formats.records import SKIP_REMEDY, RecordChunks, RecordText, encode_document
+from bpeflow.corpus.formats.records import SKIP_REMEDY, DocumentIterable, RecordChunks, RecordText, encode_document
 from bpeflow.corpus.formats.stream import Blocks, StreamFile, StreamTask, open_blocks
-from bpeflow.corpus.formats.text import cut_text
+from bpeflow.corpus.formats.stream_text import cut_text
 from bpeflow.corpus.sources import CorpusEntry, Source, input_files
 from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import BadRecordError, CorpusError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bpeflow._util.text import BadRecordsPolicy, short_repr
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.find import InputRules, find_inputs
-from bpeflow.corpus.formats.iterable import DOCUMENTS, DocumentIterable
+from bpeflow.corpus.formats.records import DOCUMENTS, DocumentIterable
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.errors import ConfigError, CorpusError
 

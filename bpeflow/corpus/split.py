@@ -28,7 +28,7 @@ from typing import Protocol
 
 from bpeflow._util.text import format_size
 from bpeflow.corpus.chunk import Chunk, CorpusFile
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
 from bpeflow.pretokenize.regex import Pretokenizer

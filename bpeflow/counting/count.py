@@ -11,13 +11,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.cpu import available_cores
-from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, ThinRare, make_settings
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
+from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
+from bpeflow.corpus.left_out import report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
@@ -26,8 +25,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.growth import Growth, GrowthForecast, GrowthPoint
 from bpeflow.counting.merger import reduce_shards
-from bpeflow.counting.outcome import report_unmatched, warn_of_empty_sources, why_nothing
-from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
+from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.segments import (
     SegmentFolder,
@@ -35,7 +33,8 @@ from bpeflow.counting.segments import (
     has_segments,
     remove_segments,
 )
-from bpeflow.counting.shards import Shard, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.shards import RECORD, Shard, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
@@ -209,6 +208,7 @@ class CorpusCounter:
             memory=memory,
             look=look,
         )
+        shared = SharedTables()
         growth = Growth(self.total_bytes, on_forecast, thin)
         segments = self._segments(memory, distributor, lambda shard, weight: growth.add([shard], weight))
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
@@ -217,17 +217,19 @@ class CorpusCounter:
                 shards = distributor.count(segments, self._work(segments.path, distributor), runner)
             elif segments is None:
                 runner.report_progress()
-                shards = runner.run(build.counting(self.corpus.entries), executor)
+                shards = runner.run(build.counting(self.corpus.entries, shared), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
                 counted = segments.count(
-                    runner, lambda entries: runner.run(build.counting(entries, "bytes"), executor), memory
+                    runner,
+                    lambda entries: runner.run(build.counting(entries, SharedTables(), "bytes"), executor),
+                    memory,
                 )
                 shards = runner.run(build.summing(counted, limit), executor)
             if segments is not None:
                 shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
             reducing = perf_counter()
-            counts, documents = reduce_shards(shards, memory)
+            counts, documents = reduce_shards(shards, memory, shared)
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
@@ -249,7 +251,7 @@ class CorpusCounter:
             seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
             workers=segments.reports(runner) if segments else runner.reports,
             reducer_seconds=ended - reducing,
-            reduced_bytes=sum(shard.size for shard in shards),
+            reduced_bytes=len(counts.data) + len(counts) * RECORD.size,
             in_process=in_process,
             counters=counters,
             memory_limit=limit,

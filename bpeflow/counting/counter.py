@@ -9,20 +9,18 @@ from typing import Literal
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import Chunk, StreamChunk
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
+from bpeflow.corpus.documents import ChunkBuffer, Delimiters, DocumentStatistics, decode_chunk
 from bpeflow.corpus.formats.jsonl import read_records
 from bpeflow.corpus.formats.records import record_delimiters
+from bpeflow.corpus.left_out import unmatched_error
 from bpeflow.corpus.sources import Source
-from bpeflow.corpus.unmatched import unmatched_error
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.shards import Scratch, Shard
+from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import (
     CountedDocuments,
     CountTable,
     NativeTable,
-    SharedTables,
-    TablePart,
     new_table,
     weighted,
 )

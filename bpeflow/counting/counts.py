@@ -147,7 +147,7 @@ class PretokenCounts(Mapping[bytes, int]):
         """Return the counts with fewer rare pre-tokens, as the setting `thin_rare` does before merges are learned.
 
         Of the pre-tokens counted less than `below`, one in 1/keep is kept, with its count times 1/keep. A fixed hash of
-        its bytes decides (`bpeflow.counting.pretoken_hash`), so the result depends only on the counts and the two
+        its bytes decides (`bpeflow.counting.thinning`), so the result depends only on the counts and the two
         arguments, and with a smaller `keep` a part of the same pre-tokens is kept.
 
         >>> counts = PretokenCounts.from_mapping({"low": 5, "er": 2, "new": 2, "est": 2, "wid": 1})
@@ -374,9 +374,9 @@ def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt
         raise FormatError(f"arrays of types {data.dtype}, {offsets.dtype}, {counts.dtype}; need uint8, int64, int64")
     if not (data.ndim == offsets.ndim == counts.ndim == 1) or len(offsets) != len(counts) + 1:
         raise FormatError(f"arrays of shapes {data.shape}, {offsets.shape}, {counts.shape} do not fit together")
-    if offsets[0] != 0 or offsets[-1] != len(data) or np.any(np.diff(offsets) < 1):
+    if offsets[0] != 0 or offsets[-1] != len(data) or np.any(offsets[1:] <= offsets[:-1]):
         raise FormatError("the offsets do not divide the bytes into pre-tokens of at least one byte")
-    if len(counts) and (counts[-1] < 1 or np.any(np.diff(counts) > 0)):
+    if len(counts) and (counts[-1] < 1 or np.any(counts[1:] > counts[:-1])):
         raise FormatError("counts are below 1 or not in descending order")
 
 
@@ -393,5 +393,7 @@ def _check_canonical(counts: PretokenCounts) -> None:
 
 
 def sum_exactly(counts: npt.NDArray[np.int64]) -> int:
-    """Sum without overflow: the upper and the lower 32 bits separately. Neither sum comes near 64 bits."""
+    """Sum without overflow: if need be, the upper and the lower 32 bits separately. Neither sum comes near 64 bits."""
+    if len(counts) * int(counts.max(initial=0)) <= MAX_COUNT:
+        return int(np.sum(counts))
     return (int(np.sum(counts >> 32)) << 32) + int(np.sum(counts & 0xFFFFFFFF))

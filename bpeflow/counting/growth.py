@@ -17,9 +17,8 @@ import numpy.typing as npt
 from bpeflow.config import ThinRare
 from bpeflow.counting.counts import sum_exactly
 from bpeflow.counting.kway import kway_sum
-from bpeflow.counting.pretoken_hash import hashes_of_ends, is_selected, pretoken_hashes
 from bpeflow.counting.shards import Shard
-from bpeflow.counting.thinning import Arrays, copy_pretokens
+from bpeflow.counting.thinning import Arrays, copy_pretokens, hashes_of_ends, is_selected, pretoken_hashes
 
 #: The most pre-tokens in the sample. The numbers that it estimates have a standard error of 0.3 to 0.5 %; twice as many
 #: take nearly twice the time.

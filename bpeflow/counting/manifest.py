@@ -19,8 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path
-from bpeflow._util.checksummed import checksummed, verified
+from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.kway import kway_sum

@@ -2,7 +2,7 @@
 
 A run that was interrupted resumes with the segments that it finished, whoever counted them and in whichever order.
 Where segments end has no influence on the counts, as they end only where chunks may end. The last step sums the shards
-of all segments (`ranges`).
+of all segments (`RangeSum`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bpeflow.counting.manifest import (
     cannot_write_segment,
     write_segment,
 )
-from bpeflow.counting.pipeline import PipelineRunner, sum_reports
+from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart, SegmentPlan
 from bpeflow.counting.shards import Shard
 from bpeflow.flow import WorkerReport

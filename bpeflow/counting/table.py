@@ -11,9 +11,7 @@ import os
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass, field, replace
+from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
@@ -21,8 +19,7 @@ from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
 from bpeflow._util.library import Signature, check_status, load_library
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.native_kway import address
 from bpeflow.counting.shards import RECORD, Shard, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
@@ -174,22 +171,6 @@ _SIGNATURES: dict[str, Signature] = {
     "bpeflow_table_write": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p, c_char_p], check_status),
     "bpeflow_table_settle": (c_int, [c_void_p], check_status),
     "bpeflow_table_free": (None, [c_void_p], None),
-    "bpeflow_sum_new": (
-        c_int,
-        [
-            POINTER(c_void_p),
-            POINTER(c_int64),
-            c_uint64,
-            c_uint32,
-            c_uint32,
-            POINTER(c_void_p),
-            POINTER(c_uint64),
-            POINTER(c_uint64),
-        ],
-        check_status,
-    ),
-    "bpeflow_sum_write": (c_int, [c_void_p, c_void_p], check_status),
-    "bpeflow_sum_free": (None, [c_void_p], None),
 }
 
 
@@ -274,68 +255,6 @@ class NativeTable:
         tokens, size = c_uint64(), c_uint64()
         self._library.bpeflow_table_size(self._handle, partition, partitions, byref(tokens), byref(size))
         return tokens.value, size.value
-
-
-@dataclass(frozen=True)
-class TablePart:
-    """A partition of a counter's table in `SharedTables`, which is sent in place of a shard.
-
-    Attributes:
-        number: the table.
-        partition: index of the merger that owns it.
-        partitions: number of mergers.
-        statistics: as of a `Shard`.
-        size: bytes to send to the merger.
-    """
-
-    number: int
-    partition: int
-    partitions: int
-    statistics: DocumentStatistics = field(default=DocumentStatistics())
-    size: int = 0
-
-
-class SharedTables:
-    """The full tables of counters, for mergers in the same process: they need not be sorted and copied first."""
-
-    def __init__(self) -> None:
-        self._tables: dict[int, tuple[NativeTable, int]] = {}
-
-    def share(self, table: NativeTable, weight: int, partitions: int) -> Iterator[TablePart]:
-        """Add a table, in which nothing is counted any more, and yield its parts. `weight` multiplies its counts."""
-        table.settle()
-        self._tables[id(table)] = table, weight
-        return (TablePart(id(table), partition, partitions) for partition in range(partitions))
-
-    def shard(self, part: TablePart) -> Shard:
-        """Return a part as a shard, in ascending order of bytes. Raises `CountOverflowError`."""
-        table, weight = self._tables[part.number]
-        return replace(weighted(table.shard(part.partition, part.partitions), weight), statistics=part.statistics)
-
-    def sum(self, parts: Sequence[TablePart]) -> Shard:
-        """Return the sum of the same partition of several tables, in canonical order. It uses up their counts.
-
-        Faster than the sum of shards, as pre-tokens are sorted only once, after those of all tables have been added up.
-
-        Raises:
-            CountOverflowError: a count does not fit 64 bits.
-        """
-        library, first = _library(), parts[0]
-        tables = [self._tables[part.number] for part in parts]
-        handles = (c_void_p * len(tables))(*(table.handle for table, _ in tables))
-        weights = (c_int64 * len(tables))(*(weight for _, weight in tables))
-        total, tokens, size = c_void_p(), c_uint64(), c_uint64()
-        library.bpeflow_sum_new(
-            handles, weights, len(tables), first.partition, first.partitions, byref(total), byref(tokens), byref(size)
-        )
-        try:
-            data = bytearray(size.value)
-            if data:
-                library.bpeflow_sum_write(total, address(data))
-        finally:
-            library.bpeflow_sum_free(total)
-        statistics = sum((part.statistics for part in parts), start=DocumentStatistics())
-        return replace(Shard.in_memory(first.partition, tokens.value, data), statistics=statistics)
 
 
 def weighted(shard: Shard, weight: int, path: Path | None = None) -> Shard:

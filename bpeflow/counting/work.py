@@ -13,16 +13,16 @@ from typing import Literal, Protocol
 
 from bpeflow._util.atomic import atomic_path, hold_part, is_unlocked
 from bpeflow.config import CountSettings
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, Source
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentCounts, SegmentRecord, cannot_write_segment, write_segment
-from bpeflow.counting.merger import CountMerger
-from bpeflow.counting.pipeline import PipelineBuilder, PipelineRunner
-from bpeflow.counting.ranges import RangeSum
+from bpeflow.counting.merger import CountMerger, RangeSum
+from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder
 from bpeflow.counting.shards import Scratch, Shard, cannot_write
+from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.pretokenize.regex import Pretokenizer
 
 #: The beginning of the names of tasks' scratch folders.
@@ -110,7 +110,7 @@ class CountWork:
             look=None,
         )
         runner = PipelineRunner(None)
-        shards = runner.run(builder.counting(entries, "bytes"), "threads")
+        shards = runner.run(builder.counting(entries, SharedTables(), "bytes"), "threads")
         check_unchanged(entries, FILE_CHANGED_REMEDY)
         path = self.folder / f"{number:06d}-{token_hex(8)}.shard"
         return write_segment(path, shards, self.memory.buffer_size(len(shards)), runner.last_reports)

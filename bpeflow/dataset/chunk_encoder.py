@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
-from bpeflow.corpus.delimiters import Delimiters, Document
-from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_document
+from bpeflow.corpus.documents import ChunkBuffer, Delimiters, Document, DocumentStatistics, decode_document
 from bpeflow.corpus.formats.jsonl import read_records
+from bpeflow.corpus.left_out import unmatched_error
 from bpeflow.corpus.sources import Source
-from bpeflow.corpus.unmatched import unmatched_error
 from bpeflow.dataset.token_file import Ids
 from bpeflow.errors import InvalidTextError, UnmatchedTextError
 from bpeflow.tokenizer.encoder import Encoder

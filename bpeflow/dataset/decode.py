@@ -11,8 +11,8 @@ from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remo
 from bpeflow.dataset.encode_options import already_exists, check_not_input
 from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_files, read_ids, sidecar_path
 from bpeflow.errors import FormatError, UnknownTokenError
+from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Ids that are decoded at a time. More: fewer calls. Fewer: less memory, a few MB of text for this many.

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
 from bpeflow._util.keywords import EngineKeywords
-from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.machine import explain_memory_error
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import InputFormat
-from bpeflow.corpus.formats.iterable import check_iterable
+from bpeflow.corpus.formats.records import check_iterable
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import input_files
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
-from bpeflow.dataset.corpus_encoder import CorpusEncoder
+from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.encode_options import (
     check_not_input,
     choose_delimiters,
@@ -28,13 +28,12 @@ from bpeflow.dataset.encode_options import (
     validate_chunk_size,
 )
 from bpeflow.dataset.encode_tasks import check_distributable, choose_engine, encode_shards, encoded_chunks
-from bpeflow.dataset.join import ChunkJoiner
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
 from bpeflow.dataset.token_output import ShardSet, TokenSetWriter, existing_files, new_output, refuse_to_replace
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import InputTypeError
+from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 

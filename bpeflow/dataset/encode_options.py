@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow.corpus.chunk import CorpusFile
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.find import InputRules, find_inputs, listed_inputs
-from bpeflow.corpus.formats.iterable import split_off_documents
+from bpeflow.corpus.formats.records import split_off_documents
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.sources import Corpus, find_corpus, input_files
 from bpeflow.errors import AlreadyExistsError, ConfigError

@@ -32,17 +32,14 @@ from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.work import OTHER_FILE_REMEDY
-from bpeflow.dataset.array_file import ArrayFile, name_errors
 from bpeflow.dataset.chunk_encoder import EncodedChunk, Rest
-from bpeflow.dataset.corpus_encoder import CorpusEncoder
-from bpeflow.dataset.join import ChunkJoiner
+from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.token_output import ShardSet
 from bpeflow.dataset.token_set import TokenSet
-from bpeflow.dataset.token_writer import TokenWriter
-from bpeflow.engines.base import Call
-from bpeflow.engines.coordinator import Coordinator
+from bpeflow.dataset.token_writer import ArrayFile, TokenWriter, name_errors
+from bpeflow.engines.coordinator import Coordinator, start_engine
+from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes
-from bpeflow.engines.registry import start_engine
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
 

@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, Pattern, format_count, short_names
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import ChunkBuffer, decode_document
+from bpeflow.corpus.documents import ChunkBuffer, Delimiters, decode_document
 from bpeflow.corpus.find import InputFormat
 from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
 from bpeflow.corpus.formats.jsonl import read_records
-from bpeflow.corpus.formats.stdin import StandardInput
-from bpeflow.corpus.formats.stream import StreamTask
+from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
+from bpeflow.corpus.formats.stream import StandardInput, StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, Source, find_corpus, input_files
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
@@ -59,7 +57,7 @@ def evaluate(
     text_field: str = "text",
     text_column: str = "text",
     exclude: str | Sequence[str] = (),
-    invalid_utf8: InvalidUtf8Policy = "replace",
+    invalid_utf8: InvalidUtf8Policy = "error",
     bad_records: BadRecordsPolicy = "error",
     progress: bool = False,
     observer: Observer | None = None,

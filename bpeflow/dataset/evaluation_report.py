@@ -10,7 +10,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from bpeflow import __version__
-from bpeflow.tokenizer.identity import tokenizer_hash
+from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Number of a vocabulary's longest tokens in the report.

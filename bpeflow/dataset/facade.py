@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords
     from bpeflow.dataset.encode import EncodedCorpus
-    from bpeflow.inspection.explain import Explainer
-    from bpeflow.inspection.explanation import Explanation
+    from bpeflow.inspection.explanation import Explainer, Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.special_tokens import SpecialChoice
 
@@ -158,6 +157,6 @@ class Tokenizer(BaseTokenizer):
 
     @cached_property
     def _explainer(self) -> Explainer:
-        from bpeflow.inspection.explain import Explainer
+        from bpeflow.inspection.explanation import Explainer
 
         return Explainer(self)

@@ -20,12 +20,15 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.dataset.array_file import ArrayFile
 from bpeflow.errors import FormatError
+
+if TYPE_CHECKING:
+    from bpeflow.dataset.token_writer import ArrayFile
 
 _HEADER = struct.Struct("<9sQBQQ")
 _MAGIC, _VERSION = b"MMIDIDX\0\0", 1

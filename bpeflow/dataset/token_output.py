@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remove_dead_parts, sync_file, sync_folder
-from bpeflow.dataset.array_file import ArrayFile, name_errors
 from bpeflow.dataset.encode_options import already_exists
 from bpeflow.dataset.token_file import Ids, index_path, read_sidecar, sidecar_path
 from bpeflow.dataset.token_set import ShardWriter, SplitWriter, TokenSet
-from bpeflow.dataset.token_writer import NO_ENDS, TokenWriter, sidecar_text
+from bpeflow.dataset.token_writer import NO_ENDS, ArrayFile, TokenWriter, name_errors, sidecar_text
 from bpeflow.errors import FormatError
 
 

@@ -1,4 +1,7 @@
-"""`Coordinator`: runs tasks on an engine until each has succeeded once, whatever becomes of workers and nodes."""
+"""`Coordinator`: runs tasks on an engine until each has succeeded once, whatever becomes of workers and nodes.
+
+`start_engine` starts the engine that the settings name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
-from bpeflow.engines.base import Call, Engine, Handle, TaskReport
+from bpeflow.config import EngineSettings
+from bpeflow.engines.engine import Call, Engine, Handle, TaskReport
 from bpeflow.errors import BpeflowError, TaskLostError
 
 #: Tasks submitted per slot, so that a worker that has finished one need not wait for the coordinator. With more of them
@@ -172,3 +176,20 @@ class Coordinator:
             if seconds > limit and not task.named:
                 task.named = True
                 log.warning("%s has not ended for %.0f s; others took %.1f s", task.call.name, seconds, usual)
+
+
+def start_engine(settings: EngineSettings) -> Engine:
+    """Start the engine of `engine.kind`, or connect to it. The caller stops it.
+
+    Raises:
+        EngineUnavailableError: its library is not installed.
+        EngineError: the cluster cannot be reached.
+    """
+    if settings.kind == "ray":
+        from bpeflow.engines.ray import RayEngine
+
+        engine: Engine = RayEngine(settings)
+        return engine
+    from bpeflow.engines.local import ProcessEngine
+
+    return ProcessEngine(settings)

@@ -4,31 +4,31 @@
 
 Tasks write files, and return what a record says about them. Only this process writes records and removes files, so
 everything that holds for the folder of segments holds for any engine: a run that was interrupted, in whichever way,
-resumes with the segments recorded, on any engine.
+resumes with the segments recorded, on any engine. `TaskMonitor` samples the tasks as a pipeline samples its stages.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 from bpeflow._util.atomic import make_folder
 from bpeflow.config import EngineSettings
 from bpeflow.corpus.sources import with_absolute_paths
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentRecord
-from bpeflow.counting.pipeline import PipelineRunner, sum_reports
+from bpeflow.counting.merger import divide
+from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart
-from bpeflow.counting.ranges import divide
 from bpeflow.counting.segments import SegmentFolder, worker_reports
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.work import OTHER_FILE_REMEDY, CountWork
-from bpeflow.engines.base import Call, Engine, TaskReport
-from bpeflow.engines.coordinator import Coordinator, Tally
-from bpeflow.engines.monitor import TaskMonitor
+from bpeflow.engines.coordinator import PER_SLOT, Coordinator, Tally, start_engine
+from bpeflow.engines.engine import Call, Engine, TaskReport
 from bpeflow.engines.probe import check_nodes
-from bpeflow.engines.registry import start_engine
-from bpeflow.flow import WorkerReport
+from bpeflow.flow import MonitorSample, QueueDepth, StageRate, WorkerReport
 
 #: The usual size of a segment, and the smallest. Small segments balance the load better and lose less work with a node;
 #: large ones have fewer pre-tokens in common, so less is written and summed.
@@ -163,3 +163,58 @@ def _merger_report(number: int, report: TaskReport, size: int) -> WorkerReport:
         weight_done=size,
         peak_memory=report.peak_memory,
     )
+
+
+class TaskMonitor:
+    """Samples the tasks that count, at the interval of a runner.
+
+    The stages of a sample are the plan, whose items are attempts; all counting tasks together; and those of each node.
+    """
+
+    def __init__(self, coordinator: Coordinator, engine: Engine, runner: PipelineRunner) -> None:
+        """Begin now.
+
+        Args:
+            coordinator: runs the tasks.
+            engine: the engine that it uses.
+            runner: receives the samples.
+        """
+        self._coordinator = coordinator
+        self._engine = engine
+        self._runner = runner
+        self._began = self._last = monotonic()
+        self._done: Counter[str] = Counter()  # bytes of input, by node
+        self._before: dict[str, tuple[int, int]] = {}
+
+    def add(self, node: str, size: int) -> None:
+        """Note that a node has counted a part of the input."""
+        self._done[node] += size
+
+    def sample(self) -> None:
+        """Pass on a sample, if one is due."""
+        now = monotonic()
+        if self._runner.on_sample is None or now - self._last < self._runner.sample_interval:
+            return
+        tally, slots, seconds = self._coordinator.tally, self._engine.slots, now - self._last
+        running = min(tally.in_flight, slots)
+        stages = {
+            "segment plan": self._rate("segment plan", tally.attempts, 0, 1, seconds),
+            "counter": self._rate("counter", tally.tasks, self._done.total(), running, seconds),
+        }
+        for node, work in tally.nodes.items():
+            stages[f"node {node}"] = self._rate(f"node {node}", work.tasks, self._done[node], 1, seconds)
+        self._last = now
+        self._runner.on_sample(
+            MonitorSample(
+                elapsed=now - self._began,
+                queues={"task_queue": QueueDepth(tally.in_flight - running, 0)},
+                stages=stages,
+                processes=(),
+                bounds={"task_queue": QueueDepth((PER_SLOT - 1) * slots, 0)},
+            )
+        )
+
+    def _rate(self, stage: str, items: int, weight: int, workers: int, seconds: float) -> StageRate:
+        items_before, weight_before = self._before.get(stage, (0, 0))
+        self._before[stage] = items, weight
+        return StageRate((items - items_before) / seconds, (weight - weight_before) / seconds, items, weight, workers)

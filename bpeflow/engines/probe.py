@@ -15,7 +15,7 @@ from bpeflow import __version__
 from bpeflow._util.library import ABI
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import CorpusEntry
-from bpeflow.engines.base import Call, Engine, TaskReport
+from bpeflow.engines.engine import Call, Engine, TaskReport
 from bpeflow.errors import BpeflowError, EngineError, NativeUnavailableError
 from bpeflow.pretokenize.native import native_unicode_version
 from bpeflow.pretokenize.regex import unicode_version

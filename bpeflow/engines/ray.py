@@ -18,7 +18,7 @@ from typing import Any
 
 from bpeflow._util.text import format_size
 from bpeflow.config import EngineSettings
-from bpeflow.engines.base import Call, Handle, TaskReport, run_call
+from bpeflow.engines.engine import Call, Handle, TaskReport, run_call
 from bpeflow.errors import BpeflowError, EngineError, EngineUnavailableError, TaskLostError
 
 #: Seconds to wait for a connection to the head node, and for the probes of all nodes, which start a worker on each.

@@ -37,16 +37,6 @@ The processes, and what passes between them:
       └──────────────── items ─────────── [results queue] ◀──────┘
 
     Monitor (thread) ◀── Snapshot ── meters: a row of shared memory for each worker
-
-The modules:
-
-* `spec`: the parts of a pipeline, as users describe them; `pipeline`: the whole; `errors`: how it fails
-* `worker`: one call of a stage function; `meters`: its progress
-* `processes`: the executor for processes, and how a run ends; `forkserver`: what runs in them; `main_script`: what
-  workers need of the caller's script
-* `channel`: queues between processes; `descriptors`: what they are made of
-* `threads`: the executor for threads
-* `monitor`: watching a run; `diagnosis`: what holds it up
 """
 
 from __future__ import annotations
@@ -59,48 +49,18 @@ if TYPE_CHECKING:
     from .meters import QueueDepth, peak_memory
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
     from .pipeline import MAIN, Executor, Pipeline, StartMethod, WorkerReport, in_order
-    from .spec import QueueSpec, Source, Stage
+    from .stage import QueueSpec, Source, Stage, set_gauge
     from .threads import wait_readable
-    from .worker import set_gauge
 
-__all__ = [
-    "MAIN",
-    "Executor",
-    "FlowError",
-    "Monitor",
-    "MonitorSample",
-    "Pipeline",
-    "ProcessUse",
-    "QueueDepth",
-    "QueueSpec",
-    "Source",
-    "Stage",
-    "StageRate",
-    "StartMethod",
-    "WorkerDiedError",
-    "WorkerReport",
-    "in_order",
-    "peak_memory",
-    "set_gauge",
-    "stall_watch",
-    "wait_readable",
-]
-
-#: The public names of each module. It is imported on first use: errors need none of the machinery.
-_MODULES = {
-    "errors": ("FlowError", "WorkerDiedError"),
-    "meters": ("QueueDepth", "peak_memory"),
-    "monitor": ("Monitor", "MonitorSample", "ProcessUse", "StageRate", "stall_watch"),
-    "pipeline": ("MAIN", "Executor", "Pipeline", "StartMethod", "WorkerReport", "in_order"),
-    "spec": ("QueueSpec", "Source", "Stage"),
-    "threads": ("wait_readable",),
-    "worker": ("set_gauge",),
-}
+__all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "StartMethod", "WorkerReport", "in_order"]
+__all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]
+__all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate", "stall_watch"]
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            globals()[name] = value = getattr(import_module(f".{module}", __name__), name)
+    """Import a public name on first use: errors need none of the machinery."""
+    for module in ("errors", "meters", "stage", "threads", "pipeline", "monitor") if name in __all__ else ():
+        if hasattr(found := import_module(f".{module}", __name__), name):
+            globals()[name] = value = getattr(found, name)
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,37 +23,36 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from mmap import mmap
 from multiprocessing import spawn
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any, NamedTuple, NoReturn
 
-from .channel import Channel
-from .descriptors import Credits, Descriptor, open_here, write_all
-from .errors import pack_failure
-from .main_script import MainModule
+from .errors import FlowError
+from .failures import pack_failure
 from .meters import Meters
-from .worker import run_stage
+from .pipes import Channel, Credits, Descriptor, open_here, write_all
+from .stage import run_stage
 
 #: To the main process, for each worker that has ended: its index, process id and exit code. If it could not be started:
 #: its index, 0 and an error number.
 EVENT = struct.Struct("<qqq")
 
+#: Whether this process is a worker that is running the main script.
+_running_main = False
 
-@dataclass(frozen=True)
-class Plan:
+
+class Plan(NamedTuple):
     """Everything that the server and the workers of a run need to know."""
 
     fork: bool  # whether to fork the workers, which otherwise are new interpreters
     preload: Sequence[str]  # modules that the workers need
     temporary: Sequence[str]  # folders to remove if the main process dies
-    main_script: Callable[[], dict[str, Any]] | None  # runs it
-    stages: Sequence[str]  # the name of each step
+    main_script: Callable[[], dict[str, Any]] | None  # runs it, if the workers need it
     jobs: Sequence[bytes]  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
-    workers: Sequence[tuple[int, int]]  # of each worker, its step and its number within the step
     channels: Sequence[Channel]  # the queue that each step writes to
     meters: Meters
     failure: Descriptor  # a file for the first failure
@@ -88,7 +87,7 @@ def serve(file: int) -> NoReturn:
     inherited = set(open_here)
     open_here.clear()  # the workers do not close them
     running: dict[int, int] = {}
-    for index in range(len(plan.workers)):
+    for index in range(len(plan.meters.workers)):
         try:
             pid = os.fork()
         except OSError as error:
@@ -105,7 +104,13 @@ def serve(file: int) -> NoReturn:
         running[pid] = index
     for descriptor in inherited - {plan.events, plan.alive}:
         descriptor.close()
-    threading.Thread(target=_kill_after_main, args=(plan.alive, running), daemon=True).start()
+
+    def kill_workers() -> None:  # one in native code may be unable to notice by itself that the main process has died
+        for pid in list(running):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    _after_main(plan.alive, kill_workers)
     while running:
         pid, status = os.wait()
         if (index := running.pop(pid, -1)) >= 0:  # not a child of a preloaded module
@@ -116,27 +121,30 @@ def serve(file: int) -> NoReturn:
     os._exit(0)
 
 
-def _kill_after_main(alive: Descriptor, running: Mapping[int, int]) -> None:
-    """Kill the workers when the main process has died. One in native code may be unable to notice that itself."""
-    os.read(alive.fileno(), 1)
-    for pid in list(running):
-        with suppress(ProcessLookupError):  # it has noticed
-            os.kill(pid, signal.SIGKILL)
+def _after_main(alive: Descriptor, action: Callable[[], object]) -> None:
+    """Start a thread that does something when the main process has died."""
+
+    def wait() -> None:
+        os.read(alive.fileno(), 1)
+        action()
+
+    threading.Thread(target=wait, name="parent watch", daemon=True).start()
 
 
 def work(plan: Plan, index: int) -> NoReturn:
     """Run the worker with this index in this process, and exit."""
-    step, number = plan.workers[index]
+    step, number = plan.meters.workers[index]
     meter = plan.meters.steps[step][number]
-    meter.begin(os.getpid())
+    meter.begin()
     plan.events.close()
     for other, channel in enumerate(plan.channels):
         if other != step:
             channel.close_writers()
     status = 1
     try:
-        threading.Thread(target=_exit_after_main, args=(plan.alive,), name="parent watch", daemon=True).start()
-        sys.modules["__main__"] = sys.modules["__mp_main__"] = MainModule(plan.main_script)
+        _after_main(plan.alive, partial(os._exit, 1))
+        if plan.main_script:
+            _run_main_script(plan.main_script)
         stage, route = pickle.loads(plan.jobs[step])  # noqa: S301 -- from our own parent
         take = partial(plan.channels[step - 1].get, number, meter)
         run_stage(stage, route, meter, take, plan.channels[step].put)
@@ -147,7 +155,7 @@ def work(plan: Plan, index: int) -> NoReturn:
     except BaseException as error:  # of any kind: it goes to the caller
         plan.failure_lock.take()
         try:
-            write_all(plan.failure, [pack_failure(plan.stages[step], number, error)])
+            write_all(plan.failure, pack_failure(index, error))
         except OSError:  # a file size limit
             traceback.print_exc()
     finally:
@@ -157,7 +165,20 @@ def work(plan: Plan, index: int) -> NoReturn:
         os._exit(status)
 
 
-def _exit_after_main(alive: Descriptor) -> NoReturn:
-    """Exit when the main process dies, even if this process is busy, or waits for a queue."""
-    os.read(alive.fileno(), 1)
-    os._exit(1)
+def _run_main_script(run: Callable[[], dict[str, Any]]) -> None:
+    """Run the main script of the main process under another name, so code under its guard does not run."""
+    global _running_main
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType("__main__")
+    _running_main = True
+    vars(main).update(run())
+    _running_main = False
+
+
+def check_not_running_main() -> None:
+    """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
+    if _running_main:
+        raise FlowError(
+            "a pipeline was started while a worker was importing the main script. Put the code that starts it "
+            'under\n    if __name__ == "__main__":\n'
+            "or move the stage functions to a separate module"
+        )

@@ -22,7 +22,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from .descriptors import Descriptor, anonymous_file
+from .pipes import Descriptor, anonymous_file
 
 
 class Activity(IntEnum):
@@ -43,11 +43,10 @@ class QueueDepth:
 
 
 class Meter(ctypes.Structure):
-    """The row of one worker, which alone may write to it. Times are those of the clock `time.monotonic_ns`.
+    """The row of one worker. Times are those of the clock `time.monotonic_ns`.
 
-    `id` is the number given to `begin`, and 0 unless the worker runs. `gauge` is what the worker has given to
-    `set_gauge`. `cpu` and `peak_memory` are 0 until it has finished. `past` has the time spent in each activity before
-    the current one.
+    `pid` is the worker's process, and 0 unless it runs. `gauge` is the number given to `set_gauge`. `cpu` and
+    `peak_memory` are 0 until the worker has finished. `past` has the time spent in each activity until `since`.
     """
 
     items_in: int
@@ -55,7 +54,7 @@ class Meter(ctypes.Structure):
     items_out: int
     bytes_out: int
     weight_done: int
-    id: int
+    pid: int
     activity: int
     since: int
     cpu: int
@@ -65,7 +64,7 @@ class Meter(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("items_in", "bytes_in", "items_out", "bytes_out", "weight_done")),
-        *((name, ctypes.c_int64) for name in ("id", "activity", "since", "cpu", "peak_memory", "gauge")),
+        *((name, ctypes.c_int64) for name in ("pid", "activity", "since", "cpu", "peak_memory", "gauge")),
         ("past", ctypes.c_int64 * len(Activity)),
         ("padding", ctypes.c_int64),  # to two cache lines, so that no two processes write to the same one
     )
@@ -75,26 +74,22 @@ class Meter(ctypes.Structure):
         """Whether the worker has finished its work."""
         return self.peak_memory > 0
 
-    def copy(self) -> Meter:
-        """Return the row as it is now."""
-        return Meter.from_buffer_copy(self)
-
     def spent(self, now: int) -> list[float]:
         """Return the seconds spent in each activity."""
         spent = list(self.past)
-        if self.id:
+        if self.pid:
             spent[self.activity] += now - self.since
         return [nanoseconds / 1e9 for nanoseconds in spent]
 
-    def begin(self, number: int) -> None:
-        """Record that the worker starts, as the process or the thread of this number."""
+    def begin(self) -> None:
+        """Record that the worker starts, in this process."""
         self.since = time.monotonic_ns()
-        self.id = number
+        self.pid = os.getpid()
 
     def end(self, cpu_seconds: float) -> None:
         """Record that the worker has finished its work."""
         self.set_activity(self.activity)  # adds its time
-        self.id = 0
+        self.pid = 0
         self.cpu = round(cpu_seconds * 1e9)
         self.peak_memory = peak_memory()
 
@@ -121,6 +116,7 @@ class Meters:
     """The meters of a pipeline, in a mapped file without a name, shared with the processes that they are sent to.
 
     `sizes` and `steps` have the number of workers, and their meters, for each step: the source, the stages, the caller.
+    `workers` has the step of each worker, and its number within the step.
     """
 
     def __init__(self, sizes: Sequence[int], file: Descriptor | None = None) -> None:
@@ -132,6 +128,7 @@ class Meters:
         self._file = file
         rows = list((Meter * sum(sizes)).from_buffer(mmap.mmap(file.fileno(), length)))
         self.steps = [rows[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+        self.workers = [(step, number) for step, size in enumerate(sizes[:-1]) for number in range(size)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Meters, (self._sizes, self._file)
@@ -140,7 +137,7 @@ class Meters:
         """Record that no worker runs any more: those that have not finished were killed."""
         for meters in self.steps:
             for meter in meters:
-                meter.id = 0
+                meter.pid = 0
 
     def depth(self, step: int) -> QueueDepth:
         """Return the depth of the queue that a step writes to, approximate because rows are read one by one."""

@@ -1,106 +1,96 @@
-"""Monitoring of a running pipeline: samples of its queues, rates and processes. It observes and never decides.
+"""Monitoring of a running pipeline: samples of its queues, rates and processes, stalls, and the slow stage.
 
-How to read a sample: if a queue is full, the stage after it is the slow one; if a queue is empty, the stage before it
-is. `MonitorSample.bottleneck` draws this conclusion.
+It observes and never decides.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from .diagnosis import Stall, find_bottleneck, find_stall
 from .meters import Activity, QueueDepth
-from .pipeline import MAIN, Pipeline, Snapshot
+from .pipeline import MAIN, Pipeline, Snapshot, WorkerState
+
+if TYPE_CHECKING:
+    import psutil
 
 _log = logging.getLogger(__name__)
+
+_WAITING = {Activity.WAITING_FOR_ITEM: "waiting for an item", Activity.WAITING_FOR_ROOM: "waiting for room"}
+_MAX_DESCRIBED = 8  # workers that are described one by one; a stage may have hundreds
+
+#: Share of its time that the workers of the slow stage work, at least. The others wait for it, and so work less.
+_BUSY = 0.75
+
+#: Share of its time that the stage before the slow one, or after a slow source, waits for it.
+_HALF = 0.5
 
 
 @dataclass(frozen=True)
 class StageRate:
-    """The rates of a stage since the last sample, and its totals. The source has no inputs, so its outputs count.
-
-    Attributes:
-        items_per_second: Rate in items.
-        weight_per_second: Rate in units of `Stage.weigh`.
-        items: Items taken so far, or put by the source.
-        weight_done: Total weight of the finished inputs.
-        workers_alive: Workers that are running.
-        workers_busy: How many of them were at work since the last sample, on average; the others waited.
-        gauge: The greatest number that a worker has given to `set_gauge`.
-    """
+    """The rates of a stage since the last sample, and its totals. The source has no inputs, so its outputs count."""
 
     items_per_second: float
-    weight_per_second: float
-    items: int
-    weight_done: int
+    weight_per_second: float  # in units of `Stage.weigh`
+    items: int  # taken
+    weight_done: int  # of finished items
     workers_alive: int
-    workers_busy: float = 0.0
-    gauge: int = 0
+    workers_busy: float = 0.0  # how many worked since the last sample, on average; the others waited
+    gauge: int = 0  # the greatest number that a worker has given to `set_gauge`
 
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """The current resource use of one process, or of a worker that is a thread of the main process.
+    """The current resource use of one process. Workers in threads are part of the main process."""
 
-    The figures add up: those of the main process are without its workers, except for their memory, which it shares.
-
-    Attributes:
-        stage: Name of the worker's stage; "main" for the main process.
-        worker: Number of the worker within the stage, from 0.
-        pid: Process id.
-        cpu_percent: CPU use since the last sample, or since the start of the monitor. 100 is one full core.
-        rss_bytes: Resident memory; 0 for a thread.
-    """
-
-    stage: str
-    worker: int
+    stage: str  # "main" for the main process
+    worker: int  # within the stage, from 0
     pid: int
-    cpu_percent: float
+    cpu_percent: float  # since the last sample, or since the start of the monitor; 100 is one full core
     rss_bytes: int
 
 
 @dataclass(frozen=True)
+class Stall:
+    """Workers that make no progress, for at least `seconds`."""
+
+    seconds: float
+    workers: Sequence[WorkerState]
+
+    def line(self) -> str:
+        """Return a description, such as `no progress for 73 s: counter 2 working (pid 4711, disk-sleep)`."""
+        described = [_describe(state) for state in self.workers[:_MAX_DESCRIBED]]
+        if (more := len(self.workers) - _MAX_DESCRIBED) > 0:
+            described.append(f"and {more} more")
+        return f"no progress for {self.seconds:.0f} s: {', '.join(described)}"
+
+
+@dataclass(frozen=True)
 class MonitorSample:
-    """One observation of a pipeline.
+    """One observation of a pipeline. Queues and stages are in pipeline order, by name."""
 
-    The main process is stage "main". It is the only process in the last sample of a run that has ended. The workers'
-    totals are then in `Pipeline.reports`.
-
-    Attributes:
-        elapsed: Seconds since the monitor started.
-        queues: Queue depths by queue name, in pipeline order.
-        stages: Rates by stage name, in pipeline order, starting with the source.
-        processes: Use of cores and memory by each worker and the main process.
-        bounds: Upper bounds of the queues.
-        stall: Workers that make no progress, if there are any.
-        bottleneck: Name of the stage that all others have waited for since the last sample; None if there is none.
-    """
-
-    elapsed: float
+    elapsed: float  # seconds since the monitor started
     queues: Mapping[str, QueueDepth]
     stages: Mapping[str, StageRate]
-    processes: tuple[ProcessUse, ...]
-    bounds: Mapping[str, QueueDepth]
+    processes: tuple[ProcessUse, ...]  # after the end of a run only the main process
+    bounds: Mapping[str, QueueDepth]  # of the queues
     stall: Stall | None = None
-    bottleneck: str | None = None
+    bottleneck: str | None = None  # the stage that all others have waited for since the last sample
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sample as plain dicts, lists and numbers, for JSON."""
         return asdict(self, dict_factory=_plain_dict)
 
     def line(self) -> str:
-        """Return the sample as one line of text.
+        """Return the sample as one line of text, with any stall at its end.
 
         For example `chunk_queue: 684, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, counter: 12.1 MB/s
-        | CPU 201 %, 1.3 GB`: the items in each queue, the rates of the stages (weight is bytes by convention; a stage
-        without `weigh` shows items), and the CPU use and memory of all processes together. A stall follows, as in
-        `| no progress for 12 s: counter 2 working (pid 4711, disk-sleep)`.
+        | CPU 201 %, 1.3 GB`. A stage with `weigh` shows bytes, others show items.
         """
         queues = ", ".join(f"{name}: {depth.items}" for name, depth in self.queues.items())
         rates = ", ".join(f"{name}: {_rate(stage)}" for name, stage in self.stages.items())
@@ -152,9 +142,9 @@ class Monitor:
         self._patience = patience or max(interval, _MIN_PATIENCE)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
-        self._start = self._last_time = time.monotonic()
         self._last = pipeline.snapshot()
-        self._cpu_seconds: dict[tuple[str, int], float] = {}
+        self._start = self._last.time
+        self._cpu_seconds: dict[int, float] = {}  # by process id
         self._measure(self._last, 1.0)  # to leave out the CPU time used until now
 
     def __enter__(self) -> Monitor:
@@ -182,60 +172,49 @@ class Monitor:
             _log.warning("the monitor could not take or deliver a sample: %s", message, exc_info=bug)
 
     def _sample(self) -> MonitorSample:
-        last, now, time_now = self._last, self._pipeline.snapshot(), time.monotonic()
-        seconds = max(time_now - self._last_time, _TICK)
-        self._last, self._last_time = now, time_now
-        stages = {}
-        for name, totals in now.stages.items():
-            before, items = last.stages[name], totals.items_in or totals.items_out
-            stages[name] = StageRate(
-                items_per_second=(items - (before.items_in or before.items_out)) / seconds,
-                weight_per_second=(totals.weight_done - before.weight_done) / seconds,
-                items=items,
-                weight_done=totals.weight_done,
-                workers_alive=totals.workers_alive,
-                workers_busy=(totals.seconds[Activity.WORKING] - before.seconds[Activity.WORKING]) / seconds,
-                gauge=totals.gauge,
-            )
-        del stages[MAIN]
+        last, self._last = self._last, (now := self._pipeline.snapshot())
+        seconds = max((now.time - last.time) / 1e9, _TICK)
         return MonitorSample(
-            elapsed=time_now - self._start,
+            elapsed=(now.time - self._start) / 1e9,
             queues=now.queues,
-            stages=stages,
+            stages={name: _stage_rate(name, last, now, seconds) for name in self._pipeline.names},
             processes=self._measure(now, seconds),
-            bounds=now.bounds,
+            bounds={queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self._pipeline.queues},
             stall=find_stall(now, self._patience),
             bottleneck=find_bottleneck(last, now),
         )
 
     def _measure(self, snapshot: Snapshot, seconds: float) -> tuple[ProcessUse, ...]:
-        """Return the use of resources by each process and each worker thread, the main process last."""
+        """Return the use of resources by each process, the main process last."""
         if not self._processes:
             return ()
         import psutil  # here, because its import takes longer than many runs that are not monitored
 
-        main, threads, uses = psutil.Process(), {}, []
-        if any(state.thread for state in snapshot.workers):
-            with suppress(psutil.Error, OSError):  # some systems do not let a process see its threads
-                threads = {thread.id: thread for thread in main.threads()}
-
-        def add(stage: str, worker: int, pid: int, times: Any, memory: int) -> None:
-            used = times[0] + times[1]  # by the user and by the system
-            before = self._cpu_seconds.get((stage, worker), 0.0)
-            self._cpu_seconds[stage, worker] = used
-            uses.append(ProcessUse(stage, worker, pid, 100 * (used - before) / seconds, memory))
-
+        uses = []
         for state in snapshot.workers:
-            with suppress(psutil.Error):  # it has just exited
-                if thread := threads.get(state.thread or 0):
-                    add(state.stage, state.worker, state.pid, thread[1:], 0)
-                elif state.pid != main.pid:
-                    process = psutil.Process(state.pid)
-                    add(state.stage, state.worker, state.pid, process.cpu_times(), process.memory_info().rss)
-        in_threads = sum(use.cpu_percent for use in uses) if threads else 0.0
-        add(MAIN, 0, main.pid, main.cpu_times(), main.memory_info().rss)
-        uses[-1] = replace(uses[-1], cpu_percent=max(uses[-1].cpu_percent - in_threads, 0.0))
-        return tuple(uses)
+            if state.pid != os.getpid():
+                with suppress(psutil.Error):  # it has just exited
+                    uses.append(self._use(state.stage, state.worker, psutil.Process(state.pid), seconds))
+        return (*uses, self._use(MAIN, 0, psutil.Process(), seconds))
+
+    def _use(self, stage: str, worker: int, process: psutil.Process, seconds: float) -> ProcessUse:
+        used = sum(process.cpu_times()[:2])  # by the user and by the system
+        before, self._cpu_seconds[process.pid] = self._cpu_seconds.get(process.pid, 0.0), used
+        return ProcessUse(stage, worker, process.pid, 100 * (used - before) / seconds, process.memory_info().rss)
+
+
+def _stage_rate(stage: str, last: Snapshot, now: Snapshot, seconds: float) -> StageRate:
+    counter = "items_in" if now.total(stage, "items_in") else "items_out"
+    items, weight = now.total(stage, counter), now.total(stage, "weight_done")
+    return StageRate(
+        items_per_second=(items - last.total(stage, counter)) / seconds,
+        weight_per_second=(weight - last.total(stage, "weight_done")) / seconds,
+        items=items,
+        weight_done=weight,
+        workers_alive=sum(meter.pid > 0 for meter in now.meters[stage]),
+        workers_busy=(now.seconds(stage)[Activity.WORKING] - last.seconds(stage)[Activity.WORKING]) / seconds,
+        gauge=max(meter.gauge for meter in now.meters[stage]),
+    )
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
@@ -275,3 +254,48 @@ def _with_prefix(number: float) -> str:
         number /= 1000
         prefix = next(prefixes)
     return f"{number:.3g} {prefix}"
+
+
+def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
+    """Return the workers that have been at one item for `patience` seconds; if all have waited for so long, all.
+
+    It may be slow, stopped or stuck forever. The state of its process gives a clue.
+    """
+    workers = snapshot.workers
+    still = [state for state in workers if state.seconds >= patience]
+    stalled = [state for state in still if state.activity not in _WAITING]
+    if len(still) == len(workers):
+        stalled = stalled or still
+    return Stall(min(state.seconds for state in stalled), stalled) if stalled else None
+
+
+def _describe(state: WorkerState) -> str:
+    status = ""
+    with suppress(Exception):  # psutil is missing, or the process has just exited
+        import psutil  # here, because its import takes longer than many runs that never stall
+
+        status = f", {psutil.Process(state.pid).status()}"
+    who = f"{state.stage} {state.worker}" if state.pid != os.getpid() else state.stage
+    return f"{who} {_WAITING.get(state.activity, state.activity.name.lower())} (pid {state.pid}{status})"
+
+
+def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:
+    """Return the stage that others have waited for between two snapshots; None if the pipeline was balanced.
+
+    It is the last stage that works although the stage before waits for room, or has ended; or else the source, if the
+    stage after it waits for items.
+    """
+    names = list(now.meters)
+    spent = [
+        [after - before for after, before in zip(now.seconds(name), last.seconds(name), strict=True)] for name in names
+    ]
+
+    def share(step: int, activity: Activity) -> float:
+        return spent[step][activity] / (sum(spent[step]) or 1.0)
+
+    for step in reversed(range(1, len(names))):
+        held_up = share(step - 1, Activity.WAITING_FOR_ROOM) >= _HALF or not sum(spent[step - 1])
+        if held_up and share(step, Activity.WORKING) >= _BUSY:
+            return names[step]
+    source_is_slow = share(0, Activity.WORKING) >= _BUSY and share(1, Activity.WAITING_FOR_ITEM) >= _HALF
+    return names[0] if source_is_slow else None

@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .errors import FlowError
-from .meters import Activity, Meters, QueueDepth
-from .spec import QueueSpec, Source, Stage
+from .meters import Activity, Meter, Meters, QueueDepth
+from .stage import QueueSpec, Source, Stage
 from .threads import ThreadRun
 
 Executor = Literal["processes", "threads"]
@@ -23,39 +23,16 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """The work of a worker that has finished, and the resources that it used.
-
-    Attributes:
-        stage: Name of the worker's stage.
-        worker: Number of the worker within its stage, from 0.
-        items_in: Items taken.
-        items_out: Items put.
-        wall_seconds: Elapsed time of the worker.
-        cpu_seconds: CPU time of its process, or of its thread.
-        weight_done: Total weight of the inputs, as given by `Stage.weigh`.
-        peak_memory: Peak resident memory of its process, in bytes.
-    """
+    """The work of a worker that has finished, and the resources that it used."""
 
     stage: str
-    worker: int
+    worker: int  # within its stage, from 0
     items_in: int
     items_out: int
     wall_seconds: float
-    cpu_seconds: float
-    weight_done: int
-    peak_memory: int
-
-
-@dataclass(frozen=True)
-class StageTotals:
-    """Totals of all workers of a stage so far, as in `WorkerReport` and `StageRate`, and seconds in each `Activity`."""
-
-    items_in: int
-    items_out: int
-    weight_done: int
-    workers_alive: int
-    seconds: tuple[float, ...]
-    gauge: int = 0
+    cpu_seconds: float  # of its process, or of its thread; a source in threads shares that of the caller
+    weight_done: int  # of its inputs, as given by `Stage.weigh`
+    peak_memory: int  # of its process, in bytes
 
 
 @dataclass(frozen=True)
@@ -67,30 +44,38 @@ class WorkerState:
     pid: int
     activity: Activity
     seconds: float
-    thread: int | None = None
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The state of a pipeline at one moment.
-
-    Attributes:
-        queues: Queue depths by queue name, in pipeline order.
-        stages: Totals by stage name, in pipeline order, from the source to "main", the calling process.
-        workers: The running workers, in the same order. Empty unless the pipeline runs.
-        bounds: Upper bounds of the queues, by name: items and bytes.
-    """
+class Snapshot(NamedTuple):
+    """The state of a pipeline at one moment, by the names of queues and stages, from the source to "main"."""
 
     queues: Mapping[str, QueueDepth]
-    stages: Mapping[str, StageTotals]
-    workers: Sequence[WorkerState]
-    bounds: Mapping[str, QueueDepth]
+    meters: Mapping[str, Sequence[Meter]]
+    time: int  # of the clock `time.monotonic_ns`
+
+    @property
+    def workers(self) -> list[WorkerState]:
+        """The running workers."""
+        return [
+            WorkerState(stage, number, meter.pid, Activity(meter.activity), (self.time - meter.since) / 1e9)
+            for stage, meters in self.meters.items()
+            for number, meter in enumerate(meters)
+            if meter.pid
+        ]
+
+    def total(self, stage: str, counter: str) -> int:
+        """Return the sum of a counter, by name, of all workers of a stage."""
+        return sum(getattr(meter, counter) for meter in self.meters[stage])
+
+    def seconds(self, stage: str) -> list[float]:
+        """Return the seconds that all workers of a stage have spent in each `Activity`."""
+        return [sum(spent) for spent in zip(*(meter.spent(self.time) for meter in self.meters[stage]), strict=True)]
 
 
 class Pipeline:
     """A source and stages, connected by bounded queues. The results arrive in the calling process.
 
-    A pipeline runs once. The arguments are its attributes.
+    A pipeline runs once.
 
     Args:
         source: Produces the items.
@@ -103,11 +88,6 @@ class Pipeline:
 
     Raises:
         FlowError: If the parts do not fit together.
-
-    Attributes:
-        names: The names of the source and the stages.
-        queues: The queues that they write to.
-        meters: The meters of their workers, and of the caller.
     """
 
     def __init__(
@@ -187,26 +167,9 @@ class Pipeline:
     def snapshot(self) -> Snapshot:
         """Return queue depths, totals and the states of workers. Cheap and lock-free, from any thread at any time."""
         queues = {queue.name: self.meters.depth(step) for step, queue in enumerate(self.queues)}
-        bounds = {queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self.queues}
-        meters = [[meter.copy() for meter in meters] for meters in self.meters.steps]
-        now = time.monotonic_ns()  # after all meters were read, so that no activity starts in the future
-        stages, states = {}, []
-        for name, workers in zip((*self.names, MAIN), meters, strict=True):
-            stages[name] = StageTotals(
-                items_in=sum(worker.items_in for worker in workers),
-                items_out=sum(worker.items_out for worker in workers),
-                weight_done=sum(worker.weight_done for worker in workers),
-                workers_alive=sum(worker.id > 0 for worker in workers),
-                seconds=tuple(map(sum, zip(*(worker.spent(now) for worker in workers), strict=True))),
-                gauge=max(worker.gauge for worker in workers),
-            )
-            for number, worker in enumerate(workers):
-                if worker.id:
-                    in_thread = self._executor == "threads" and worker.id != os.getpid()
-                    pid, thread = (os.getpid(), worker.id) if in_thread else (worker.id, None)
-                    seconds = (now - worker.since) / 1e9
-                    states.append(WorkerState(name, number, pid, Activity(worker.activity), seconds, thread))
-        return Snapshot(queues, stages, states, bounds)
+        copies = [list(map(Meter.from_buffer_copy, meters)) for meters in self.meters.steps]
+        # The time last, so that no activity starts in the future.
+        return Snapshot(queues, dict(zip((*self.names, MAIN), copies, strict=True)), time.monotonic_ns())
 
 
 Result = TypeVar("Result")

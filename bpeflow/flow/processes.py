@@ -25,23 +25,26 @@ of the fork server is a failure like any other.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import runpy
 import select
 import signal
 import subprocess
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from .channel import Channel
-from .descriptors import Credits, Descriptor, anonymous_file, pipe
-from .errors import FlowError, cannot_start, server_died, unpack_failure, worker_died
-from .forkserver import EVENT, Plan, interpreter
-from .main_script import check_not_running, find_main_script
-from .spec import QueueSpec, Source, Stage
-from .worker import Inputs
+from .errors import FlowError, WorkerDiedError
+from .failures import KILLED, cannot_start, unpack_failure, worker_died
+from .forkserver import EVENT, Plan, check_not_running_main, interpreter
+from .pipes import Channel, Credits, Descriptor, anonymous_file, pipe
+from .stage import Inputs, Source, Stage
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -55,22 +58,36 @@ class ProcessRun:
     """One run of a pipeline in processes. Raises `FlowError` if a stage function cannot be pickled."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        check_not_running()
+        check_not_running_main()
         self._pipeline = pipeline
         self._meters = pipeline.meters
+        self._jobs: list[bytes] = []
+        self._main_script: Callable[[], dict[str, Any]] | None = None
         steps: list[Source | Stage] = [pipeline.source, *pipeline.stages]
-        self._jobs = [_pickle_job(step, output) for step, output in zip(steps, pipeline.queues, strict=True)]
-        self._workers = [
-            (step, number) for step, meters in enumerate(self._meters.steps[:-1]) for number in range(len(meters))
-        ]
-        self._running = len(self._workers)
+        for step, output in zip(steps, pipeline.queues, strict=True):
+            self._add_job(step, output.route)
+        self._running = len(self._meters.workers)
         self._owner = os.getpid()
         self._server: subprocess.Popen[bytes] | None = None
+
+    def _add_job(self, step: Source | Stage, route: Callable[[Any], int] | None) -> None:
+        """Pickle the functions of a step, and find the main script if they need something in it."""
+        pickler = _JobPickler(job := io.BytesIO())
+        try:
+            pickler.dump((step, route))
+        except Exception as error:
+            raise FlowError(
+                f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module level, or "
+                "run the pipeline in threads"
+            ) from error
+        if pickler.needs_main:
+            self._main_script = _find_main_script()
+        self._jobs.append(job.getvalue())
 
     def results(self) -> Generator[Any, None, None]:
         """Start the workers and yield the results. Raises the first failure. No process is left at the end."""
         [meter] = self._meters.steps[-1]
-        meter.begin(os.getpid())
+        meter.begin()
         try:
             self._start()
             yield from Inputs(partial(self._channels[-1].get, 0, meter, self._wait_for_result), None, meter)
@@ -83,6 +100,13 @@ class ProcessRun:
             self._end()
 
     def _start(self) -> None:
+        """Create the queues, and start the fork server, which inherits a file with the plan and its descriptors."""
+        inherited: list[int] = []
+
+        def inherit(descriptor: Descriptor) -> tuple[Any, ...]:
+            inherited.append(descriptor.fileno())
+            return Descriptor, (descriptor.fileno(),)
+
         try:
             workers = [len(meters) for meters in self._meters.steps]
             # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
@@ -95,10 +119,8 @@ class ProcessRun:
                 fork=self._pipeline.start_method == "forkserver",
                 preload=self._pipeline.preload,
                 temporary=self._pipeline.temporary,
-                main_script=find_main_script(),
-                stages=self._pipeline.names,
+                main_script=self._main_script,
                 jobs=self._jobs,
-                workers=self._workers,
                 channels=self._channels,
                 meters=self._meters,
                 failure=self._failure,
@@ -106,7 +128,17 @@ class ProcessRun:
                 events=events,
                 alive=alive,
             )
-            self._start_server(plan)
+            file = anonymous_file()
+            with open(file.fileno(), "wb", closefd=False) as stream:
+                pickler = pickle.Pickler(stream)
+                pickler.dispatch_table = {Descriptor: inherit}
+                pickler.dump(plan)
+            self._server = subprocess.Popen(
+                interpreter(f"serve({file.fileno()})"),
+                pass_fds=[file.fileno(), *inherited],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         except OSError as error:
             raise cannot_start(error) from error
         for channel in self._channels:
@@ -114,25 +146,6 @@ class ProcessRun:
         self._poll = select.poll()
         self._poll.register(self._channels[-1].reader(0), select.POLLIN)
         self._poll.register(self._events, select.POLLIN)
-
-    def _start_server(self, plan: Plan) -> None:
-        """Start the fork server, which inherits a file with the plan, and the descriptors in it."""
-        inherited = [(file := anonymous_file()).fileno()]
-
-        def inherit(descriptor: Descriptor) -> tuple[Any, ...]:
-            inherited.append(descriptor.fileno())
-            return Descriptor, (descriptor.fileno(),)
-
-        with open(file.fileno(), "wb", closefd=False) as stream:
-            pickler = pickle.Pickler(stream)
-            pickler.dispatch_table = {Descriptor: inherit}
-            pickler.dump(plan)
-        self._server = subprocess.Popen(
-            interpreter(f"serve({file.fileno()})"),
-            pass_fds=inherited,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
 
     def _wait_for_result(self) -> None:
         """Wait until there is something to read from the results queue, maybe its end. Raises the first failure."""
@@ -147,17 +160,20 @@ class ProcessRun:
         """Wait until a worker has exited. Raises the exception that a worker has reported, or that for its death."""
         event = os.read(self._events.fileno(), EVENT.size)
         if not event:
-            raise server_died()
+            raise WorkerDiedError(
+                "the process that starts the workers (the fork server) was killed, so the workers were ended as well: "
+                f"{KILLED}"
+            )
         index, pid, status = EVENT.unpack(event)
         if not pid:
             raise cannot_start(OSError(status, os.strerror(status)))
-        step, number = self._workers[index]
+        step, number = self._meters.workers[index]
         meters = self._meters.steps[step]
         if status or not meters[number].finished:
+            names = self._pipeline.names
+            workers = [(names[step], number) for step, number in self._meters.workers]
             reported = os.pread(self._failure.fileno(), os.fstat(self._failure.fileno()).st_size, 0)
-            raise unpack_failure(
-                reported, otherwise=worker_died(self._pipeline.names[step], number, len(meters), pid, status)
-            )
+            raise unpack_failure(reported, workers) or worker_died(names[step], number, len(meters), pid, status)
         self._running -= 1
 
     def _end(self) -> None:
@@ -178,12 +194,26 @@ class ProcessRun:
         self._channels = []
 
 
-def _pickle_job(step: Source | Stage, output: QueueSpec) -> bytes:
-    """Pickle what the workers of a step call. Raises `FlowError` if that is not possible."""
-    try:
-        return pickle.dumps((step, output.route))
-    except Exception as error:
+class _JobPickler(pickle.Pickler):
+    """Notes whether an object needs something in the main script. A script that is not needed needs no guard."""
+
+    needs_main = False
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
+            self.needs_main = True
+        return NotImplemented
+
+
+def _find_main_script() -> Callable[[], dict[str, Any]]:
+    """Return a function that runs the main script of this process in a worker. Raises `FlowError` if there is none."""
+    main = sys.modules["__main__"]
+    if spec := getattr(main, "__spec__", None):
+        return partial(runpy.run_module, spec.name, run_name="__mp_main__", alter_sys=True)
+    file = Path(getattr(main, "__file__", None) or "")
+    if not file.is_file():
         raise FlowError(
-            f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module level, or run "
-            "the pipeline in threads"
-        ) from error
+            "a stage function is defined in __main__, which workers cannot import here (an interactive session, "
+            "python -c, or standard input): move it to a module, or run the pipeline in threads"
+        )
+    return partial(runpy.run_path, str(file.absolute()), run_name="__mp_main__")

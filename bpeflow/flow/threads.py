@@ -11,7 +11,6 @@ themselves, without a copy.
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 import threading
@@ -21,10 +20,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .channel import Packed
-from .descriptors import EndOfStreamError, pipe
 from .meters import Activity, Meter
-from .worker import Inputs, run_stage
+from .pipes import EndOfStreamError, Packed, pipe
+from .stage import Inputs, QueueSpec, run_stage
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -51,27 +49,82 @@ def wait_readable(descriptor: int) -> None:
         raise CancelledError
 
 
+class _Changes(threading.Condition):
+    """Notified of each change in a queue of a run, and of its end."""
+
+    cancelled = False
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition holds. Raises `CancelledError` if the run ends before."""
+        self.wait_for(lambda: self.cancelled or condition())
+        if self.cancelled:
+            raise CancelledError
+
+
+class _Queue:
+    """A queue between the workers of two steps, with the methods of `Channel`."""
+
+    def __init__(self, changes: _Changes, spec: QueueSpec, producers: int, consumers: int) -> None:
+        self.waiting: list[deque[Packed]] = [deque() for _ in range(consumers if spec.route else 1)]
+        self._changes = changes
+        self._spec = spec
+        self._producers = producers  # that have not put their last item
+        self._items = self._bytes = 0
+
+    def put(self, packed: Packed, consumer: int, meter: Meter, instead: Sequence[Any] = ()) -> bool:
+        """Put an item for a consumer when there is room; or return False when there is something `instead`."""
+        with self._changes:
+            self._changes.wait_until(lambda: self._has_room(packed) or instead)
+            if has_room := self._has_room(packed):
+                self._items += 1
+                self._bytes += packed.size
+                meter.add_put(packed.size)
+                self.waiting[consumer % len(self.waiting)].append(packed)
+                self._changes.notify_all()
+        return has_room
+
+    def _has_room(self, packed: Packed) -> bool:
+        fits = not self._items or self._bytes + packed.size <= self._spec.max_bytes
+        return fits and self._items < self._spec.max_items
+
+    def get(self, consumer: int, meter: Meter) -> Packed:
+        """Wait for the next item of a consumer and return it. Raises `EndOfStreamError` at the end."""
+        waiting = self.waiting[consumer % len(self.waiting)]
+        with self._changes:
+            self._changes.wait_until(lambda: waiting or not self._producers)
+            if not waiting:
+                raise EndOfStreamError
+            packed = waiting.popleft()
+            self._items -= 1
+            self._bytes -= packed.size
+            meter.add_taken(packed.size)
+            self._changes.notify_all()
+        return packed
+
+    def close_producer(self) -> None:
+        """Note that a producer has put its last item."""
+        with self._changes:
+            self._producers -= 1
+            self._changes.notify_all()
+
+
 class ThreadRun:
     """One run of a pipeline in threads. `ended` is a descriptor that is readable when it has ended."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._meters = pipeline.meters
-        self._producers = [len(meters) for meters in self._meters.steps[:-1]]  # that have not put their last item
-        self._queues: list[list[deque[Packed]]] = [  # of each step, the queue that it writes to, by consumer if routed
-            [deque() for _ in (consumers if queue.route else [0])]
-            for queue, consumers in zip(pipeline.queues, self._meters.steps[1:], strict=True)
-        ]
-        self._changed = threading.Condition()  # notified of each change in a queue, and of the end
+        workers = [len(meters) for meters in self._meters.steps]
+        self._changes = _Changes()
+        self._queues = list(map(partial(_Queue, self._changes), pipeline.queues, workers, workers[1:]))
         self._threads: list[threading.Thread] = []
         self._failure: BaseException | None = None
-        self._cancelled = False
 
     def results(self) -> Generator[Any, None, None]:
         """Start the threads, run the source, and yield the results. Raises the first failure."""
         self.ended, self._keep_open = pipe()
         [meter] = self._meters.steps[-1]
-        meter.begin(os.getpid())
+        meter.begin()
         meter.set_activity(Activity.WAITING_FOR_ITEM)
         try:
             for step, stage in enumerate(self._pipeline.stages, 1):
@@ -80,7 +133,7 @@ class ThreadRun:
                     thread = threading.Thread(target=self._work, args=(step, worker), name=name, daemon=True)
                     thread.start()
                     self._threads.append(thread)
-            for result in self._pump(Inputs(partial(self._get, -1, 0, meter), None, meter)):
+            for result in self._pump(Inputs(partial(self._queues[-1].get, 0, meter), None, meter)):
                 yield result
                 meter.set_activity(Activity.WAITING_FOR_ITEM)  # also while the source works
         except CancelledError:
@@ -92,81 +145,59 @@ class ThreadRun:
             failure, self._failure = self._failure, None  # its traceback would keep this run alive
             raise failure
 
-    # ---- queues ----
-
-    def _put(self, step: int, packed: Packed, consumer: int, meter: Meter, instead: Sequence[Any] = ()) -> bool:
-        """Put an item when there is room in the queue of a step; or return False when there is something `instead`."""
-        queue = self._queues[step]
-        with self._changed:
-            self._wait_for(lambda: self._has_room(step, packed) or instead)
-            if has_room := self._has_room(step, packed):
-                meter.add_put(packed.size)
-                queue[consumer % len(queue)].append(packed)
-                self._changed.notify_all()
-        return has_room
-
-    def _has_room(self, step: int, packed: Packed) -> bool:
-        depth, bounds = self._meters.depth(step), self._pipeline.queues[step]
-        fits = not depth.items or depth.bytes + packed.size <= bounds.max_bytes
-        return fits and depth.items < bounds.max_items
-
-    def _get(self, step: int, consumer: int, meter: Meter) -> Packed:
-        """Wait for the next item of a consumer and return it. Raises `EndOfStreamError` at the end."""
-        queue = self._queues[step]
-        items = queue[consumer % len(queue)]
-        with self._changed:
-            self._wait_for(lambda: items or not self._producers[step])
-            if not items:
-                raise EndOfStreamError
-            packed = items.popleft()
-            meter.add_taken(packed.size)
-            self._changed.notify_all()
-        return packed
-
-    def _wait_for(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition holds, while `_changed` is held. Raises `CancelledError` if the run ends before."""
-        self._changed.wait_for(lambda: self._cancelled or condition())
-        if self._cancelled:
-            raise CancelledError
-
-    def _close_producer(self, step: int) -> None:
-        """Note that a producer has put its last item."""
-        with self._changed:
-            self._producers[step] -= 1
-            self._changed.notify_all()
-
-    # ---- the calling thread ----
-
     def _pump(self, results: Inputs) -> Iterator[Any]:
         """Move items from the source to the first queue, and yield those in the last, as long as there are any."""
-        [meter], [last], route = self._meters.steps[0], self._queues[-1], self._pipeline.queues[0].route
+        [meter], [last] = self._meters.steps[0], self._queues[-1].waiting
+        first, route = self._queues[0], self._pipeline.queues[0].route
+        meter.begin()
+        start = time.thread_time()
         for item in self._source_items(meter):
             packed, consumer = Packed.of(item), route(item) if route else 0
             meter.set_activity(Activity.WAITING_FOR_ROOM)
-            while not self._put(0, packed, consumer, meter, instead=last):
+            while not first.put(packed, consumer, meter, instead=last):
                 yield next(results)
             while last:
                 yield next(results)
-        self._close_producer(0)
+        meter.end(time.thread_time() - start)  # with the work of the caller in between
+        first.close_producer()
         yield from results
 
     def _source_items(self, meter: Meter) -> Iterator[Any]:
-        """Yield the items of the source, and measure the CPU time that it takes."""
-        cpu, items, end = 0.0, None, object()
-        meter.begin(os.getpid())
+        """Yield the items of the source. While it works, `wait_readable` finds this run."""
+        items, end = None, object()
         while True:
             meter.set_activity(Activity.WORKING)
-            start, outer, _current.run = time.thread_time(), getattr(_current, "run", None), self
+            outer, _current.run = getattr(_current, "run", None), self
             try:
                 items = iter(self._pipeline.source.function()) if items is None else items
                 item = next(items, end)
             finally:
                 _current.run = outer
-            cpu += time.thread_time() - start
             if item is end:
-                break
+                return
             yield item
-        meter.end(cpu)
+
+    def _work(self, step: int, worker: int) -> None:
+        """Run a worker in this thread."""
+        stage, route = self._pipeline.stages[step - 1], self._pipeline.queues[step].route
+        meter = self._meters.steps[step][worker]
+        meter.begin()
+        try:
+            take = partial(self._queues[step - 1].get, worker, meter)
+            run_stage(stage, route, meter, take, self._queues[step].put)
+            meter.end(time.thread_time())
+        except CancelledError:
+            pass
+        except BaseException as error:
+            self._cancel(error)
+        self._queues[step].close_producer()
+
+    def _cancel(self, failure: BaseException | None = None) -> None:
+        with self._changes:
+            self._failure = self._failure or failure
+            self._changes.cancelled = True
+            self._keep_open.close()
+            self._changes.notify_all()
 
     def _end(self) -> None:
         """End the threads: each finishes the item that it is working on."""
@@ -176,28 +207,3 @@ class ThreadRun:
             for thread in self._threads:
                 if thread is not threading.current_thread():  # in which garbage collection closed the run
                     thread.join()
-
-    # ---- the worker threads ----
-
-    def _work(self, step: int, worker: int) -> None:
-        stage, queue, meter = (
-            self._pipeline.stages[step - 1],
-            self._pipeline.queues[step],
-            self._meters.steps[step][worker],
-        )
-        meter.begin(threading.get_native_id())
-        try:
-            run_stage(stage, queue.route, meter, partial(self._get, step - 1, worker, meter), partial(self._put, step))
-            meter.end(time.thread_time())
-        except CancelledError:
-            pass
-        except BaseException as error:
-            self._cancel(error)
-        self._close_producer(step)
-
-    def _cancel(self, failure: BaseException | None = None) -> None:
-        with self._changed:
-            self._failure = self._failure or failure
-            self._cancelled = True
-            self._keep_open.close()
-            self._changed.notify_all()

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import short_repr
 from bpeflow.errors import FormatError
-from bpeflow.formats.normalizers import refuse_normalizer
+from bpeflow.formats.components import refuse_normalizer
 from bpeflow.formats.ranks import first_difference
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import check_bytes, place_tokens, read_bytes
 from bpeflow.vocab import Vocab
 
@@ -67,7 +68,7 @@ def load_files(path: Path, merges_path: Path) -> Vocab:
     for rank, pair in enumerate(pairs):
         if type(pair) is not tuple or len(pair) != 2 or not all(type(side) is bytes and side for side in pair):
             raise FormatError(f"{merges_path}: merge {rank}: need a pair of bytes, found {short_repr(pair)}")
-    tokens = place_tokens(path, by_id.keys(), by_id.values())
+    tokens = tuple(place_tokens(path, [*by_id], PackedBytes.of(by_id.values())))
     check_bytes(path, tokens)
     vocab = Vocab(tokens, _special_tokens(tokens, pairs, path), tuple(pairs))
     try:

@@ -26,8 +26,11 @@ import logging
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, get_args
+
+import numpy as np
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, from_printable, to_printable
@@ -36,9 +39,8 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import Sides, bytes_of_forms, find_merge_ids, split_merges, vocab_of_forms
 from bpeflow.formats.published import find_merges
 from bpeflow.formats.regex_dialects import check_pattern
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.special_tokens import add_special_tokens
-from bpeflow.formats.untrusted import MOST_GAPS, check_special_tokens, is_text, read_json, read_text
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
+from bpeflow.formats.untrusted import MOST_GAPS, check_special_tokens, is_text, place_tokens, read_json, read_text
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab, describe_byte_conflict
@@ -222,24 +224,18 @@ def load_files(
                 f"{vocab_path}: no id for {form!r}, which is a byte, a special token or the result of a merge in "
                 f"{merges_path}"
             )
-    forms = dict(zip(ids.values(), ids, strict=True))
-    special_ids = {ids[form] for form in special_tokens}
+    special_forms = {*special_tokens}
     if find_special_tokens:
-        made_ids = map(ids.__getitem__, made) if merge_ids is None else merge_ids[:, 2].tolist()
-        special_ids |= {i for i in forms.keys() - {*made_ids} if forms[i] not in _BYTES}
-    specials = {forms[token_id]: token_id for token_id in sorted(special_ids)}
-    for form in specials:
-        del ids[form]
+        made_ids = [*map(ids.__getitem__, made)] if merge_ids is None else merge_ids[:, 2]
+        is_made = np.isin(np.fromiter(ids.values(), np.int64, len(ids)), made_ids)
+        special_forms |= {*compress(ids, ~is_made)} - _BYTES
+    specials = {form: ids.pop(form) for form in sorted(special_forms, key=ids.__getitem__)}
     ordinary = bytes_of_forms(ids)
     if ordinary is None:
         form = next(form for form in ids if from_printable(form) is None)
         raise FormatError(f"{vocab_path}: token {form!r} has characters that are not in GPT-2's printable form")
-    tokens = [b""] * (max(forms) + 1)
-    for token_id, token in zip(ids.values(), ordinary, strict=True):
-        tokens[token_id] = token
-    for form, token_id in specials.items():
-        tokens[token_id] = form.encode()
-    return vocab_of_forms(tuple(tokens), specials, lines, merge_ids)
+    tokens = place_tokens(vocab_path, [*ids.values(), *specials.values()], ordinary.plus([*map(str.encode, specials)]))
+    return vocab_of_forms(tokens, specials, lines, merge_ids)
 
 
 def _read_ids(path: Path) -> dict[str, int]:

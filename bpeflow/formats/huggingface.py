@@ -14,15 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
 from bpeflow._util.text import NormalizerName, short_repr
 from bpeflow.errors import FormatError
-from bpeflow.formats.components import describe, read_flag, refuse, type_of
-from bpeflow.formats.normalizers import check_normalized_tokens, normalizer_to_json, read_normalizer
-from bpeflow.formats.pre_tokenizers import byte_level, read_pre_tokenizer, write_pre_tokenizer
+from bpeflow.formats.components import (
+    byte_level,
+    check_normalized_tokens,
+    describe,
+    normalizer_to_json,
+    read_flag,
+    read_normalizer,
+    read_pre_tokenizer,
+    refuse,
+    type_of,
+    write_pre_tokenizer,
+)
 from bpeflow.formats.printable import (
     are_printable,
     bytes_of_forms,
@@ -31,8 +39,8 @@ from bpeflow.formats.printable import (
     split_merges,
     vocab_of_forms,
 )
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, is_text, place_tokens, read_json
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.formats.untrusted import check_bytes, has_duplicates, is_text, place_tokens, read_json
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.json"
@@ -272,19 +280,14 @@ def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Pat
     placed = place_tokens(
         path,
         [*ordinary.values(), *specials.values()],
-        [*tokens, *(text.encode() for text in specials)],
+        tokens.plus([*map(str.encode, specials)]),
     )
     merge_ids = find_merge_ids(lines, ordinary)
     if merge_ids is None and (sides := split_merges(lines)):
         merge_ids = look_up(sides, ids)  # with special tokens
-    if merge_ids is None or _has_duplicates(merge_ids[:, :2]):
+    if merge_ids is None or has_duplicates(merge_ids[:, :2].copy().view(np.uint64).ravel()):
         raise _bad_merge(model["merges"], ids, path)
     return vocab_of_forms(placed, dict(specials), lines, merge_ids)
-
-
-def _has_duplicates(pairs: NDArray[np.uint32]) -> bool:
-    values = np.sort(pairs.copy().view(np.uint64).ravel())
-    return bool((values[1:] == values[:-1]).any())
 
 
 def _read_merges(value: object, ids: Mapping[str, int], path: Path) -> str:

@@ -5,16 +5,20 @@ Merges become ids by way of their printable forms. Their bytes are not needed be
 
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise, repeat
+from ctypes import c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from functools import cache
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
+from bpeflow._util.library import Signature, load_library
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.formats.native_ranks import read_merges_natively
 from bpeflow.vocab import Vocab
 
 #: The left and the right sides of merges, in printable form.
@@ -24,23 +28,32 @@ _NO_BYTE = 256
 _BYTE_OF = np.full(ord(max(BYTE_CHARACTERS)) + 1, _NO_BYTE, np.uint16)
 _BYTE_OF[[*map(ord, BYTE_CHARACTERS)]] = range(256)
 
+_SIGNATURES: dict[str, Signature] = {
+    # Other text is left to the caller (None).
+    "bpeflow_read_merges": (c_int, [c_char_p, c_uint64, c_char_p, c_uint64, c_uint32, c_void_p, c_uint64], None),
+}
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("encode", _SIGNATURES)
+
 
 def are_printable(forms: Collection[str]) -> bool:
     """Return whether all forms are in printable form, and none is empty."""
     return all(forms) and _join_bytes(forms) is not None
 
 
-def bytes_of_forms(forms: Collection[str]) -> list[bytes] | None:
+def bytes_of_forms(forms: Collection[str]) -> PackedBytes | None:
     """Return the bytes of each form; None if one of them is not in printable form.
 
-    >>> bytes_of_forms(["Ġthe", "a"])
+    >>> list(bytes_of_forms(["Ġthe", "a"]))
     [b' the', b'a']
     """
     joined = _join_bytes(forms)
     if joined is None:
         return None
-    ends = accumulate(map(len, forms), initial=0)  # a character is a byte
-    return [joined[start:end] for start, end in pairwise(ends)]
+    return PackedBytes.of_lengths(joined, np.fromiter(map(len, forms), np.int64, len(forms)))  # a character is a byte
 
 
 def _join_bytes(forms: Iterable[str]) -> bytes | None:
@@ -71,6 +84,21 @@ def find_merge_ids(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | N
         return None if sides is None else look_up(sides, ids)
 
 
+def read_merges_natively(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
+    """Implement `find_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
+    library = _library()
+    try:
+        forms, text = "\n".join([*ids, ""]).encode(), lines.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    merges = np.empty((lines.count("\n"), 3), np.uint32)
+    arguments = (text, len(text), forms, len(forms), len(ids), merges.ctypes.data, len(merges))
+    if library.bpeflow_read_merges(*arguments) != 0:
+        return None
+    found: NDArray[np.uint32] = np.fromiter(ids.values(), np.uint32, len(ids))[merges]
+    return found
+
+
 def split_merges(lines: str) -> Sides | None:
     """Return the sides of each merge; None if a line does not have two printable forms."""
     merges = lines.split("\n")
@@ -92,13 +120,14 @@ def look_up(sides: Sides, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
 
 
 def vocab_of_forms(
-    tokens: tuple[bytes, ...], special_tokens: dict[str, int], lines: str, merge_ids: NDArray[np.uint32] | None
+    tokens: PackedBytes, special_tokens: dict[str, int], lines: str, merge_ids: NDArray[np.uint32] | None
 ) -> Vocab:
     """Make a vocabulary from merges, with their ids if they have been found.
 
-    A side that has the id of a special token has other bytes than that token, which is not in printable form.
+    Except for special tokens, no two tokens are equal. A side that has the id of a special token has other bytes than
+    that token, which is not in printable form.
     """
     if merge_ids is not None and not np.isin(merge_ids, [*special_tokens.values()]).any():
         return Vocab.from_merge_ids(tokens, special_tokens, merge_ids)
     left, right = ([from_printable(form) or b"" for form in forms] for forms in split_merges(lines) or ((), ()))
-    return Vocab(tokens, special_tokens, tuple(zip(left, right, strict=True)))
+    return Vocab(tuple(tokens), special_tokens, tuple(zip(left, right, strict=True)))

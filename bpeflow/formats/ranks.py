@@ -22,18 +22,50 @@ converter writes: whenever two pieces can be joined to the token with the lowest
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from functools import cache
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.formats.native_ranks import recover_natively
 from bpeflow.vocab import Merge
 
+_SIGNATURES: dict[str, Signature] = {
+    # Other text is left to the caller (None).
+    "bpeflow_read_ranks": (c_int, [c_char_p, c_uint64, c_void_p, c_void_p, c_void_p, c_uint64], None),
+    "bpeflow_recover_merges": (c_int, [c_char_p, c_void_p, c_uint32, c_void_p, POINTER(c_uint64)], check_status),
+}
 
-def recover_merge_ids(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("encode", _SIGNATURES)
+
+
+def read_natively(content: bytes) -> tuple[PackedBytes, NDArray[np.int64]] | None:
+    """Read tiktoken's format.
+
+    Returns:
+        The tokens and their ranks; None if a line has another form, or two have equal tokens.
+
+    Raises:
+        NativeUnavailableError: the library is not available.
+    """
+    lines = content.count(b"\n")
+    data, offsets, ranks = np.empty(len(content), np.uint8), np.empty(lines + 1, np.int64), np.empty(lines, np.int64)
+    arrays = (data.ctypes.data, offsets.ctypes.data, ranks.ctypes.data)
+    if _library().bpeflow_read_ranks(content, len(content), *arrays, lines) != 0:
+        return None
+    return PackedBytes(data[: offsets[-1]].tobytes(), offsets), ranks
+
+
+def recover_merge_ids(tokens: PackedBytes) -> NDArray[np.uint32]:
     """Return the merge of each token that merging can yield, as ids: rows of left, right and result, by result.
 
     Args:
@@ -41,13 +73,25 @@ def recover_merge_ids(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
             counts. A token has no merge if one of its bytes is not a token.
 
     >>> tokens = [*(bytes([byte]) for byte in range(256)), b"ab", b"bc", b"abc"]
-    >>> recover_merge_ids(tokens).tolist()
+    >>> recover_merge_ids(PackedBytes.of(tokens)).tolist()
     [[97, 98, 256], [98, 99, 257], [256, 99, 258]]
     """
     try:
         return recover_natively(tokens)
     except NativeUnavailableError:
         return recover_in_python(tokens)
+
+
+def recover_natively(tokens: PackedBytes) -> NDArray[np.uint32]:
+    """Implement `recover_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
+    library = _library()
+    merges = np.empty((len(tokens), 3), np.uint32)
+    count = c_uint64()
+    library.bpeflow_recover_merges(
+        tokens.data, tokens.offsets.ctypes.data, len(tokens), merges.ctypes.data, byref(count)
+    )
+    recovered: NDArray[np.uint32] = merges[: count.value].copy()
+    return recovered
 
 
 def recover_in_python(tokens: Sequence[bytes]) -> NDArray[np.uint32]:
@@ -114,7 +158,7 @@ def first_difference(tokens: Sequence[bytes], merges: Sequence[Merge], whole_tok
         merges: the merges by rank, whose results are in `tokens`.
         whole_tokens: as in `TokenizerSpec`.
     """
-    merge_ids = recover_merge_ids(tokens)
+    merge_ids = recover_merge_ids(PackedBytes.of(tokens))
     if not whole_tokens:
         made = {*merge_ids[:, 2].tolist()}
         for token_id, token in enumerate(tokens):

@@ -17,17 +17,21 @@ import binascii
 import itertools
 import json
 import logging
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bpeflow._util.atomic import atomic_path
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import Pattern, short_repr
 from bpeflow.errors import FormatError, NativeUnavailableError
-from bpeflow.formats.native_ranks import read_natively
-from bpeflow.formats.normalizers import refuse_normalizer
+from bpeflow.formats.components import refuse_normalizer
 from bpeflow.formats.published import PUBLISHED, Description, find_ranks
-from bpeflow.formats.ranks import first_difference, recover_merge_ids
+from bpeflow.formats.ranks import first_difference, read_natively, recover_merge_ids
 from bpeflow.formats.regex_dialects import (
     check_pattern,
     keep_unmatched,
@@ -37,10 +41,11 @@ from bpeflow.formats.regex_dialects import (
     split_unmatched,
     unmatched_is_error,
 )
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import (
     check_bytes,
     check_special_tokens,
+    has_duplicates,
     is_text,
     place_tokens,
     read_bytes,
@@ -74,8 +79,8 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
         FormatError: a file is damaged, or the pattern is unknown. The message has the file and the position.
     """
     content = read_bytes(path)
-    ranks = _read_ranks(path, content)
-    check_bytes(path, ranks)
+    tokens, ranks = _read_ranks(path, content)
+    check_bytes(path, tokens.singles())
     arguments = known or _read_sidecar(path) or find_ranks(content, path.parent)
     if arguments is None:
         if pattern is None:
@@ -87,17 +92,16 @@ def load(path: Path, pattern: Pattern | None = None, known: Description | None =
             )
         arguments = Description(pattern)
     specials = {text.encode(): token_id for text, token_id in arguments.special_tokens.items()}
-    unranked = {token: token_id for token, token_id in specials.items() if ranks.get(token) != token_id}
-    tokens = place_tokens(path, [*ranks.values(), *unranked.values()], [*ranks, *unranked])
-    ranked = [*tokens]
-    for token_id in unranked.values():
-        ranked[token_id] = b""
-    own_ids = ranks if len(unranked) == len(specials) else None
-    merge_ids = recover_merge_ids(ranked)
-    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids, own_ids)
+    shared = np.flatnonzero(np.isin(ranks, [*specials.values()])).tolist()
+    ranked = {(tokens[i], int(ranks[i])) for i in shared}
+    unranked = {token: token_id for token, token_id in specials.items() if (token, token_id) not in ranked}
+    tokens = place_tokens(path, [*ranks.tolist(), *unranked.values()], tokens.plus(unranked))
+    mergeable = tokens.without(unranked.values())
+    merge_ids = recover_merge_ids(mergeable)
     # If merging yields every token from its own bytes, it makes no difference that tiktoken looks up pre-tokens first.
-    whole_tokens = len(merge_ids) < sum(map((1).__lt__, map(len, ranked)))
-    return TokenizerSpec(vocab, arguments.pattern, whole_tokens, arguments.unmatched, arguments.normalizer)
+    yields_all = len(merge_ids) == int(np.count_nonzero(mergeable.lengths > 1))
+    vocab = Vocab.from_merge_ids(tokens, arguments.special_tokens, merge_ids, merging_yields_all=yields_all)
+    return TokenizerSpec(vocab, arguments.pattern, not yields_all, arguments.unmatched, arguments.normalizer)
 
 
 def save(spec: TokenizerSpec, path: Path) -> list[Path]:
@@ -155,7 +159,7 @@ def looks_like_ranks(path: Path) -> bool:
     if len(parts) != 2 or not parts[1].isdigit():
         return False
     try:
-        return bool(base64.b64decode(parts[0], validate=True))
+        return bool(_decode_token(parts[0]))
     except binascii.Error:
         return False
 
@@ -185,14 +189,21 @@ def _check_ids(vocab: Vocab, ordinary: tuple[bytes, ...], path: Path) -> None:
             )
 
 
-def _read_ranks(path: Path, content: bytes) -> dict[bytes, int]:
-    """Return the rank of each token. Raises `FormatError` for the first line that is not a token and its rank."""
+def _read_ranks(path: Path, content: bytes) -> tuple[PackedBytes, NDArray[np.int64]]:
+    """Return the tokens and their ranks. Raises `FormatError` for the first line that is not a token and its rank."""
     with suppress(NativeUnavailableError):
-        if read := read_natively(content):
-            ranks = dict(zip(*read, strict=True))
-            if len(ranks) == len({*ranks.values()}) == len(read[0]):
-                return ranks
-    return _read_lines(path, content)
+        if (read := read_natively(content)) and not has_duplicates(read[1]):
+            return read
+    ranks = _read_lines(path, content)
+    return PackedBytes.of(ranks), np.fromiter(ranks.values(), np.int64, len(ranks))
+
+
+def _decode_token(text: bytes) -> bytes:
+    """Decode base64 strictly: versions of Python differ in the padding that they accept."""
+    token = base64.b64decode(text, validate=True)
+    if len(text) != 4 * math.ceil(len(token) / 3):
+        raise binascii.Error("excess padding")
+    return token
 
 
 def _read_lines(path: Path, content: bytes) -> dict[bytes, int]:
@@ -205,7 +216,7 @@ def _read_lines(path: Path, content: bytes) -> dict[bytes, int]:
         if len(parts) != 2 or not parts[1].isdigit() or len(parts[1]) > 10:
             raise FormatError(f"{path}, line {number}: need a token in base64 and its rank, found {short_repr(line)}")
         try:
-            token = base64.b64decode(parts[0], validate=True)
+            token = _decode_token(parts[0])
         except binascii.Error as error:
             raise FormatError(f"{path}, line {number}: {short_repr(parts[0])} is not base64: {error}") from error
         rank = int(parts[1])

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.inspection.explain import MergeTable
+from bpeflow.inspection.explanation import MergeTable
 from bpeflow.inspection.vocabulary import VocabToken
 from bpeflow.progress import Observer
-from bpeflow.tokenizer.registry import new_encoder
+from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
@@ -148,14 +148,14 @@ def count_pretokens(
         tokenizer: the tokenizer.
         inputs: paths, or mappings as in the setting `sources`.
         observer: progress callbacks.
-        options: further settings of `bpeflow.config.CountSettings`. By default bytes that are not UTF-8 are replaced.
+        options: further settings of `bpeflow.config.CountSettings`.
 
     Raises:
         CorpusError: input is missing or unreadable, or has no text.
     """
     sources = [entry for entry in inputs if not isinstance(entry, str)]
     corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
-    values = {"invalid_utf8": "replace", **options, **(corpus or {"input": list(inputs)})}
+    values = {**options, **(corpus or {"input": list(inputs)})}
     ours = {
         "pattern": tokenizer.pattern,
         "unmatched": tokenizer.unmatched,

@@ -1,6 +1,28 @@
-"""Progress: the one protocol for it, and observers that show it."""
+"""Progress: the protocol (`observer`), who shows it (`plain`, `terminal`), and the choice of one (`shown`)."""
 
-from bpeflow.progress.choice import shown
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bpeflow.errors import ConfigError
 from bpeflow.progress.observer import Observer
 
 __all__ = ["Observer", "shown"]
+
+
+@contextmanager
+def shown(progress: bool, observer: Observer | None) -> Iterator[Observer | None]:
+    """Yield the observer that a caller chose by `progress` and `observer`; None for neither.
+
+    Raises `ConfigError` if both are given.
+    """
+    if not progress:
+        yield observer
+        return
+    if observer is not None:
+        raise ConfigError("progress and observer: give one of the two")
+    from bpeflow.progress.terminal import drawing, library_console  # rich
+
+    with drawing(library_console()) as drawn:
+        yield drawn

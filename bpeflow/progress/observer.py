@@ -1,4 +1,4 @@
-"""`Observer`: the one progress protocol, for counting, learning, encoding and decoding."""
+"""`Observer`: the one protocol of progress."""
 
 from __future__ import annotations
 

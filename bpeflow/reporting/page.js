@@ -6,7 +6,7 @@ const vocabularies = new Map(); // by the id of the element that holds it
 
 const element = (id) => document.getElementById(id);
 
-// ---- unpacking, see bpeflow/reporting/vocabulary.py ----
+// ---- unpacking, see `packed_vocab` in bpeflow/reporting/page.py ----
 
 async function unpack(base64) {
   const packed = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));

@@ -1,22 +1,33 @@
-"""The page: runs as one HTML file without any reference to another one."""
+"""The page: runs as one HTML file without any reference to another one.
+
+A vocabulary travels in few bytes, for the page's script to search: its tokens are sent as the merges that make them,
+two ids each, instead of their bytes. The result is compressed, and the browser decompresses it.
+"""
 
 from __future__ import annotations
 
+import json
+import zlib
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from html import escape
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bpeflow import __version__
-from bpeflow._util.text import format_count, format_size
+from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import format_count, format_size, short_names
 from bpeflow.config import Settings
-from bpeflow.inspection.html import TOKENS_CSS, tokens_html
-from bpeflow.reporting.charts import Charts
-from bpeflow.reporting.data import RunData
-from bpeflow.reporting.figures import chart_figures
-from bpeflow.reporting.vocabulary import packed_vocab
-from bpeflow.run_dir.report import RunReport
+from bpeflow.inspection.explanation import Explainer
+from bpeflow.inspection.html import TOKENS_CSS, explanation_html
+from bpeflow.reporting.charts import Charts, chart_figures
+from bpeflow.reporting.data import RunData, load_runs
+from bpeflow.run_dir.run_report import RunReport
+from bpeflow.vocab import Vocab
 
 #: The most bytes of packed vocabularies. With those of more runs the page would pass 2 MB.
 _VOCABULARY_BYTES = 1_400_000
@@ -26,6 +37,27 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 #: Pieces of the sample that are shown, and the characters of each.
 _PIECES, _LENGTH = 3, 500
+
+
+def write_page(folders: Sequence[Path], path: Path, sample: Sequence[str] = ()) -> None:
+    """Write a page about one run, or about several side by side.
+
+    Args:
+        folders: the folders of finished runs.
+        path: the file to write.
+        sample: inputs to measure bytes per token on; by default a sample of the runs' own corpora.
+
+    Raises:
+        ConfigError: a folder has no finished run, `sample` has no text, or matplotlib is not installed.
+        FormatError: a file in a folder is damaged.
+    """
+    charts = Charts()
+    resolved = {str(folder): folder.resolve() for folder in folders}
+    names = short_names([str(folder) for folder in resolved.values()])
+    runs = load_runs({names[str(folder)]: folder for folder in resolved.values()}, sample)
+    page = make_page(runs, charts)
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def make_page(runs: Sequence[RunData], charts: Charts) -> str:
@@ -280,7 +312,7 @@ def _samples(runs: Sequence[RunData]) -> Iterator[str]:
         for name, tokenizer in tokenizers.items():
             if len(runs) > 1:
                 yield f"<h3>{escape(name)}</h3>"
-            yield f'<div class="text">{tokens_html(tokenizer, piece)}</div>'
+            yield f'<div class="text">{explanation_html(Explainer(tokenizer).explain(piece))}</div>'
 
 
 def _pieces(run: RunData) -> Iterator[str]:
@@ -288,3 +320,27 @@ def _pieces(run: RunData) -> Iterator[str]:
     texts = texts or [text for texts in run.sample.texts.values() for text in texts]
     for text in texts[:: max(len(texts) // _PIECES, 1)][:_PIECES]:
         yield text.strip()[:_LENGTH]
+
+
+def packed_vocab(vocab: Vocab, merge_counts: Sequence[int | None]) -> str:
+    """Return a vocabulary as base64 of compressed JSON, which `page.js` reads.
+
+    The JSON has `size`, the number of ids; `tokens`, by id, the bytes of tokens that no merge makes, in hexadecimal;
+    `special`, by id, the special tokens; and the columns `left`, `right`, `token` and `count` of the merges, where
+    `token` and `count` are differences from one merge to the next. A count that is unknown is -1.
+    """
+    counts = [-1 if count is None else count for count in merge_counts or [None] * vocab.merge_count]
+    merges = vocab.merge_ids.astype(np.int64)
+    made = set(merges[:, 2].tolist())
+    specials = {i: token for token, i in vocab.special_tokens.items()}
+    values: dict[str, Any] = {
+        "size": len(vocab),
+        "tokens": {i: token.hex() for i, token in enumerate(vocab.tokens) if i not in made and i not in specials},
+        "special": specials,
+        "left": merges[:, 0].tolist(),
+        "right": merges[:, 1].tolist(),
+        "token": np.diff(merges[:, 2], prepend=0).tolist(),
+        "count": np.diff(np.array(counts, np.int64), prepend=0).tolist(),
+    }
+    text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    return b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()

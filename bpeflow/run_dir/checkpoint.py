@@ -13,15 +13,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path
-from bpeflow._util.checksummed import checksummed, verified
+from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import setting_changes
 from bpeflow.errors import ResumeError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.run_dir.layout import CHECKPOINT_FILE
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.vocab import Merge
 
 #: Seconds between two checkpoints. Longer loses more work with an interrupted run; shorter spends more time writing,

@@ -1,7 +1,7 @@
-"""The names of all files in a run folder.
+"""The run folder: the names of all its files, and what is in it.
 
 runs/owt/
-  run.json                   the report of the finished run (`run_dir.report`)
+  run.json                   the report of the finished run (`run_dir.run_report`)
   counts.npz                 its pre-token counts
   vocab.json, merges.txt, …  its tokenizer
   vocab_16000/               a smaller vocabulary of the same run
@@ -13,30 +13,18 @@ runs/owt/
     segments/                counts of finished segments of the corpus (`counting.segments`)
     merges.partial           merges learned so far (`run_dir.checkpoint`)
     done.json                the report of a run whose results are complete but not yet published
+
+`inspect` says what is in a folder, for everyone who reads, resumes, replaces or cleans it up.
 """
 
 from __future__ import annotations
 
-from bpeflow.counting.manifest import MANIFEST_FILE
-from bpeflow.formats.registry import FORMATS
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 
-__all__ = [
-    "CHECKPOINT_FILE",
-    "COUNTS_FILE",
-    "DONE_FILE",
-    "LOCK_FILE",
-    "MANIFEST_FILE",
-    "MONITOR_FILE",
-    "PAGE_FILE",
-    "REPORT_FILE",
-    "RUN_FILES",
-    "SEGMENTS",
-    "SETTINGS_FILE",
-    "UNFINISHED",
-    "VOCAB_FILES",
-    "WORKING_FILES",
-    "vocab_subfolder",
-]
+from bpeflow.counting.segments import has_segments
+from bpeflow.formats.any_format import FORMATS
 
 REPORT_FILE = "run.json"
 COUNTS_FILE = "counts.npz"
@@ -61,10 +49,70 @@ VOCAB_FILES = (*_TOKENIZER_FILES, *(f"vocab_*/{name}" for name in _TOKENIZER_FIL
 #: Globs of everything that a finished run leaves, the report first.
 RUN_FILES = (REPORT_FILE, COUNTS_FILE, MONITOR_FILE, PAGE_FILE, *VOCAB_FILES)
 
-#: Globs of everything that a run may be writing in `UNFINISHED`.
-WORKING_FILES = (SETTINGS_FILE, DONE_FILE, CHECKPOINT_FILE, *RUN_FILES)
-
 
 def vocab_subfolder(size: int) -> str:
     """Return the subfolder of a vocabulary smaller than the largest of its run: ``"vocab_16000"``."""
     return f"vocab_{size}"
+
+
+class Phase(Enum):
+    """How far a run has come.
+
+    Attributes:
+        FRESH: nothing to resume.
+        STARTED: only the settings are recorded.
+        COUNTING: some segments of the corpus are counted.
+        COUNTED: the whole corpus is counted.
+        LEARNING: some merges are learned.
+        DONE: the results are complete.
+    """
+
+    FRESH = "fresh"
+    STARTED = "started"
+    COUNTING = "counting"
+    COUNTED = "counted"
+    LEARNING = "learning"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """The state of the latest run in a folder.
+
+    Attributes:
+        phase: how far it has come.
+        in_progress: whether it is the run in ``unfinished/``: interrupted, failed, or still at work (its lock is the
+            holder's business). False for the finished run of the folder itself.
+        counts: the folder of the latest finished counts and their report, ``unfinished/`` first; or None.
+    """
+
+    phase: Phase
+    in_progress: bool = False
+    counts: Path | None = None
+
+
+def inspect(folder: Path) -> RunState:
+    """Find out which run is in a folder, and how far it has come; from the names of its files alone.
+
+    A run in ``unfinished/`` comes before the finished run that it is about to replace.
+    """
+    unfinished = folder / UNFINISHED
+    own_counts = unfinished if _has_counts(unfinished) else None
+    counts = own_counts or (folder if _has_counts(folder) else None)
+    if (unfinished / DONE_FILE).exists():
+        return RunState(Phase.DONE, True, counts)
+    if has_segments(unfinished / SEGMENTS):
+        return RunState(Phase.COUNTING, True, counts)
+    if (unfinished / CHECKPOINT_FILE).exists():
+        return RunState(Phase.LEARNING, True, counts)
+    if own_counts is not None:
+        return RunState(Phase.COUNTED, True, own_counts)
+    if (unfinished / SETTINGS_FILE).exists():
+        return RunState(Phase.STARTED, True, counts)
+    if (folder / REPORT_FILE).exists():
+        return RunState(Phase.DONE, False, counts)
+    return RunState(Phase.FRESH, False, counts)
+
+
+def _has_counts(folder: Path) -> bool:
+    return (folder / COUNTS_FILE).is_file() and (folder / REPORT_FILE).is_file()

@@ -25,10 +25,10 @@ from bpeflow.run_dir.layout import (
     SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
-    WORKING_FILES,
+    Phase,
+    inspect,
 )
-from bpeflow.run_dir.report import read_files
-from bpeflow.run_dir.state import Phase, inspect
+from bpeflow.run_dir.run_report import read_files
 
 
 def publish(folder: Path) -> None:
@@ -74,7 +74,7 @@ def remove_unfinished(folder: Path) -> None:
 def _empty(unfinished: Path, *kept: str) -> None:
     """Remove everything but the report of a run that is done, and the files named."""
     remove_segments(unfinished / SEGMENTS)
-    remove_parts(unfinished, WORKING_FILES)
+    remove_parts(unfinished)
     remove_files(unfinished, [name for name in (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE) if name not in kept])
     for subfolder in unfinished.glob("vocab_*"):  # emptied by publishing
         with suppress(OSError):

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path
-from bpeflow._util.checksummed import checksummed, verified
+from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.config import Settings, make_settings, replace
-from bpeflow.corpus.formats.iterable import DOCUMENTS
+from bpeflow.corpus.formats.records import DOCUMENTS
 from bpeflow.corpus.formats.stream import STDIN
 from bpeflow.errors import ConfigError, ResumeError
-from bpeflow.formats.chat_templates import CHAT_TEMPLATES
+from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.run_dir.layout import COUNTS_FILE, DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED
-from bpeflow.run_dir.report import read_report
+from bpeflow.run_dir.run_report import read_report
 
 
 @dataclass(frozen=True)

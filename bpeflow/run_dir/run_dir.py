@@ -18,8 +18,8 @@ from bpeflow.config import OutputSettings, Settings
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import (
@@ -27,17 +27,16 @@ from bpeflow.run_dir.layout import (
     DONE_FILE,
     MONITOR_FILE,
     REPORT_FILE,
-    SEGMENTS,
     SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
-    WORKING_FILES,
+    Phase,
+    inspect,
 )
 from bpeflow.run_dir.lock import RunLock
 from bpeflow.run_dir.publish import publish, remove_files, remove_useless
 from bpeflow.run_dir.recorded import reads_once, record_run
-from bpeflow.run_dir.report import RunReport
-from bpeflow.run_dir.state import Phase, inspect
+from bpeflow.run_dir.run_report import RunReport
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ class RunDir:
             with ExitStack() as locked:
                 lock = locked.enter_context(self._lock)
                 remove_left_behind(lock.left_behind.get("scratch"))
-                remove_parts(self.unfinished, (*WORKING_FILES, f"{SEGMENTS}/*"))
+                remove_parts(self.unfinished)
                 if self.path is not None and not _awaits_publishing(self.path):
                     remove_useless(self.path)
                 lock.sign(scratch=os.fspath(self._scratch.folder) if self._scratch else None)

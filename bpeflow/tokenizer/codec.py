@@ -11,14 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import InvalidTextError, UnknownTokenError, UnmatchedTextError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import STREAM_CACHE_BYTES
+from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.lookup import TokenLookup
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
 from bpeflow.tokenizer.parallel import concatenate, cut_text, group_texts, in_threads
-from bpeflow.tokenizer.registry import new_encoder
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
     SpecialChoice,

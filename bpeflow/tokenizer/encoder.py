@@ -41,7 +41,7 @@ class Encoder(Protocol):
 
     @property
     def name(self) -> str:
-        """The encoder's name in `registry.ENCODERS`."""
+        """The encoder's name in `encoder_choice.ENCODERS`."""
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
         """Encode one text. Optimised for short texts."""

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.errors import InputTypeError, SpecialTokenError
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.tokenizer.identity import tokenizer_hash
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.vocab import Merge, Vocab
 
 #: The usual names of the token that ends a text, in order of precedence.
@@ -143,8 +142,8 @@ class TokenLookup:
     @cached_property
     def _skipped(self) -> NDArray[np.bool_]:
         """Whether each id is skipped with `skip_special_tokens`; one entry more, False, is for unknown ids."""
-        skipped = np.zeros(len(self) + 1, np.bool_)
-        skipped[[i for i in self._spec.vocab.special_tokens.values() if not self._spec.vocab.ordinary_tokens[i]]] = True
+        skipped, (_, ordinary) = np.zeros(len(self) + 1, np.bool_), self._spec.vocab.packed()
+        skipped[[i for i in self._spec.vocab.special_tokens.values() if not ordinary[i]]] = True
         return skipped
 
     def _without_special_tokens(self, ids: NDArray[Any]) -> NDArray[Any]:

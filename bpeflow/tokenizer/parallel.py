@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.cpu import available_cores
+from bpeflow._util.machine import available_cores
 from bpeflow.errors import ConfigError
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, in_order
 from bpeflow.pretokenize.cuts import Utf8

@@ -10,7 +10,7 @@ from typing import Literal
 
 from bpeflow._util.text import close_matches
 from bpeflow.errors import InputTypeError, SpecialTokenError
-from bpeflow.formats.special_tokens import special_bytes
+from bpeflow.formats.tokenizer_spec import special_bytes
 from bpeflow.pretokenize.cuts import Utf8
 
 #: A choice of special tokens: some by name, or all that the tokenizer has.

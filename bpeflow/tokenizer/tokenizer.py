@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from bpeflow._util.text import UnmatchedPolicy
+from bpeflow.formats import any_format as formats
 from bpeflow.formats import cs336, gpt2
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.formats.special_tokens import add_special_tokens
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.tokenizer.codec import TextCodec
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES

@@ -8,11 +8,11 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from bpeflow.backends.registry import choose_backend
+from bpeflow.backends import choose_backend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import BackendsDifferError, ConfigError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.vocab import Merge
 

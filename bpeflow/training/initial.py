@@ -11,9 +11,9 @@ from bpeflow._util.text import Pattern
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
+from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import HasSpec, TokenizerSpec
+from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.lookup import END_OF_TEXT
 from bpeflow.training.task import learning_task

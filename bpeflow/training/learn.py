@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow._util.memory import explain_memory_error
+from bpeflow._util.machine import explain_memory_error
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
+from bpeflow.backends import choose_backend
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
-from bpeflow.backends.memory import memory_needed
-from bpeflow.backends.registry import choose_backend
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, shown
+from bpeflow.training.forecast import memory_needed
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Merge, Vocab
 

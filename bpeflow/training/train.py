@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from bpeflow.backends.registry import choose_backend
+from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.corpus.formats.iterable import DocumentIterable, split_off_documents
+from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.progress import Observer, shown
 from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint
@@ -33,14 +33,13 @@ from bpeflow.run_dir.layout import (
     vocab_subfolder,
 )
 from bpeflow.run_dir.recorded import make_run_settings
-from bpeflow.run_dir.report import RunReport
 from bpeflow.run_dir.resume import CountsOrigin, find_counts, find_learned, settle_interrupted
 from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.training.describe import describe_corpus, describe_counting, describe_learning, start_report
+from bpeflow.run_dir.run_report import RunReport
 from bpeflow.training.forecast import MergeStepWarning
 from bpeflow.training.initial import settle_initial, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
-from bpeflow.training.result import TrainResult
+from bpeflow.training.result import TrainResult, describe_corpus, describe_counting, describe_learning, start_report
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
@@ -338,7 +337,7 @@ def _write_page(report: RunReport, settings: Settings, folder: RunDir) -> None:
         return
     path = folder.path / PAGE_FILE
     try:
-        from bpeflow.reporting.write import write_page  # matplotlib
+        from bpeflow.reporting.page import write_page  # matplotlib
 
         write_page([folder.path], path)
     except Exception as error:

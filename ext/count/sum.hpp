@@ -1,4 +1,6 @@
-// The sum of the tables of several threads, in canonical order.
+// The sum of the tables of several threads, in canonical order. First the counts are added up, by partitions of the
+// hash, as a pre-token is in the same partition of all tables. Then all pre-tokens are sorted, by parts of the canonical
+// order, so that the sorted parts need not be merged.
 #pragma once
 
 #include "bpeflow.h"
@@ -6,6 +8,8 @@
 #include "index.hpp"
 #include "key.hpp"
 #include "partition.hpp"
+#include "shard.hpp"
+#include "sinks.hpp"
 #include "table.hpp"
 
 #include <algorithm>
@@ -14,7 +18,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace bpeflow {
@@ -35,15 +38,10 @@ class TableSum {
         entries_.reserve(largest + largest / 4);
         for (std::size_t i = 0; i < count; i++) add(*tables[i], weights[i], i > 0);
         index_.reset();
-        sort();
     }
 
-    std::uint64_t tokens() const { return entries_.size(); }
-    std::uint64_t size() const { return bytes_ + tokens() * BPEFLOW_RECORD_SIZE; } // of its records, in bytes
-
-    void write(std::uint8_t *data) const {
-        write_records(entries_, [&](std::size_t size) { return std::exchange(data, data + size); });
-    }
+    // In no particular order.
+    const std::vector<Entry> &entries() const { return entries_; }
 
   private:
     static constexpr std::size_t batch_size = 32;
@@ -94,7 +92,6 @@ class TableSum {
     void insert(Pretoken &record) {
         if (entries_.size() >= std::numeric_limits<std::uint32_t>::max()) throw Failure{BPEFLOW_TOO_LARGE};
         entries_.push_back({0, &record});
-        bytes_ += record.length;
     }
 
     void grow() {
@@ -110,6 +107,77 @@ class TableSum {
 
     static bool equal(const Pretoken &a, const Pretoken &b) {
         return a.length == b.length && std::memcmp(a.bytes(), b.bytes(), a.length) == 0;
+    }
+
+    struct Waiting {
+        Pretoken *record;
+        std::uint64_t hash;
+    };
+
+    Partition partition_;
+    std::unique_ptr<Index> index_; // of numbers of entries, from 1 on
+    std::vector<Entry> entries_;
+    Waiting waiting_[batch_size];
+    std::size_t number_waiting_ = 0;
+};
+
+// One of several parts of the canonical order, with about as many pre-tokens as each of the others.
+class SortedPart {
+  public:
+    // The sums have no pre-token in common.
+    SortedPart(const std::vector<const TableSum *> &sums, std::size_t part, std::size_t parts) {
+        const std::vector<const Pretoken *> sample = sorted_sample(sums);
+        const auto first_of = [&](std::size_t number) { return sample[sample.size() * number / parts]; };
+        const Pretoken *const begin = part > 0 && !sample.empty() ? first_of(part) : nullptr;
+        const Pretoken *const end = part + 1 < parts && !sample.empty() ? first_of(part + 1) : nullptr;
+        std::size_t all = 0;
+        for (const TableSum *sum : sums) all += sum->entries().size();
+        entries_.reserve(all / parts + all / parts / 8);
+        for (const TableSum *sum : sums)
+            for (const Entry &entry : sum->entries()) {
+                const Pretoken &pretoken = *entry.record;
+                if ((begin && before(pretoken, *begin)) || (end && !before(pretoken, *end))) continue;
+                entries_.push_back(entry);
+                bytes_ += pretoken.length;
+            }
+        sort();
+    }
+
+    std::uint64_t tokens() const { return entries_.size(); }
+    std::uint64_t bytes() const { return bytes_; }
+
+    // Write the pre-tokens to `data`, the place at which each ends to `ends`, counted from `begin`, and its count to
+    // `counts`.
+    void write(std::int64_t begin, std::uint8_t *data, std::int64_t *ends, std::int64_t *counts) const {
+        static constexpr std::size_t ahead = 16; // they are in random order, so prefetch them
+        Columns columns(tokens(), bytes_, begin, data, ends, counts);
+        for (std::size_t i = 0; i < entries_.size(); i++) {
+            if (i + ahead < entries_.size()) __builtin_prefetch(entries_[i + ahead].record);
+            const Pretoken &pretoken = *entries_[i].record;
+            std::memcpy(columns.reserve(pretoken.length), pretoken.bytes(), pretoken.length);
+            columns.finish(pretoken.count);
+        }
+    }
+
+  private:
+    // Return whether `a` is before `b` in canonical order.
+    static bool before(const Pretoken &a, const Pretoken &b) {
+        if (a.count != b.count) return a.count > b.count;
+        const std::uint64_t x = prefix_of(a.bytes(), a.length, 8), y = prefix_of(b.bytes(), b.length, 8); // padded
+        return x != y ? x < y : order_of_bytes(a.bytes(), a.length, b.bytes(), b.length) < 0;
+    }
+
+    // Return some pre-tokens in canonical order. They divide all into stretches of about the same size.
+    static std::vector<const Pretoken *> sorted_sample(const std::vector<const TableSum *> &sums) {
+        static constexpr std::size_t size = 1 << 12; // with fewer, the parts differ more
+        std::size_t all = 0;
+        for (const TableSum *sum : sums) all += sum->entries().size();
+        const std::size_t step = all / size + 1;
+        std::vector<const Pretoken *> sample;
+        for (const TableSum *sum : sums)
+            for (std::size_t i = 0; i < sum->entries().size(); i += step) sample.push_back(sum->entries()[i].record);
+        std::sort(sample.begin(), sample.end(), [](const Pretoken *a, const Pretoken *b) { return before(*a, *b); });
+        return sample;
     }
 
     // Sort by count, descending, and those with the same count by bytes. Most counts are small.
@@ -128,17 +196,8 @@ class TableSum {
         each_group(begin, small, sort_group);
     }
 
-    struct Waiting {
-        Pretoken *record;
-        std::uint64_t hash;
-    };
-
-    Partition partition_;
-    std::unique_ptr<Index> index_; // of numbers of entries, from 1 on
     std::vector<Entry> entries_;
     std::uint64_t bytes_ = 0;
-    Waiting waiting_[batch_size];
-    std::size_t number_waiting_ = 0;
 };
 
 } // namespace bpeflow

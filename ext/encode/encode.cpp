@@ -9,9 +9,11 @@
 #include "ranks.hpp"
 #include "specials.hpp"
 #include "status.hpp"
+#include "strings.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace bpeflow {
 namespace {
@@ -69,7 +71,11 @@ int bpeflow_read_ranks(const std::uint8_t *text, std::uint64_t size, std::uint8_
         if (!reader.read(end, ranks[line])) return BPEFLOW_DAMAGED;
         offsets[line + 1] = end - data;
     }
-    return reader.at_end() ? BPEFLOW_OK : BPEFLOW_DAMAGED;
+    if (!reader.at_end() || lines >= UINT32_MAX) return BPEFLOW_DAMAGED;
+    return bpeflow::status_of([&] {
+        const bpeflow::Strings tokens(data, offsets, static_cast<std::uint32_t>(lines));
+        if (!tokens.are_different()) throw bpeflow::Failure{BPEFLOW_DAMAGED};
+    });
 }
 
 int bpeflow_recover_merges(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t tokens,
@@ -79,10 +85,11 @@ int bpeflow_recover_merges(const std::uint8_t *data, const std::int64_t *offsets
 }
 
 int bpeflow_read_merges(const std::uint8_t *text, std::uint64_t size, const std::uint8_t *forms,
-                        const std::int64_t *offsets, std::uint32_t count, std::uint32_t *merges, std::uint64_t lines) {
-    if (!text || !forms || !bpeflow::Tokens::are_valid(offsets, count) || !merges) return BPEFLOW_BAD_ARGUMENT;
+                        std::uint64_t forms_size, std::uint32_t count, std::uint32_t *merges, std::uint64_t lines) {
+    if (!text || !forms || !merges) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
-        const bpeflow::Forms known(forms, offsets, count);
+        const std::vector<std::int64_t> offsets = bpeflow::find_lines(forms, forms_size, count);
+        const bpeflow::Strings known(forms, offsets.data(), count, 1);
         bpeflow::MergeReader reader(known, text, size);
         for (std::uint64_t line = 0; line < lines; line++, merges += 3)
             if (!reader.read(merges)) throw bpeflow::Failure{BPEFLOW_DAMAGED};

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "cache_key.hpp"
+#include "failure.hpp"
+#include "strings.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -10,56 +12,20 @@
 
 namespace bpeflow {
 
-// The ids of printable forms, in UTF-8. Form i is data[offsets[i]:offsets[i + 1]]; no two are equal.
-class Forms {
-  public:
-    static constexpr std::uint32_t NONE = UINT32_MAX;
-
-    Forms(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count) : data_(data), offsets_(offsets) {
-        std::size_t size = 4;
-        while (size < std::size_t{count} * 2) size *= 2;
-        slots_.assign(size, {0, NONE});
-        mask_ = size - 1;
-        for (std::uint32_t form = 0; form < count; form++) {
-            CacheKey key;
-            key.set(data + offsets[form], length(form), static_cast<std::size_t>(offsets[count] - offsets[form]));
-            slots_[find_slot(key)] = {static_cast<std::uint32_t>(key.hash), form};
-        }
-    }
-
-    // Return the index of the form that a key has, NONE if there is none.
-    std::uint32_t find(const CacheKey &key) const { return slots_[find_slot(key)].form; }
-
-  private:
-    struct Slot {
-        std::uint32_t hash, form; // NONE in an empty slot
-    };
-
-    std::size_t length(std::uint32_t form) const {
-        return static_cast<std::size_t>(offsets_[form + 1] - offsets_[form]);
-    }
-
-    // Return the index of the form's slot, or of the empty slot where it belongs.
-    std::size_t find_slot(const CacheKey &key) const {
-        const auto is = [&](const Slot &slot) {
-            return slot.hash == static_cast<std::uint32_t>(key.hash) && length(slot.form) == key.length() &&
-                   std::memcmp(data_ + offsets_[slot.form], key.bytes, key.length()) == 0;
-        };
-        std::size_t at = key.hash & mask_;
-        while (slots_[at].form != NONE && !is(slots_[at])) at = (at + 1) & mask_;
-        return at;
-    }
-
-    const std::uint8_t *data_;
-    const std::int64_t *offsets_;
-    std::vector<Slot> slots_; // a power of two, linear probing, at most half used
-    std::size_t mask_;
-};
+// Return the offsets at which `count` lines start and the last ends.
+inline std::vector<std::int64_t> find_lines(const std::uint8_t *text, std::size_t size, std::uint32_t count) {
+    std::vector<std::int64_t> offsets{0};
+    offsets.reserve(std::size_t{count} + 1);
+    for (std::size_t i = 0; i < size; i++)
+        if (text[i] == '\n') offsets.push_back(static_cast<std::int64_t>(i) + 1);
+    if (offsets.size() != std::size_t{count} + 1) throw Failure{BPEFLOW_DAMAGED};
+    return offsets;
+}
 
 // Reads lines of two forms, with a space between them and a newline after them.
 class MergeReader {
   public:
-    MergeReader(const Forms &forms, const std::uint8_t *text, std::size_t size)
+    MergeReader(const Strings &forms, const std::uint8_t *text, std::size_t size)
         : forms_(forms), position_(text), end_(text + size) {}
 
     bool at_end() const { return position_ == end_; }
@@ -90,10 +56,10 @@ class MergeReader {
         CacheKey key;
         key.set(bytes, size, readable);
         form = forms_.find(key);
-        return form != Forms::NONE;
+        return form != Strings::NONE;
     }
 
-    const Forms &forms_;
+    const Strings &forms_;
     const std::uint8_t *position_, *const end_;
     std::vector<std::uint8_t> made_;
 };

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 8
+#define BPEFLOW_ABI 9
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -114,16 +114,28 @@ BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);
 typedef struct bpeflow_sum bpeflow_sum;
 
 /* Add up a partition of settled tables, which must outlive the sum. The counts of the partition in the tables are used
- * up; sums of other partitions may be made at the same time. Weights are at least 1. On success *sum is a handle, and
- * *tokens and *size are set to the number and the size of its records; otherwise *sum is NULL. */
+ * up; sums of other partitions may be made at the same time. Weights are at least 1. On success *sum is a handle,
+ * otherwise NULL. */
 BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, const int64_t *weights, uint64_t count,
-                                uint32_t partition, uint32_t partitions, bpeflow_sum **sum, uint64_t *tokens,
-                                uint64_t *size);
-
-/* Write the sum to data[size], as a shard in canonical order. */
-BPEFLOW_API int bpeflow_sum_write(const bpeflow_sum *sum, uint8_t *data);
+                                uint32_t partition, uint32_t partitions, bpeflow_sum **sum);
 
 BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
+
+/* The pre-tokens of several sums in canonical order, or a stretch of them. */
+typedef struct bpeflow_sorted bpeflow_sorted;
+
+/* Sort the sums of different partitions, which must outlive the result: part number `part` of `parts`. Parts can be
+ * sorted at the same time. On success *sorted is a handle, and *tokens and *bytes are set to the number of its
+ * pre-tokens and the sum of their lengths; otherwise *sorted is NULL. */
+BPEFLOW_API int bpeflow_sorted_new(const bpeflow_sum *const *sums, uint64_t count, uint64_t part, uint64_t parts,
+                                   bpeflow_sorted **sorted, uint64_t *tokens, uint64_t *bytes);
+
+/* Write the pre-tokens to `data`, the position at which each ends to `ends`, where that of data[0] is `begin`, and its
+ * count to `counts`. */
+BPEFLOW_API int bpeflow_sorted_write(const bpeflow_sorted *sorted, int64_t begin, uint8_t *data, int64_t *ends,
+                                     int64_t *counts);
+
+BPEFLOW_API void bpeflow_sorted_free(bpeflow_sorted *sorted);
 
 /* ---- shards of counts ----------------------------------------------------------------------------------------- */
 
@@ -286,15 +298,15 @@ BPEFLOW_API void bpeflow_model_free(bpeflow_model *model);
 
 /* Read tiktoken's format: `lines` lines, each with a token in base64, a space, its rank and a newline. Token i is
  * data[offsets[i]:offsets[i + 1]] and has rank ranks[i]. The caller has data[size], offsets[lines + 1] and ranks[lines].
- * The status is BPEFLOW_DAMAGED for any other text. */
+ * The status is BPEFLOW_DAMAGED for any other text, and if two tokens are equal. */
 BPEFLOW_API int bpeflow_read_ranks(const uint8_t *text, uint64_t size, uint8_t *data, int64_t *offsets, int64_t *ranks,
                                    uint64_t lines);
 
 /* Read merges as GPT-2's files have them: `lines` lines, each with two printable forms in UTF-8, a space between them and a
- * newline after them. Form i is forms[offsets[i]:offsets[i + 1]], and no two forms are equal. The result is
+ * newline after them. `forms` has `count` different forms, each with a newline after it. The result is
  * merges[3 * lines] (left, right, result) as indices of forms. The status is BPEFLOW_DAMAGED for any other text, and for
  * forms that are not among them. */
-BPEFLOW_API int bpeflow_read_merges(const uint8_t *text, uint64_t size, const uint8_t *forms, const int64_t *offsets,
+BPEFLOW_API int bpeflow_read_merges(const uint8_t *text, uint64_t size, const uint8_t *forms, uint64_t forms_size,
                                     uint32_t count, uint32_t *merges, uint64_t lines);
 
 /* Recover merges from ranks: token i is data[offsets[i]:offsets[i + 1]] and has rank i; it is empty if no token has that

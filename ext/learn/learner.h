@@ -1,8 +1,8 @@
 /* Learning merges: the algorithm of both native backends, on one thread. C11 and C++17.
  *
- * bpeflow/backends/python.py describes the algorithm and proves that it is right: why an occurrence list is complete
- * when it is written, how stale entries are recognised, and why the pairs of a new token are all new. corpus.h shows
- * how tokens are stored at positions. Three things are different here:
+ * bpeflow/backends/python_backend.py describes the algorithm and proves that it is right: why an occurrence list is
+ * complete when it is written, how stale entries are recognised, and why the pairs of a new token are all new. corpus.h
+ * shows how tokens are stored at positions. Three things are different here:
  *
  * One merge walks over the list, writes the new token, and adds up the changes for each neighbour (neighbours.h). Only
  * then are the pairs looked up, once per distinct neighbour, and the new pairs' lists written.

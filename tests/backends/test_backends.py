@@ -28,13 +28,13 @@ from tasks import (
 
 from bpeflow._util.byte_level import from_printable
 from bpeflow._util.text import format_size
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend, lowest_count
-from bpeflow.backends.memory import memory_needed
-from bpeflow.backends.native import NativeBackend
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError, OutOfMemoryError
+from bpeflow.training.forecast import memory_needed
 from bpeflow.training.learn import learn_merges
 from bpeflow.training.task import learning_task
 
@@ -91,7 +91,7 @@ def test_every_rule_for_ties_equals_the_naive_recount(
 @settings(max_examples=200)
 @given(words=words(), options=options)
 def test_no_string_becomes_a_token_twice(words: dict[bytes, int], options: dict[str, object]) -> None:
-    """The theorem of backends/python.py, on which all backends rely, holds for the naive recount."""
+    """The theorem of backends/python_backend.py, on which all backends rely, holds for the naive recount."""
     tokens = list(BYTES)
     for left, right, _, _ in naive_merges(make_task(words, 60, **options)):
         tokens.append(tokens[left] + tokens[right])

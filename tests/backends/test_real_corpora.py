@@ -11,7 +11,7 @@ from available import chosen
 from real_data import real_text
 
 import bpeflow
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
 
 #: Corpora from which the Python backend learns 100,000 merges in seconds, and corpora for which it would take minutes.
 SMALL = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB"]

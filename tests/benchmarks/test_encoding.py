@@ -9,10 +9,10 @@ from available import skip_missing
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import bpeflow
-from bpeflow.formats.registry import FORMATS
+from bpeflow.formats.any_format import FORMATS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.registry import ENCODERS
+from bpeflow.tokenizer.encoder_choice import ENCODERS
 
 pytestmark = pytest.mark.benchmark(group="encoding")
 

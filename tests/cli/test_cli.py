@@ -14,7 +14,7 @@ import pytest
 import yaml
 from screen import screen_of
 
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import main
 from bpeflow.counting.counts import PretokenCounts
 
@@ -82,6 +82,9 @@ def test_counts_are_merged_again_without_counting(
     assert names(other) == ["bpeflow.json", "merges.txt", "run.json", "vocab.json"]
     ids = json.loads((other / "vocab.json").read_text(encoding="utf-8"))
     assert (len(ids), ids["<pad>"]) == (262, 257)
+    summary = capsys.readouterr().out
+    assert f"counts   {run / 'counts.npz'}, of an earlier run\n" in summary
+    assert "counting" not in summary
 
 
 def test_counts_travel_as_json_and_tsv(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

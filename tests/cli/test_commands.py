@@ -14,7 +14,7 @@ from available import skip_missing
 
 from bpeflow._util import library
 from bpeflow._util.library import library_folders
-from bpeflow.backends.native import OMP
+from bpeflow.backends.native_backend import OMP
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.main import main
 from bpeflow.pretokenize.native import native_instructions

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bpeflow._util import library as native
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.cli.main import main
 from bpeflow.counting.counts import PretokenCounts
 

@@ -1,4 +1,7 @@
-"""The end of a command: the error line and the exit status."""
+"""The end of a command: the error line and the exit status.
+
+An installation without its dependencies: the remedy.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bpeflow.cli.exit import end_on_signals, exit_status
+from bpeflow.cli import exit as ending
+from bpeflow.cli.exit import end_on_signals, exit_status, explain_missing
 from bpeflow.cli.main import main
 from bpeflow.errors import ScratchError
 
@@ -133,3 +137,44 @@ def test_a_signal_ends_everything_at_once(
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []
     assert [path.name for path in (tmp_path / "run").rglob("*")] == ["unfinished", "settings.json"]
+
+
+MISSING = ModuleNotFoundError("No module named 'pydantic'", name="pydantic")
+PROBLEM = f"bpeflow's dependencies are not installed for {sys.executable} (No module named 'pydantic'); "
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    monkeypatch.setattr(ending, "_HOME", folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_beside_an_environment_its_python_is_named(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = clone / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert explain_missing(MISSING) == f"{PROBLEM}use .venv/bin/python -m bpeflow (or: pip install .)"
+    monkeypatch.chdir(clone.parent.parent)
+    assert f"use {clone.parent.name}/clone/.venv/bin/python -m" in explain_missing(MISSING)
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(sys, "prefix", str(clone / ".venv"))
+    assert explain_missing(MISSING) == f"{PROBLEM}run make quickstart, or pip install ."
+
+
+@pytest.mark.usefixtures("clone")
+def test_in_a_fresh_clone_the_way_to_install_is_named() -> None:
+    assert explain_missing(MISSING) == f"{PROBLEM}run make quickstart, or pip install ."
+
+
+def test_elsewhere_it_is_installed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "_HOME", tmp_path)
+    assert explain_missing(MISSING) == f"{PROBLEM}install bpeflow again"
+
+
+def test_a_command_that_misses_a_library_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status(MISSING) == 1
+    assert PROBLEM in capsys.readouterr().err

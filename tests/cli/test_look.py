@@ -113,6 +113,13 @@ def test_show_needs_one_text(capsys: pytest.CaptureFixture[str], tokenizer: str,
     assert message in failure(capsys, "show", tokenizer, "low", "--input", corpus)
 
 
+def test_show_tells_a_text_from_a_file(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:
+    assert main(["show", tokenizer, corpus]) == 0
+    assert f"showing these words; --input {corpus} shows the file" in capsys.readouterr().err
+    assert main(["show", tokenizer, "a" * 5000]) == 0  # too long for the name of a file
+    assert capsys.readouterr().err == ""
+
+
 def test_show_replaces_arguments_that_are_not_utf8(capsys: pytest.CaptureFixture[str], tokenizer: str) -> None:
     assert "b'\\xef':239 b'\\xbf':191 b'\\xbd':189" in output(capsys, "show", tokenizer, "low\udcff")
 
@@ -138,6 +145,17 @@ def test_inspect_describes_how_it_fits_a_corpus(
     assert "            13 tokens, 2.077 bytes per token" in lines
     prefixes = lines[lines.index("prefixes of the vocabulary") + 2 :]
     assert [line.split()[:3] for line in prefixes] == [["257", "27", "1.000"], ["263", "13", "2.077"]]
+
+
+@pytest.mark.parametrize("command", ["inspect", "diff"])
+def test_a_corpus_that_is_not_utf8_is_refused(
+    capsys: pytest.CaptureFixture[str], tokenizer: str, smaller: str, command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "picture").write_bytes(b"\x89PNG")
+    others = [smaller] if command == "diff" else []
+    arguments = [command, tokenizer, *others, "--input", str(tmp_path)]
+    assert "picture is not UTF-8 at byte 0" in failure(capsys, *arguments)
+    assert main([*arguments, "--invalid_utf8", "replace"]) == 0
 
 
 def test_inspect_prints_json(capsys: pytest.CaptureFixture[str], tokenizer: str, corpus: str) -> None:

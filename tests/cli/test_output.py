@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_a_summary_that_nobody_reads_does_not_undo_the_run(
     assert re.fullmatch("WARNING: cannot write to standard output: .*: the run is complete, but its .*", warning)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "closed"])
+@pytest.mark.parametrize("kind", ["full", "hung-up terminal", "closed"])
 @pytest.mark.parametrize("command", ["config", "backends", "--version"])
 def test_output_that_was_asked_for_and_cannot_be_written_is_an_error(
     command: str, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -70,6 +71,15 @@ def test_output_that_was_asked_for_and_cannot_be_written_is_an_error(
         monkeypatch.setattr("sys.stdout", None if kind == "closed" else stream)
         assert main([command]) == 1
     assert re.fullmatch(r"bpeflow: cannot write to standard output: .*\n", capsys.readouterr().err)
+
+
+def test_a_reader_that_wants_no_more_gets_no_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with broken_stream("closed pipe") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        assert main(["config"]) == 128 + signal.SIGPIPE
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

@@ -16,8 +16,7 @@ from real_data import real_data
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus import split
 from bpeflow.corpus.chunk import Chunk, CorpusFile
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import ChunkBuffer, DocumentStatistics, decode_chunk
+from bpeflow.corpus.documents import ChunkBuffer, Delimiters, DocumentStatistics, decode_chunk
 from bpeflow.corpus.find import find_files
 from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import ConfigError, CorpusError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.split import WINDOW_BYTES, BoundaryFinder
 from bpeflow.pretokenize.regex import load_pretokenizer
 

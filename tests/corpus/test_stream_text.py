@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bpeflow.corpus.chunk import CorpusFile, StreamChunk
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.formats.jsonl import cut_lines
 from bpeflow.corpus.formats.stream import StreamFile, open_blocks
-from bpeflow.corpus.formats.text import cut_text
+from bpeflow.corpus.formats.stream_text import cut_text
 from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import CorpusError
 from bpeflow.pretokenize.regex import load_pretokenizer

@@ -14,9 +14,8 @@ from bpeflow.config import ThinRare
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.growth import DistinctSample, Growth, GrowthForecast, GrowthPoint, extrapolate
-from bpeflow.counting.pretoken_hash import BASE, hashes_of_ends
 from bpeflow.counting.shards import Shard
-from bpeflow.counting.thinning import Arrays
+from bpeflow.counting.thinning import BASE, Arrays, hashes_of_ends
 
 THIN = ThinRare(below=5, keep=0.5)
 

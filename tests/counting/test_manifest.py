@@ -11,7 +11,7 @@ import pytest
 from segmented import counter, fail_after, make_folder
 
 from bpeflow.counting.manifest import MANIFEST_FILE
-from bpeflow.counting.pipeline import PipelineBuilder
+from bpeflow.counting.pipelines import PipelineBuilder
 from bpeflow.errors import BpeflowError, CorpusError, ResumeError, ScratchError
 from bpeflow.flow import Executor
 from bpeflow.run_dir.layout import SEGMENTS

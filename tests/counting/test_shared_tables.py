@@ -16,7 +16,8 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.shards import MAX_COUNT, Shard, new_scratch
-from bpeflow.counting.table import NativeTable, SharedTables, TablePart
+from bpeflow.counting.shared_tables import SharedTables, TablePart
+from bpeflow.counting.table import NativeTable
 from bpeflow.errors import CountOverflowError
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -64,18 +65,15 @@ def test_sums_have_the_counts_of_all_tables_in_canonical_order(
         expected.update({token: count * weight for token, count in counts.items()})
     shared = SharedTables()
     parts = share(shared, tables, weights[: len(tables)], partitions)
-    whole: list[tuple[bytes, int]] = []
     for partition in range(partitions):
-        total = shared.sum([row[partition] for row in parts])
-        assert list(total.items()) == sorted(total.items(), key=canonical)
-        assert total.partition == partition
-        whole += total.items()
-    assert sorted(whole, key=canonical) == sorted(expected.items(), key=canonical)
+        assert shared.sum([row[partition] for row in parts]).partition == partition
+    assert list(shared.join().items()) == sorted(expected.items(), key=canonical)
+    assert not shared.summed
 
 
 @pytest.mark.threads
 def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
-    """Large enough that the index of a sum grows."""
+    """Large enough that the index of a sum grows, and that not all pre-tokens are in the sample which divides them."""
     choose = random.Random(0)
     words = [b"%x" % choose.randrange(2**40) for _ in range(8_000)]
     tables = [dict.fromkeys(choose.sample(words, 4_000), number + 1) for number in range(3)]
@@ -85,13 +83,20 @@ def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
     shared = SharedTables()
     parts = share(shared, tables, [1, 2, 1], 4)
     expected.update(tables[1])
-    totals: list[Shard] = []
-    threads = [Thread(target=lambda p=p: totals.append(shared.sum([row[p] for row in parts]))) for p in range(4)]
+    threads = [Thread(target=lambda p=p: shared.sum([row[p] for row in parts])) for p in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert dict(item for total in totals for item in total.items()) == expected
+    assert list(shared.join().items()) == sorted(expected.items(), key=canonical)
+
+
+def test_the_sum_of_empty_tables_is_empty() -> None:
+    shared = SharedTables()
+    for (part,) in share(shared, [{}], [1], 1):
+        shared.sum([part])
+    assert shared.summed
+    assert list(shared.join().items()) == []
 
 
 @pytest.mark.parametrize(("first", "second", "weight"), [(MAX_COUNT, 1, 1), (2**61, 1, 4), (2**62, 2**61, 2)])

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.shards import Shard, Spilled
 from bpeflow.counting.table import CountTable, NativeTable, RegexTable, new_table
 from bpeflow.errors import CountOverflowError, ScratchError

@@ -11,9 +11,9 @@ from oracle import naive_merges
 from bpeflow import learn_merges
 from bpeflow.backends.base import MergeBackend
 from bpeflow.config import MergeSettings
-from bpeflow.counting import pretoken_hash, thinning
+from bpeflow.counting import thinning
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.pretoken_hash import BASE, pretoken_hashes
+from bpeflow.counting.thinning import BASE, pretoken_hashes
 from bpeflow.errors import CountOverflowError, SettingsError
 from bpeflow.training.task import learning_task
 
@@ -55,7 +55,7 @@ def test_the_hash_never_changes(token: bytes, expected: int) -> None:
 @pytest.mark.parametrize("block", [1, 3, 7, 1 << 15])
 def test_hashes_do_not_depend_on_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor on the neighbours; pre-tokens may be longer than a block."""
-    monkeypatch.setattr(pretoken_hash, "_BLOCK", block)
+    monkeypatch.setattr(thinning, "_BLOCK", block)
     words = [b"a", b"\0", b"\0\0", b"low", b"x" * 300, bytes(range(256)), "日本語".encode()]
     offsets = np.cumsum([2, *map(len, words)])  # the first two bytes belong to none of them
     found = pretoken_hashes(np.frombuffer(b"??" + b"".join(words), np.uint8), offsets)

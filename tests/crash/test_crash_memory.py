@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from available import skip_missing
 
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -58,7 +58,7 @@ gather(shards[:0])
 fails_until_there_is_enough(lambda: gather(shards))
 """,
     "backend": """
-from bpeflow.backends.registry import choose_backend
+from bpeflow.backends import choose_backend
 from bpeflow.config import MergeSettings, make_settings
 from bpeflow.training.task import learning_task
 settings = make_settings(MergeSettings, {"vocab_size": 2000, "threads": 2})

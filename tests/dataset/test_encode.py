@@ -35,7 +35,7 @@ from bpeflow.dataset.encode_options import find_in_order
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens, sidecar_path
 from bpeflow.errors import ConfigError, InvalidUtf8Error
-from bpeflow.tokenizer.identity import tokenizer_hash
+from bpeflow.formats.tokenizer_spec import tokenizer_hash
 
 #: Contents of files, some of them not UTF-8.
 contents_any = st.lists(st.sampled_from([*PIECES, b"\xc3", b"\xff", b"\xe4\xb8"]), max_size=30).map(b"".join)

@@ -21,8 +21,8 @@ from bpeflow.cli.main import main
 from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
-from bpeflow.engines import registry
-from bpeflow.engines.base import Call
+from bpeflow.engines import coordinator
+from bpeflow.engines.engine import Call
 from bpeflow.errors import ConfigError, InvalidUtf8Error, SettingsError, TaskLostError
 
 TASKS: dict[str, Any] = {"kind": "processes", "workers": 2}
@@ -188,7 +188,7 @@ def test_a_killed_worker_is_replaced(
     corpus = tmp_path / "a.txt"
     corpus.write_text(f"hello there{EOT}" * 20)
     encode_file(TOKENIZER, corpus, tmp_path / "whole.bin")
-    start = registry.start_engine
+    start = coordinator.start_engine
 
     def change(number: int, call: Call) -> Call:
         return dying(call, "begin", tmp_path / "died") if number == 0 else call

@@ -23,9 +23,8 @@ from bpeflow.dataset.token_file import (
 from bpeflow.dataset.token_output import new_token_set
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.identity import tokenizer_hash
 from bpeflow.vocab import Vocab
 
 FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}

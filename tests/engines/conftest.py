@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bpeflow.config import EngineSettings
-from bpeflow.engines.processes import ProcessEngine
+from bpeflow.engines.local import ProcessEngine
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,22 @@
-"""The coordinator: every task succeeds once, whatever is lost; tasks that fail are not repeated."""
+"""The coordinator: every task succeeds once, whatever is lost; tasks that fail are not repeated.
+
+The choice of an engine.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from task_engines import ChangedEngine, InlineEngine
 
+from bpeflow.config import EngineSettings
 from bpeflow.engines import coordinator as coordinator_module
-from bpeflow.engines.base import Call, Engine, run_call
-from bpeflow.engines.coordinator import Coordinator
-from bpeflow.errors import CorpusError, EngineError, OutOfMemoryError, TaskLostError
+from bpeflow.engines.coordinator import Coordinator, start_engine
+from bpeflow.engines.engine import Call, Engine, run_call
+from bpeflow.errors import CorpusError, EngineError, EngineUnavailableError, OutOfMemoryError, TaskLostError
 
 
 def square(number: int) -> int:
@@ -72,7 +77,7 @@ def test_a_task_that_is_always_lost_ends_the_run() -> None:
 
 
 def test_errors_of_tasks_are_not_repeated_and_name_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bpeflow.engines.base.host_name", lambda: "node7")
+    monkeypatch.setattr("bpeflow.engines.engine.host_name", lambda: "node7")
     engine = InlineEngine()
     with pytest.raises(CorpusError, match=r"^on node node7: bad\.txt is not UTF-8$"):
         run(engine, [*squares(3), Call("bad", fail, (CorpusError("bad.txt is not UTF-8"),)), *squares(3)])
@@ -109,3 +114,10 @@ def test_stragglers_are_named_once(monkeypatch: pytest.MonkeyPatch, caplog: pyte
     run(InlineEngine(), squares(12))
     lines = [message for message in caplog.messages if message.startswith("square 0 has not ended for")]
     assert len(lines) == 1
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "bpeflow.engines.ray", raising=False)
+    with pytest.raises(EngineUnavailableError, match=r"pip install 'bpeflow\[ray\]'"):
+        start_engine(EngineSettings(kind="ray"))

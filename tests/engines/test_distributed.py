@@ -23,9 +23,9 @@ from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, EngineSettings, make_settings
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.segments import SegmentFolder
-from bpeflow.engines.base import Call, Engine
 from bpeflow.engines.distributed import DistributedCounting
-from bpeflow.engines.processes import ProcessEngine
+from bpeflow.engines.engine import Call, Engine
+from bpeflow.engines.local import ProcessEngine
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, TaskLostError
 from bpeflow.flow import MonitorSample
 

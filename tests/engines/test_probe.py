@@ -11,15 +11,15 @@ import pytest
 from task_engines import ChangedEngine, InlineEngine
 
 from bpeflow.corpus.chunk import CorpusFile
-from bpeflow.engines import base
-from bpeflow.engines.base import Call
+from bpeflow.engines import engine
+from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes, own_versions
 from bpeflow.errors import CorpusError, EngineError
 
 
 @pytest.fixture(autouse=True)
 def _on_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "host_name", lambda: "n1")
+    monkeypatch.setattr(engine, "host_name", lambda: "n1")
 
 
 def entry(path: Path) -> CorpusFile:

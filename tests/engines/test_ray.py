@@ -28,8 +28,8 @@ from bpeflow.config import CountSettings, EngineSettings, make_settings
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.engines.base import Call, Engine, TaskReport
 from bpeflow.engines.distributed import DistributedCounting
+from bpeflow.engines.engine import Call, Engine, TaskReport
 from bpeflow.errors import CorpusError, EngineError, InvalidUtf8Error, TaskLostError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

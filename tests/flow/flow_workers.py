@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, channel, set_gauge
+from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, pipes, set_gauge
 
 # ---- items
 
@@ -275,22 +275,22 @@ def failing_source(how: str) -> Iterator[Any]:
 def kill_self_in_half_a_message(items: Iterator[Any]) -> Iterator[bytes]:
     """Die when the reader has half of a message, and is waiting for the other half."""
 
-    def write_half(writer: Any, parts: Any) -> None:
-        os.write(writer.fileno(), b"".join(parts)[:500])
+    def write_half(writer: Any, data: Any) -> None:
+        os.write(writer.fileno(), data[:500])
         time.sleep(0.2)
         _kill_self()
 
-    channel.write_all = write_half  # type: ignore[assignment]
+    pipes.write_all = write_half  # type: ignore[assignment]
     for _ in items:
         yield bytes(1000)
 
 
 def lose_first_item(items: Iterator[Any]) -> Iterator[Any]:
     """Do not write the first item to the pipe."""
-    write_all = channel.write_all
-    channel.write_all = lambda *_: None  # type: ignore[assignment]
+    write_all = pipes.write_all
+    pipes.write_all = lambda *_: None  # type: ignore[assignment]
     yield next(items)
-    channel.write_all = write_all  # type: ignore[assignment]
+    pipes.write_all = write_all  # type: ignore[assignment]
     yield from items
 
 

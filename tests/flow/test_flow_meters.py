@@ -1,9 +1,10 @@
 """Meters: sums of rows, readable while workers write."""
 
+import os
 import time
 
 from bpeflow.flow import QueueDepth, peak_memory
-from bpeflow.flow.meters import Activity, Meters
+from bpeflow.flow.meters import Activity, Meter, Meters
 
 
 def test_the_depth_of_a_queue_is_what_was_put_and_not_taken() -> None:
@@ -27,7 +28,7 @@ def test_every_worker_has_a_row_of_its_own() -> None:
     meters = Meters([2, 1])
     meters.steps[0][1].weight_done += 7
     meters.steps[0][1].set_activity(Activity.WAITING_FOR_ROOM)
-    readings = [meter.copy() for meter in meters.steps[0]]
+    readings = meters.steps[0]
     assert [reading.weight_done for reading in readings] == [0, 7]
     assert [reading.activity for reading in readings] == [Activity.STARTING, Activity.WAITING_FOR_ROOM]
     assert 0 <= time.monotonic_ns() - readings[1].since < 5e9
@@ -36,17 +37,17 @@ def test_every_worker_has_a_row_of_its_own() -> None:
 def test_the_time_spent_in_each_activity_adds_up_to_the_life_of_a_worker() -> None:
     [[meter]] = Meters([1]).steps
     begin = time.monotonic_ns()
-    meter.begin(4711)
+    meter.begin()
     for activity in (Activity.WORKING, Activity.WAITING_FOR_ROOM, Activity.WORKING):
         meter.set_activity(activity)
         time.sleep(0.02)
-    running, now = meter.copy(), time.monotonic_ns()
-    assert running.id == 4711 and not running.finished
+    running, now = Meter.from_buffer_copy(meter), time.monotonic_ns()
+    assert running.pid == os.getpid() and not running.finished
     assert running.spent(now)[Activity.WORKING] >= 0.04
     assert 0.06 <= sum(running.spent(now)) <= (now - begin) / 1e9
     meter.end(cpu_seconds=1.5)
-    ended = meter.copy()
-    assert ended.finished and (ended.id, ended.cpu) == (0, 1_500_000_000)
+    ended = meter
+    assert ended.finished and (ended.pid, ended.cpu) == (0, 1_500_000_000)
     assert ended.spent(0) == ended.spent(time.monotonic_ns())
 
 

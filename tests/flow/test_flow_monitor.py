@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
 from functools import partial
 
 import flow_workers as w
@@ -102,23 +101,13 @@ def test_work_before_the_monitor_started_is_not_counted() -> None:
     assert 5 < percent < 150
 
 
-def test_each_thread_has_its_share_of_the_cpu() -> None:
-    def spin(items: Iterator[int]) -> Iterator[int]:
-        for item in items:
-            end = time.thread_time() + 0.3
-            while time.thread_time() < end:
-                pass
-            yield item
-
+def test_worker_threads_are_part_of_the_main_process() -> None:
     samples: list[MonitorSample] = []
-    pipeline = Pipeline(Source("source", lambda: range(1)), [Stage("spinner", spin, QueueSpec("queue"))])
-    with Monitor(pipeline, 0.1, samples.append):
+    pipeline = w.simple_pipeline(partial(w.numbers, 20), partial(w.map_each, w.sleep_a_little))
+    with Monitor(pipeline, 0.05, samples.append):
         list(pipeline.run("threads"))
-    uses = [{use.stage: use for use in sample.processes} for sample in samples]
-    spinning = [use["spinner"] for use in uses if "spinner" in use]
-    assert max(use.cpu_percent for use in spinning) > 5
-    assert all(use.rss_bytes == 0 and use.pid == os.getpid() for use in spinning)
-    assert all(use["main"].rss_bytes > 0 for use in uses)
+    assert len(samples) > 1
+    assert {(use.stage, use.pid) for sample in samples for use in sample.processes} == {("main", os.getpid())}
 
 
 @pytest.mark.parametrize(

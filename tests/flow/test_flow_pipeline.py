@@ -3,6 +3,8 @@
 import doctest
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -127,7 +129,7 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
     assert set(pids(pipeline)) == {("source", 0), ("stage", 0), ("stage", 1)}
     assert {pid == os.getpid() for pid in pids(pipeline).values()} == {executor == "threads"}
     assert all(psutil.pid_exists(pid) for pid in pids(pipeline).values())
-    assert snapshot.stages["stage"].workers_alive == 2
+    assert [state.stage for state in snapshot.workers].count("stage") == 2
     assert snapshot.workers[-1].stage == "main"
     if executor == "processes":
         assert wait_until(lambda: pipeline.snapshot().queues["out"].items == 4)
@@ -138,8 +140,8 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
     assert pids(pipeline) == {}
     assert list(after.workers) == []
     assert all(depth.items == 0 and depth.bytes == 0 for depth in after.queues.values())
-    assert after.stages["stage"].items_in == after.stages["stage"].items_out == 30
-    assert after.stages["stage"].weight_done == 300
+    assert after.total("stage", "items_in") == after.total("stage", "items_out") == 30
+    assert after.total("stage", "weight_done") == 300
 
 
 def test_a_pipeline_runs_once(executor: Executor) -> None:
@@ -227,6 +229,15 @@ def test_runs_leave_nothing_behind(executor: Executor) -> None:
     before = held()
     run_some(6)
     assert wait_until(lambda: held() <= before), (before, held())
+
+
+def test_errors_and_threads_do_without_the_machinery_of_processes() -> None:
+    code = "import sys, bpeflow.flow.errors; print(*sys.modules); bpeflow.flow.Pipeline; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    errors, pipeline = ({name for name in line.split() if "bpeflow.flow" in name} for line in output.splitlines())
+    assert errors == {"bpeflow.flow", "bpeflow.flow.errors"}
+    assert "bpeflow.flow.threads" in pipeline
+    assert not {f"bpeflow.flow.{name}" for name in ("processes", "forkserver", "failures", "monitor")} & pipeline
 
 
 def test_in_order_restores_the_order_of_results() -> None:

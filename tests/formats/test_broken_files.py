@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import read_json, short_repr
 from bpeflow.vocab import Vocab
 
@@ -89,6 +89,7 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     [
         (lambda c: c.replace(LINE, b"!!!!"), r"line 257: b'!!!!' is not base64"),
         (lambda c: c.replace(LINE, LINE + b"="), r"line 257: b'.*' is not base64"),
+        (lambda c: c.replace(LINE, b"AAAA="), r"line 257: b'.*' is not base64"),
         (lambda c: c.replace(LINE + b" ", LINE), r"line 257: need a token in base64 and its rank"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" -1"), r"line 257: need a token in base64 and its rank"),
         (lambda c: c.replace(LINE + b" 257", LINE + b" " + b"9" * 5000), r"line 257: need a token in base64"),

@@ -13,8 +13,8 @@ import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 NAMES = [known.name for known in formats.FORMATS]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import bpeflow
 from bpeflow.errors import FormatError
 from bpeflow.formats import cs336
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 WORDS = {" the": 90, " then": 30, "\n": 20, " naïve": 9, "日本": 5, "hen": 12}

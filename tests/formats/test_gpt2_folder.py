@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import bpeflow
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
 
 FILES = ["vocab.json", "merges.txt", "bpeflow.json"]

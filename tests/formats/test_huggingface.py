@@ -14,9 +14,9 @@ from peers import open_huggingface
 import bpeflow
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
+from bpeflow.formats import any_format as formats
 from bpeflow.formats import huggingface
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
 

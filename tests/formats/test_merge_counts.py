@@ -11,7 +11,7 @@ import pytest
 
 from bpeflow import FormatError, Tokenizer, Vocab, train
 from bpeflow.formats import gpt2
-from bpeflow.tokenizer.identity import tokenizer_hash
+from bpeflow.formats.tokenizer_spec import tokenizer_hash
 
 TEXT = "low low low lower newest newest widest"
 

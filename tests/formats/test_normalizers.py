@@ -13,8 +13,7 @@ from peers import open_huggingface
 import bpeflow
 from bpeflow.errors import FormatError
 from bpeflow.formats import huggingface
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.tokenizer.identity import tokenizer_hash
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.vocab import Vocab
 
 SPECIALS = ["<|endoftext|>"]

@@ -9,8 +9,8 @@ import pytest
 from bpeflow import Tokenizer
 from bpeflow.cli.main import main
 from bpeflow.errors import AlreadyExistsError
-from bpeflow.formats.registry import FORMATS
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.any_format import FORMATS
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 ONE = Tokenizer.from_spec(TokenizerSpec(Vocab.build([(b"a", b"b"), (b"ab", b"c")], ["<s>"]), "cl100k"))

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
+from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.formats.native_ranks import read_merges_natively
 from bpeflow.formats.printable import (
     are_printable,
     bytes_of_forms,
     find_merge_ids,
     look_up,
+    read_merges_natively,
     split_merges,
     vocab_of_forms,
 )
@@ -34,9 +35,10 @@ def test_all_bytes_are_printable() -> None:
 
 def test_forms_become_bytes_all_at_once() -> None:
     forms = [*BYTE_CHARACTERS, BYTE_CHARACTERS, "", "Ġthe"]
-    assert bytes_of_forms(forms) == [from_printable(form) for form in forms]
-    assert bytes_of_forms([]) == []
-    assert bytes_of_forms([""]) == [b""]
+    for some in (forms, [], [""]):
+        found = bytes_of_forms(some)
+        assert found is not None
+        assert [*found] == [from_printable(form) for form in some]
 
 
 def test_all_other_characters_are_refused() -> None:
@@ -56,7 +58,7 @@ def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:
     ids = {to_printable(token): token_id for token_id, token in enumerate(built.tokens)} | built.special_tokens
     for special_tokens, merges in (({"<s>": 257}, built.merges[:1]), (built.special_tokens, built.merges)):
         lines = lines_of(merges)
-        made = vocab_of_forms(built.tokens, special_tokens, lines, find_merge_ids(lines, ids))
+        made = vocab_of_forms(PackedBytes.of(built.tokens), special_tokens, lines, find_merge_ids(lines, ids))
         expected = Vocab(built.tokens, special_tokens, merges)
         assert made == expected
         assert made.merge_ids.tolist() == expected.merge_ids.tolist()
@@ -65,7 +67,7 @@ def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:
 
 def test_a_merge_without_an_id_is_left_to_the_vocabulary() -> None:
     assert find_merge_ids("a b\n", {"a": 97, "b": 98}) is None
-    assert vocab_of_forms((b"x",), {}, "Ġ b\n", None).merges == ((b" ", b"b"),)
+    assert vocab_of_forms(PackedBytes.of([b"x"]), {}, "Ġ b\n", None).merges == ((b" ", b"b"),)
 
 
 SIDES = st.sampled_from(["a", "b", "Ġ", "ab", "Ġa", "Ġab" * 6, "c"])
@@ -89,6 +91,13 @@ def test_native_code_finds_the_same_merges(lines: str, step: int) -> None:
     expected = None if sides is None else look_up(sides, ids)
     assert (found is None) == (expected is None)
     assert found is None or expected is None or found.tolist() == expected.tolist()
+
+
+def test_a_form_with_a_line_end_has_no_merge() -> None:
+    ids = {"a": 0, "b": 1, "ab": 2}
+    for form in ("\n", "x\ny", "z\n"):
+        found = find_merge_ids("a b\n", ids | {form: 3})
+        assert found is None or found.tolist() == [[0, 1, 2]]
 
 
 def test_a_lone_surrogate_is_left_to_the_caller() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 from peers import read_ranks
 from real_data import real_data
 
+from bpeflow._util.packed import PackedBytes
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError, NativeError, NativeUnavailableError
-from bpeflow.formats import native_ranks, ranks, tiktoken
-from bpeflow.formats.native_ranks import read_natively, recover_natively
-from bpeflow.formats.ranks import recover_in_python, recover_merges
+from bpeflow.formats import ranks, tiktoken
+from bpeflow.formats.ranks import read_natively, recover_in_python, recover_merges, recover_natively
 from bpeflow.formats.tiktoken import _read_lines
 from bpeflow.vocab import Vocab
 
@@ -35,7 +36,7 @@ def write(path: Path, tokens: list[bytes], special_tokens: dict[str, int]) -> Pa
 @pytest.fixture(autouse=True)
 def _native() -> None:
     try:
-        recover_natively(BYTES)
+        recover_natively(PackedBytes.of(BYTES))
     except NativeUnavailableError as error:
         pytest.skip(str(error))
 
@@ -46,12 +47,12 @@ def test_native_code_recovers_the_same_merges(tokens: list[bytes], bytes_after: 
     """With ranks in any order, gaps, equal tokens, tokens that no merge makes, and bytes without a token."""
     singles = [token for token in BYTES if token not in missing]
     tokens = [*tokens, *singles] if bytes_after else [*singles, *tokens]
-    assert recover_natively(tokens).tolist() == recover_in_python(tokens).tolist()
+    assert recover_natively(PackedBytes.of(tokens)).tolist() == recover_in_python(tokens).tolist()
 
 
 def test_a_long_token_is_recovered() -> None:
     tokens = [*BYTES, *(b"a" * (1 << n) for n in range(1, 15)), b"a" * 3000]
-    assert recover_natively(tokens).tolist() == recover_in_python(tokens).tolist()
+    assert recover_natively(PackedBytes.of(tokens)).tolist() == recover_in_python(tokens).tolist()
 
 
 @pytest.mark.slow
@@ -61,7 +62,7 @@ def test_native_code_recovers_the_merges_of_published_ranks(name: str) -> None:
     tokens = [b""] * (max(published.values()) + 1)
     for token, rank in published.items():
         tokens[rank] = token
-    recovered = [(tokens[left], tokens[right]) for left, right, _ in recover_natively(tokens).tolist()]
+    recovered = [(tokens[left], tokens[right]) for left, right, _ in recover_natively(PackedBytes.of(tokens)).tolist()]
     assert recovered == recover_merges(published)
 
 
@@ -81,19 +82,20 @@ def test_without_native_code_python_reads_ranks_and_recovers_merges(
     assert loaded == native
 
 
-def test_native_code_refuses_offsets_that_descend(monkeypatch: pytest.MonkeyPatch) -> None:
-    data, offsets = native_ranks.concatenate(BYTES)
-    offsets[7] = 300
-    monkeypatch.setattr(native_ranks, "concatenate", lambda _: (data, offsets))
+def test_native_code_refuses_offsets_that_descend() -> None:
+    tokens = PackedBytes.of(BYTES)
+    tokens.offsets[7] = 300
     with pytest.raises(NativeError, match="rules"):
-        recover_natively(BYTES)
+        recover_natively(tokens)
 
 
-def test_loading_and_encoding_do_not_make_the_list_of_merges(tmp_path: Path) -> None:
+def test_loading_and_encoding_make_neither_the_tokens_nor_the_merges(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(write(tmp_path / "x.tiktoken", [*BYTES, b"th", b"he", b"the"], {"<s>": 259}))
     assert tokenizer.encode("the<s>") == [258, 259]
+    assert tokenizer.decode([258, 259]) == "the<s>"
     assert repr(tokenizer.vocab) == "Vocab(260 tokens, 3 merges, special tokens: <s>)"
-    assert "merges" not in vars(tokenizer.vocab)
+    assert not vars(tokenizer.vocab).keys() & {"tokens", "merges"}
+    assert tokenizer.vocab.tokens[255:] == (b"\xff", b"th", b"he", b"the", b"<s>")
     assert tokenizer.merges == ((b"t", b"h"), (b"h", b"e"), (b"th", b"e"))
 
 
@@ -129,9 +131,29 @@ def test_ranks_are_read_natively_as_in_python(data: st.DataObject) -> None:
         assert read is None or dict(zip(*read, strict=True)) == lines
 
 
+@settings(max_examples=100)
+@given(st.lists(short, max_size=30), st.randoms(use_true_random=False))
+def test_equal_tokens_are_left_to_python(tokens: list[bytes], random: Random) -> None:
+    tokens = [*filter(None, tokens), *(b"%d" % i for i in range(70))]
+    random.shuffle(tokens)
+    read = read_natively(b"".join(b"%s 0\n" % base64.b64encode(token) for token in tokens))
+    assert (read is None) == (len({*tokens}) < len(tokens))
+    assert read is None or [*read[0]] == tokens
+
+
 def test_ranks_are_read_natively() -> None:
-    assert read_natively(LINES) == ([b"a", b"bc", b"def", b"ghij"], [0, 1, 2, 3])
-    assert read_natively(b"") == ([], [])
+    tokens, read = read_natively(LINES) or ([], None)
+    assert ([*tokens], read is not None and read.tolist()) == ([b"a", b"bc", b"def", b"ghij"], [0, 1, 2, 3])
+    tokens, read = read_natively(b"") or ([b""], None)
+    assert ([*tokens], read is not None and read.tolist()) == ([], [])
+
+
+def test_ranks_in_any_order_make_the_same_tokenizer(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.tiktoken", [*BYTES, b"", b"ab", b"abc"], {"<s>": 256})
+    in_order = tiktoken.load(path)
+    path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
+    assert tiktoken.load(path) == in_order
+    assert in_order.vocab.tokens[255:] == (b"\xff", b"<s>", b"ab", b"abc")
 
 
 @pytest.mark.parametrize(
@@ -142,5 +164,6 @@ def test_ranks_are_read_natively() -> None:
     ],
 )
 def test_other_lines_are_left_to_python(line: bytes) -> None:
-    assert read_natively(LINES + line + b"\n" + LINES) is None
+    assert read_natively(LINES + b"Yg== 4\n") is not None
+    assert read_natively(LINES + line + b"\nYg== 4\n") is None
     assert not line or read_natively(LINES + line) is None

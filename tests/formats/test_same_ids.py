@@ -29,9 +29,9 @@ from real_data import real_data, real_text, real_text_start
 import bpeflow
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
+from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
 

@@ -17,8 +17,7 @@ import bpeflow
 from bpeflow import AlreadyExistsError, ConfigError, FormatError, ResumeError, Tokenizer
 from bpeflow.cli.main import main
 from bpeflow.config import Settings, make_settings
-from bpeflow.formats.chat_templates import CHAT_TEMPLATES
-from bpeflow.formats.transformers import DEFAULT_TOKENS
+from bpeflow.formats.transformers import CHAT_TEMPLATES, DEFAULT_TOKENS
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.run_dir.recorded import make_run_settings, record_run
 

@@ -15,8 +15,8 @@ from peers import export
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
-from bpeflow.formats import gpt2, huggingface, registry, tiktoken
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format, gpt2, huggingface, tiktoken
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 MERGES = [(b"a", b"b"), (b",", b" "), (b"ab", b","), (b" ", b"a"), (b"1", b"2"), (b"b", b"1"), (b"\xc3", b"\xa9")]
@@ -52,8 +52,8 @@ def test_the_policy_survives_saving_and_loading(
     name: str, pattern: str, unmatched: UnmatchedPolicy, tmp_path: Path
 ) -> None:
     spec = make_spec(pattern, unmatched)
-    registry.save(spec, tmp_path, name)
-    again = registry.load(tmp_path)
+    any_format.save(spec, tmp_path, name)
+    again = any_format.load(tmp_path)
     assert again == spec
     assert (again.vocab.pattern, again.vocab.unmatched) == (pattern, unmatched)
 

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bpeflow import Tokenizer
-from bpeflow.inspection.html import explanation_page, tokens_html
-from bpeflow.inspection.markup import explanation_html
-from bpeflow.inspection.plain import explanation_lines
-from bpeflow.inspection.shown import shown
-from bpeflow.inspection.terminal import print_explanation
+from bpeflow.inspection.coloured import print_explanation
+from bpeflow.inspection.html import explanation_html, explanation_page
+from bpeflow.inspection.wording import explanation_lines, shown
 
 MERGES = [(b"t", b"h"), (b"th", b"e"), (b"l", b"o"), (b"lo", b"w"), (b"o", b"w")]
 
@@ -97,7 +95,7 @@ def test_html_has_the_text_and_no_elements_of_it(tokenizer: Tokenizer, text: str
 
 
 def test_html_has_ids_and_offsets_of_tokens(tokenizer: Tokenizer) -> None:
-    fragment = tokens_html(tokenizer, "the é<b>&")
+    fragment = explanation_html(tokenizer.explain("the é<b>&"))
     assert 'title="id 257, characters 0–3, bytes 0–3">the<' in fragment
     assert 'title="id 195, characters 4–5, bytes 4–5, incomplete UTF-8"><span class="bpe-esc">\\xc3</span>' in fragment
     assert 'title="special token, id 261, characters 5–9, bytes 6–10">&lt;b&gt;&amp;</span>' in fragment
@@ -106,8 +104,8 @@ def test_html_has_ids_and_offsets_of_tokens(tokenizer: Tokenizer) -> None:
 
 def test_html_shows_dropped_text() -> None:
     plain = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], pattern="[a-z]", unmatched="drop")
-    assert Page(tokens_html(plain, "!a<&b?")).text == "!a<&b?"
-    assert tokens_html(plain, "!a<&b?").count("bpe-dropped") == 3
+    assert Page(explanation_html(plain.explain("!a<&b?"))).text == "!a<&b?"
+    assert explanation_html(plain.explain("!a<&b?")).count("bpe-dropped") == 3
 
 
 def test_a_page_loads_nothing(tokenizer: Tokenizer) -> None:

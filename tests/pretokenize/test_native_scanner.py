@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from real_data import real_text_start
 
 from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.delimiters import Delimiters
-from bpeflow.corpus.documents import decode_chunk
+from bpeflow.corpus.documents import Delimiters, decode_chunk
 from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.native import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bpeflow
-from bpeflow.reporting.curves import (
+from bpeflow.reporting.data import (
     bytes_per_token_curve,
     enough_size,
     expected_growth,

@@ -1,22 +1,29 @@
-"""The page about runs."""
+"""The page about runs.
+
+What is sent to the page's script.
+"""
 
 from __future__ import annotations
 
 import html
+import json
 import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zlib
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
 import bpeflow
-from bpeflow._util import extras
+from bpeflow._util import library
 from bpeflow.cli.main import main
 from bpeflow.reporting.data import load_runs
+from bpeflow.reporting.page import packed_vocab
 from bpeflow.training import train as training
 
 pytest.importorskip("matplotlib", reason="charts need matplotlib: pip install 'bpeflow[report]'")
@@ -120,7 +127,7 @@ def test_long_runs_get_a_page_and_short_ones_on_request(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[list[Path]] = []
-    monkeypatch.setattr("bpeflow.reporting.write.write_page", lambda folders, path: written.append([*folders, path]))
+    monkeypatch.setattr("bpeflow.reporting.page.write_page", lambda folders, path: written.append([*folders, path]))
     out = tmp_path / "run"
     train(corpus, out)
     train(corpus, out, overwrite=True, output={"report": True})
@@ -141,7 +148,7 @@ def test_without_matplotlib_a_run_succeeds_with_a_warning(
     def missing(module: str) -> object:
         raise ModuleNotFoundError(f"No module named {module!r}")
 
-    monkeypatch.setattr(extras, "import_module", missing)
+    monkeypatch.setattr(library, "import_module", missing)
     with caplog.at_level(logging.WARNING):
         names = train(corpus, tmp_path / "run", output={"report": True})
     assert "run.json" in names and "report.html" not in names
@@ -186,3 +193,35 @@ def test_in_a_browser_the_vocabulary_is_searched_and_nothing_is_complained_of(pa
     assert first[1] == tokenizer.vocab[found[0]].decode().replace(" ", "·")
     assert first[-2:] == [str(tokenizer.vocab.merge_counts[merge]), str(len(tokenizer.vocab[found[0]]))]
     assert f"{len(found)} of 320 tokens" in shown.stdout
+
+
+def unpacked(packed: str) -> dict[int, tuple[bytes, int | None]]:
+    """Return the tokens of each id and the count of its merge, as `page.js` makes them."""
+    values = json.loads(zlib.decompress(b64decode(packed)))
+    tokens = {int(i): (bytes.fromhex(token), None) for i, token in values["tokens"].items()}
+    tokens |= {int(i): (token.encode(), None) for i, token in values["special"].items()}
+    token = count = 0
+    for left, right, more, change in zip(*(values[name] for name in ("left", "right", "token", "count")), strict=True):
+        token, count = token + more, count + change
+        tokens.setdefault(token, (tokens[left][0] + tokens[right][0], None if count < 0 else count))
+    assert sorted(tokens) == list(range(values["size"]))
+    return tokens
+
+
+def test_all_tokens_and_counts_arrive() -> None:
+    learned = bpeflow.learn_merges({"low": 5, "lower": 2, "東京": 3}, 262, ["<s>"])
+    vocab = learned.vocab()
+    tokens = unpacked(packed_vocab(vocab, learned.counts))
+    assert [token for _, (token, _) in sorted(tokens.items())] == [*vocab.tokens]
+    assert [tokens[i][1] for i in vocab.merge_ids[:, 2].tolist()] == [*learned.counts]
+
+
+def test_unknown_counts_and_large_vocabularies() -> None:
+    merges = [(bytes([left]), bytes([right])) for left in range(97, 123) for right in range(97, 123)]
+    merges += [(left + right, b"x") for left, right in merges]
+    vocab = bpeflow.Vocab.build(merges, ["<s>"])
+    packed = packed_vocab(vocab, [None] * 700 + [9] * 652)
+    tokens = unpacked(packed)
+    assert [tokens[257 + index][1] for index in (0, 699, 700, 1351)] == [None, None, 9, 9]
+    assert len(packed) < 6 * len(vocab)
+    assert unpacked(packed_vocab(vocab, ())) == {i: (token, None) for i, (token, _) in tokens.items()}

@@ -11,8 +11,8 @@ import pytest
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.errors import AlreadyExistsError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 

@@ -19,8 +19,8 @@ import bpeflow
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.token_file import index_path, read_sidecar
 from bpeflow.errors import FormatError
-from bpeflow.formats.registry import FORMATS
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.any_format import FORMATS
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 TEXT = "the cat, the hat<|endoftext|>then that"

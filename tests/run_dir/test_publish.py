@@ -17,10 +17,10 @@ from distinct_words import write_corpus
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.errors import ResumeError
-from bpeflow.formats import registry as formats
+from bpeflow.formats import any_format as formats
 from bpeflow.run_dir import publish as publishing
 from bpeflow.run_dir import run_dir as run_dir
-from bpeflow.run_dir.report import SCHEMA_VERSION
+from bpeflow.run_dir.run_report import SCHEMA_VERSION
 
 EARLIER = {"vocab_sizes": [270, 280], "output": {"formats": ["huggingface"]}}
 NEW = {"vocab_sizes": [280, 300], "overwrite": True}

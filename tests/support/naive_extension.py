@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from bpeflow._util.byte_level import BYTES_BY_CHARACTER, mergeable_bytes
 from bpeflow.config import MergeSettings
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 
 Pieces = dict[bytes, list[bytes]]
 

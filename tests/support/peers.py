@@ -13,8 +13,8 @@ import pytest
 from real_data import real_data
 
 import bpeflow
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 Encode = Callable[[str], list[int]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bpeflow.engines.base import Call, Engine, Handle, TaskReport, run_call
+from bpeflow.engines.engine import Call, Engine, Handle, TaskReport, run_call
 from bpeflow.errors import BpeflowError, TaskLostError
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracle import Merge, naive_merges
 
 from bpeflow.backends.base import MergeBackend, MergeTask
-from bpeflow.backends.native import NativeBackend
+from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.counting.counts import PretokenCounts
 
 BYTES = tuple(bytes([byte]) for byte in range(256))

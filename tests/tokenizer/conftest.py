@@ -12,11 +12,11 @@ from real_data import real_data
 
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_unicode_version
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import unicode_version
-from bpeflow.tokenizer.registry import ENCODERS, new_encoder
+from bpeflow.tokenizer.encoder_choice import ENCODERS, new_encoder
 from bpeflow.vocab import Vocab
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Merge, Vocab
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
-from available import skip_missing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from random_vocabularies import merge_as_defined
 
 from bpeflow import Tokenizer, Vocab
-from bpeflow.pretokenize.native import why_regex
-from bpeflow.pretokenize.regex import load_pretokenizer
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _native() -> None:
-    skip_missing("encode", why_regex(load_pretokenizer("gpt2")))
-
-
-def merge_as_defined(word: bytes, vocab: Vocab) -> list[int]:
-    ranks = {(left, right): (rank, made) for rank, (left, right, made) in enumerate(vocab.merge_ids.tolist())}
-    ids = list(word)
-    while found := [(*ranks[pair], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks]:
-        _, made, position = min(found, key=lambda entry: (entry[0], entry[2]))
-        ids[position : position + 2] = [made]
-    return ids
+pytestmark = pytest.mark.usefixtures("native_library")
 
 
 @pytest.mark.slow
@@ -57,4 +42,4 @@ def test_long_pretokens_are_merged_by_rank(seed: int, unit: str, noise: float, l
     tokens = (*(bytes([byte]) for byte in range(256)), *(left + right for left, right in ordered))
     vocab = Vocab(tokens, {}, tuple(ordered))
     tokenizer = Tokenizer(vocab, ordered, pattern=r"[\s\S]+", encoder="native")
-    assert tokenizer.encode(text) == merge_as_defined(text.encode(), vocab)
+    assert tokenizer.encode(text) == merge_as_defined(text.encode(), tokenizer.to_spec())

@@ -12,7 +12,7 @@ from small import MERGES, SPECIALS, small_spec, special_text
 
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError, UnknownTokenError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from small import spec_of
 
 from bpeflow.errors import InvalidTextError, NativeError, UnknownTokenError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.tokenizer import native as native_encoder
-from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Vocab
 

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from small import spec_of
 
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
-from bpeflow.tokenizer import native as native_encoder
-from bpeflow.tokenizer.native import NativeEncoder
-from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import Merge
 
 UINT16 = np.dtype(np.uint16)
 
@@ -36,8 +37,7 @@ pytestmark = pytest.mark.usefixtures("native_library")
 
 
 def spec(pattern: str = "gpt2") -> TokenizerSpec:
-    tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in MERGES)]
-    return TokenizerSpec(Vocab(tuple(tokens), {}, tuple(MERGES)), pattern)
+    return spec_of(MERGES, pattern)
 
 
 def different_words(count: int) -> bytes:

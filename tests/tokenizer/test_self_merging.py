@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
-from available import skip_missing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_vocabularies import merge_as_defined, trained_vocabularies, vocabularies
 from real_data import real_data
 
-from bpeflow.errors import NativeUnavailableError
-from bpeflow.formats import gpt2
-from bpeflow.formats.spec import TokenizerSpec
-from bpeflow.tokenizer import native as native_encoder
-from bpeflow.tokenizer.native import NativeEncoder
-from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.formats import gpt2, tiktoken
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer.native_encoder import NativeEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.vocab import Vocab
 
-
-@pytest.fixture(scope="module", autouse=True)
-def library() -> None:
-    try:
-        native_encoder._library()
-    except NativeUnavailableError as error:
-        skip_missing("encode", str(error))
+pytestmark = pytest.mark.usefixtures("native_library")
 
 
 @settings(max_examples=200)
@@ -44,6 +39,28 @@ def test_a_merge_across_the_middle_comes_first() -> None:
     encoder = NativeEncoder(TokenizerSpec(vocab, r"(?s).+"))
     assert encoder.encode(b"abbc", NO_SPECIAL_TOKENS) == [97, 256, 99]
     assert encoder.encode(b"aaa", NO_SPECIAL_TOKENS) == [260, 97]
+
+
+@pytest.fixture(scope="module")
+def ranks_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ranks") / "x.tiktoken"
+    tiktoken.sidecar_path(path).write_text('{"pat_str": "[abc]+"}')
+    return path
+
+
+@settings(max_examples=150)
+@given(tokens=st.lists(st.text("abc", min_size=2, max_size=5), unique=True, max_size=9))
+def test_a_vocabulary_of_ranks_knows_whether_merging_yields_all_its_tokens(ranks_file: Path, tokens: list[str]) -> None:
+    all_tokens = [*(bytes([byte]) for byte in range(256)), *map(str.encode, tokens)]
+    ranks_file.write_bytes(b"".join(b"%s %d\n" % (b64encode(token), rank) for rank, token in enumerate(all_tokens)))
+    spec = tiktoken.load(ranks_file)
+    yields_all = all(
+        merge_as_defined(token, replace(spec, whole_tokens=False)) == [i] for i, token in enumerate(all_tokens)
+    )
+    assert (spec.vocab.merging_yields_all, spec.whole_tokens) == (yields_all, not yields_all)
+    encoder = NativeEncoder(spec)
+    for text in (a + b for a in all_tokens[256:] for b in all_tokens[256:]):
+        assert encoder.encode(text, NO_SPECIAL_TOKENS) == merge_as_defined(text, spec)
 
 
 @pytest.mark.slow

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from available import skip_missing
 
-from bpeflow.backends.native import NativeSession
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends import BACKENDS
+from bpeflow.backends.native_backend import NativeSession
 from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
 from bpeflow.pretokenize.native import native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
-from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
 from fuzzing import cli
 from fuzzing.build import MissingToolError
 from fuzzing.campaign import Result, _read

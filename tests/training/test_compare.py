@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pytest
 from rich.console import Console
 
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeTask
-from bpeflow.backends.python import PythonBackend, PythonSession
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends.python_backend import PythonBackend, PythonSession
 from bpeflow.cli.compare import make_table
 from bpeflow.cli.main import main
 from bpeflow.config import MergeSettings

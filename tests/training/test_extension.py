@@ -20,8 +20,8 @@ from bpeflow.backends.base import MergeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import FormatError
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats import any_format as formats
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.training.learn import LearnedMerges, learn_merges, learn_with_settings
 from bpeflow.vocab import Merge, Vocab
 

@@ -1,4 +1,7 @@
-"""A merge step that will not fit is announced while the corpus is counted, once, and changes nothing."""
+"""A merge step that will not fit is announced while the corpus is counted, once, and changes nothing.
+
+The estimate of the memory that learning takes is near the memory that it takes.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from distinct_words import write_corpus
 
 import bpeflow
-from bpeflow.backends.memory import memory_needed
+from bpeflow.backends.base import MergeBackend, MergeTask
 from bpeflow.config import Settings, make_settings
+from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.growth import GrowthForecast
 from bpeflow.training import forecast as forecasting
-from bpeflow.training.forecast import MergeStepWarning, learning_memory
+from bpeflow.training.forecast import MergeStepWarning, learning_memory, memory_needed
 
 FORECAST = GrowthForecast(done=16 * 10**9, total=10**11, distinct=4 * 10**8, positions=18 * 10**9, learned=18 * 10**9)
 
@@ -100,3 +105,23 @@ def test_a_run_is_warned_while_it_counts(
     assert warned.report.counting is not None and quiet.report.counting is not None
     assert warned.report.counting.growth == quiet.report.counting.growth
     assert len(warned.report.counting.growth) > 2
+
+
+@pytest.mark.parametrize("vocab_size", [1_000, 66_000])
+def test_the_estimate_is_within_a_quarter_of_the_peak(backend: MergeBackend, vocab_size: int) -> None:
+    """A million positions, with counts as in text, and ids of 2 and of 4 bytes."""
+    if backend.name == "python":
+        pytest.skip("the estimate is for native backends")
+    random = np.random.default_rng(1)
+    letters = np.frombuffer(b"etaoinshrdlcumwfgypbvk", dtype=np.uint8)
+    weights = 1 / np.arange(1, len(letters) + 1)
+    offsets = np.concatenate([[0], np.cumsum(random.integers(1, 15, size=130_000))])
+    data = random.choice(letters, size=offsets[-1], p=weights / weights.sum())
+    counts = PretokenCounts(data, offsets, 1 + 10_000_000 // np.arange(1, len(offsets)))
+    tokens = tuple(bytes([byte]) for byte in range(256))
+    task = MergeTask(counts, tokens, tuple(range(256)), vocab_size, min_frequency=200, threads=1)
+    with backend.start(task) as session:
+        session.step(100)
+        peak = session.statistics().memory_bytes + data.nbytes + offsets.nbytes + counts.counts.nbytes
+    estimate = memory_needed(len(counts), len(data), vocab_size)
+    assert 0.75 < estimate / peak < 1.25

@@ -15,9 +15,9 @@ import bpeflow
 from bpeflow.backends.base import MergeBackend
 from bpeflow.cli.main import main
 from bpeflow.errors import ConfigError, FormatError, ResumeError
+from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats import registry as formats
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.vocab import Vocab
 
 OTHER = "the other text<|endoftext|>that she wrote then<|endoftext|>" * 20

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow._util.checksummed import checksummed, has_checksum, verified
+from bpeflow._util.atomic import checksummed, has_checksum, verified
 
 BODIES = st.dictionaries(
     st.text(), st.recursive(st.none() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=5)

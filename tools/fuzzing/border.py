@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.backends import native as learning
+from bpeflow.backends import BACKENDS
+from bpeflow.backends import native_backend as learning
 from bpeflow.backends.base import MERGE_DTYPE
-from bpeflow.backends.native import NativeBackend
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.errors import BpeflowError
-from bpeflow.tokenizer import native as encoding
+from bpeflow.tokenizer import native_encoder as encoding
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
 

@@ -11,15 +11,15 @@ import numpy as np
 
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import InvalidTextError, UnknownTokenError
-from bpeflow.formats.spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
 from bpeflow.tokenizer import parallel
 from bpeflow.tokenizer.encoder import Encoder
-from bpeflow.tokenizer.native import NativeEncoder
+from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.offsets import token_offsets
-from bpeflow.tokenizer.python import PythonEncoder
+from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Merge, Vocab
 from fuzzing.choices import Choices

@@ -7,10 +7,10 @@ from typing import Any
 
 from oracle import naive_merges  # type: ignore[import-not-found]  # in tests/support
 
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend, MergeTask
-from bpeflow.backends.native import NativeBackend
-from bpeflow.backends.python import PythonBackend
-from bpeflow.backends.registry import BACKENDS
+from bpeflow.backends.native_backend import NativeBackend
+from bpeflow.backends.python_backend import PythonBackend
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError
 from fuzzing.choices import Choices

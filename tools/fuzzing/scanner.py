@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer

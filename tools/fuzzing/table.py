@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from bpeflow.corpus.delimiters import Delimiters
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import MAX_COUNT, Shard
 from bpeflow.counting.table import CountedDocuments, NativeTable

@@ -1,24 +1,25 @@
 """Streams: inputs that are read from start to end. Compressed files, standard input, URLs, JSON Lines and Parquet.
 
 Local files of plain text are not streams. They are divided into chunks without being read as a whole (see `split`), and
-the workers that count the chunks read them.
+the workers that count the chunks read them. Standard input may make its readers wait indefinitely.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
-from bpeflow._util.extras import load_extra
-from bpeflow._util.memory import is_memory_error
-from bpeflow.corpus.formats.compression import MAGIC_BYTES, Compression, decompress, detect_compression
-from bpeflow.corpus.formats.content import START_BYTES
-from bpeflow.corpus.formats.stdin import StandardInput
+from bpeflow._util.library import load_extra
+from bpeflow._util.machine import is_memory_error
+from bpeflow.corpus.formats.content import MAGIC_BYTES, START_BYTES, Compression, decompress, detect_compression
 from bpeflow.errors import CorpusError
+from bpeflow.flow import wait_readable
 
 Format = Literal["text", "jsonl", "parquet"]
 Location = Literal["file", "url", "stdin"]
@@ -28,6 +29,34 @@ STDIN = "-"
 
 #: Bytes read from a file at a time. Larger: fewer reads; smaller: less memory.
 _BLOCK_BYTES = 1 << 18
+
+
+class StandardInput:
+    """Standard input, for the source of a pipeline: a read that waits ends if the pipeline fails."""
+
+    def __init__(self) -> None:
+        self._buffer = standard_input()
+        self._may_be_buffered = True  # others may have read from the same buffer before
+        try:
+            self._descriptor: int | None = self._buffer.fileno()
+        except (AttributeError, OSError):  # `sys.stdin` was replaced by something else
+            self._descriptor = None
+
+    def read(self, limit: int) -> bytes:
+        """Return up to `limit` bytes as soon as there are any; none at the end."""
+        if self._descriptor is not None and not self._may_be_buffered:
+            wait_readable(self._descriptor)
+        block = self._buffer.read1(limit)
+        self._may_be_buffered = len(block) == limit
+        return block
+
+
+def standard_input() -> BufferedReader:
+    """Return standard input as bytes. Raises `CorpusError` if it is closed."""
+    buffer: BufferedReader | None = getattr(sys.stdin, "buffer", None)
+    if buffer is None:
+        raise CorpusError("standard input (-) is closed: pipe text into it, or name files instead")
+    return buffer
 
 
 @dataclass(frozen=True, slots=True)

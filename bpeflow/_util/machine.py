@@ -1,0 +1,91 @@
+"""What the machine has for this process, cores and memory, and what to say when the memory runs out."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bpeflow.errors import OutOfMemoryError
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that this process may still take, by the system and by all limits set for it."""
+    return min([_available(), *_control_group_limits(), *_process_limits()])
+
+
+def _available(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return the memory that the system can provide without swapping."""
+    try:
+        return int(meminfo.read_text().partition("MemAvailable:")[2].split()[0]) << 10
+    except (OSError, IndexError, ValueError):
+        import psutil  # works on every system, but is slow to import
+
+        return int(psutil.virtual_memory().available)
+
+
+def _control_group_limits(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[int]:
+    """Return the memory limits of this process's control groups (Linux, version 1 or 2) and of their parents."""
+    try:
+        groups = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        return []
+    files = []
+    for _, controllers, path in (group for group in groups if len(group) == 3):
+        if not controllers:
+            group = root / path.lstrip("/")
+            files += [folder / "memory.max" for folder in (group, *group.parents) if folder.is_relative_to(root)]
+        elif "memory" in controllers.split(","):
+            files += [root / "memory" / part / "memory.limit_in_bytes" for part in (path.lstrip("/"), "")]
+    return [limit for file in files if (limit := _read_limit(file)) is not None]
+
+
+def _process_limits() -> list[int]:
+    """Return the memory left to this process by ``ulimit -v`` and ``-d``, which some schedulers set."""
+    try:
+        import resource  # does not exist on every platform
+
+        sizes = [int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()]
+    except (ImportError, OSError, ValueError):
+        return []
+    limits = ((resource.RLIMIT_AS, sizes[0]), (resource.RLIMIT_DATA, sizes[5]))
+    return [max(most - taken, 0) for limit, taken in limits if (most := resource.getrlimit(limit)[0]) >= 0]
+
+
+def _read_limit(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):  # no such file, or its content is "max"
+        return None
+
+
+@contextmanager
+def explain_memory_error(what: str, remedy: str) -> Iterator[None]:
+    """Turn out-of-memory errors in the block, or in workers that it waits for, into `OutOfMemoryError`."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OutOfMemoryError) or not is_memory_error(error):
+            raise
+        raise OutOfMemoryError(f"{what}: {explain(error)}: {remedy}") from error
+
+
+def is_memory_error(error: BaseException) -> bool:
+    """Return whether an exception means that memory ran out, in any of the forms that this takes in Python."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
+    )
+
+
+def explain(error: BaseException) -> str:
+    """Return ``"out of memory"``, with the message of `error` if it has one."""
+    return f"out of memory ({error})" if str(error) else "out of memory"

@@ -1,0 +1,115 @@
+"""`PackedBytes`: many byte strings in one piece of memory, as native code reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBytes(Sequence[bytes]):
+    """A sequence of byte strings without an object for each, which are only made when someone asks for them.
+
+    Attributes:
+        data: all strings, one after another.
+        offsets: the offset in `data` at which each string starts, and the one at which the last ends.
+
+    >>> packed = PackedBytes.of([b"the", b"", b"he"])
+    >>> packed.data, packed.offsets.tolist(), packed[2], len(packed)
+    (b'thehe', [0, 3, 3, 5], b'he', 3)
+    """
+
+    data: bytes
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, strings: Collection[bytes]) -> PackedBytes:
+        """Pack strings."""
+        return cls.of_lengths(b"".join(strings), np.fromiter(map(len, strings), np.int64, len(strings)))
+
+    @classmethod
+    def of_lengths(cls, data: bytes, lengths: NDArray[np.int64]) -> PackedBytes:
+        """Pack strings that are in one piece already, given their lengths."""
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(data, offsets)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The length of each string."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[bytes, ...]: ...
+    def __getitem__(self, index: int | slice) -> bytes | tuple[bytes, ...]:
+        if isinstance(index, slice):
+            return tuple(map(self.__getitem__, range(len(self))[index]))
+        at = range(len(self))[index]
+        return self.data[self.offsets[at] : self.offsets[at + 1]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter([self.data[start:end] for start, end in pairwise(self.offsets.tolist())])
+
+    def singles(self) -> dict[bytes, int]:
+        """Return the lowest index of each string of one byte.
+
+        >>> PackedBytes.of([b"b", b"ab", b"a", b"b"]).singles()
+        {b'b': 0, b'a': 2}
+        """
+        found: dict[bytes, int] = {}
+        for index in np.flatnonzero(self.lengths == 1).tolist():
+            found.setdefault(self[index], index)
+        return found
+
+    def plus(self, strings: Collection[bytes]) -> PackedBytes:
+        """Return these strings and, after them, more."""
+        if not strings:
+            return self
+        more = PackedBytes.of(strings)
+        return PackedBytes(self.data + more.data, np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]]))
+
+    def without(self, indices: Iterable[int]) -> PackedBytes:
+        """Return the strings with empty ones at some indices."""
+        kept = self.lengths
+        kept[[*indices]] = 0
+        if kept.sum() == len(self.data):
+            return self
+        data = np.frombuffer(self.data, np.uint8)[np.repeat(kept > 0, self.lengths)]
+        return PackedBytes.of_lengths(data.tobytes(), kept)
+
+    def placed(self, indices: NDArray[np.int64], limit: int) -> PackedBytes:
+        """Return the strings at other indices, with empty ones where there is none.
+
+        Args:
+            indices: the index of each string.
+            limit: the greatest length of the result.
+
+        Raises:
+            ValueError: two indices are equal, or one is negative or too large.
+
+        >>> [*PackedBytes.of([b"x", b"yz"]).placed(np.array([3, 1]), 4)]
+        [b'', b'yz', b'', b'x']
+        """
+        data, lengths = self.data, self.lengths
+        if not (indices[1:] > indices[:-1]).all():
+            order = np.argsort(indices)
+            starts, indices, lengths = self.offsets[order], indices[order], lengths[order]
+            moved = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+            data = np.frombuffer(data, np.uint8)[moved + np.arange(len(data))].tobytes()
+            if not (indices[1:] > indices[:-1]).all():
+                raise ValueError("two indices are equal")
+        if len(indices) and not 0 <= indices[0] <= indices[-1] < limit:
+            raise ValueError("an index is negative or too large")
+        placed = np.zeros(indices[-1] + 1 if len(indices) else 0, np.int64)
+        placed[indices] = lengths
+        return PackedBytes.of_lengths(data, placed)

@@ -1,0 +1,284 @@
+"""The counting pipelines: `PipelineBuilder` builds them, `PipelineRunner` runs several as if they were one.
+
+    chunk reader → [stream reader ×S] → counter ×N → merger ×M → reducer (the calling process)
+
+A corpus in segments takes one pipeline per segment, and one more that sums their shards.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from time import monotonic
+from typing import Literal
+
+from bpeflow import flow
+from bpeflow._util.machine import available_cores
+from bpeflow.config import CountSettings
+from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.first_look import FirstLook
+from bpeflow.corpus.reader import ChunkReader, StreamReader
+from bpeflow.corpus.sources import Corpus, CorpusEntry, longest_first, stream_parts
+from bpeflow.counting.budget import MemoryBudget
+from bpeflow.counting.counter import ChunkCounter
+from bpeflow.counting.merger import CountMerger, divide, partition_of
+from bpeflow.counting.shards import Order, Scratch, Shard, Spilled
+from bpeflow.counting.shared_tables import SharedTables
+from bpeflow.flow import (
+    Executor,
+    Monitor,
+    MonitorSample,
+    Pipeline,
+    QueueSpec,
+    Stage,
+    StageRate,
+    WorkerReport,
+    stall_watch,
+)
+from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.progress import Observer
+
+#: Seconds between two progress callbacks.
+PROGRESS_INTERVAL = 0.5
+
+
+class PipelineRunner:
+    """Runs pipelines one after another, and reports progress as if they were one.
+
+    Attributes:
+        reports: work and resource use of each worker, added up over all pipelines.
+        last_reports: those of the last pipeline.
+        on_sample: callback for samples of the monitor.
+        sample_interval: seconds between two samples.
+        spilled: amount of data written to the scratch folder to save memory.
+        done_bytes: bytes of input counted so far. A caller that resumes a run adds those counted by earlier runs.
+    """
+
+    def __init__(
+        self,
+        total_bytes: int | None,
+        observer: Observer | None = None,
+        on_sample: Callable[[MonitorSample], None] | None = None,
+        sample_interval: float = 10.0,
+    ) -> None:
+        """Prepare to run pipelines.
+
+        Args:
+            total_bytes: bytes of input, by the sizes of files; None if unknown.
+            observer: progress callbacks.
+            on_sample: callback for samples of the queue monitor.
+            sample_interval: seconds between two samples.
+        """
+        self.reports: list[WorkerReport] = []
+        self.last_reports: list[WorkerReport] = []
+        self.spilled = Spilled()
+        self.done_bytes = 0
+        self._total_bytes = total_bytes
+        self._observer = observer
+        self.on_sample = on_sample
+        self.sample_interval = sample_interval
+        self._began = monotonic()
+
+    def report_progress(self, done: int = 0) -> None:
+        """Report progress to the observer. `done` is the number of bytes that the current pipeline has counted."""
+        if self._observer is not None:
+            self._observer.counting(done + self.done_bytes, self._total_bytes)
+
+    def run(self, pipeline: Pipeline, executor: Executor) -> list[Shard]:
+        """Run a pipeline and return its results."""
+        with ExitStack() as watchers:
+            watchers.enter_context(stall_watch(pipeline))
+            if self._observer is not None:
+                watchers.enter_context(Monitor(pipeline, PROGRESS_INTERVAL, self._on_progress, processes=False))
+            if self.on_sample is not None:
+                watchers.enter_context(Monitor(pipeline, self.sample_interval, self._on_pipeline_sample))
+            with closing(pipeline.run(executor)) as results:  # workers end before their scratch files are removed
+                shards: list[Shard] = list(results)
+        self.done_bytes += sum(report.weight_done for report in pipeline.reports if report.stage == "counter")
+        self.last_reports = pipeline.reports
+        self.reports = sum_reports(self.reports, pipeline.reports)
+        self.spilled = sum((shard.spilled for shard in shards), start=self.spilled)
+        return shards
+
+    def _on_progress(self, sample: MonitorSample) -> None:
+        if "counter" in sample.stages:
+            self.report_progress(sample.stages["counter"].weight_done)
+        if self._observer is not None:
+            self._observer.working(self._with_earlier(sample))
+
+    def _on_pipeline_sample(self, sample: MonitorSample) -> None:
+        if self.on_sample is not None:
+            self.on_sample(self._with_earlier(sample))
+
+    def _with_earlier(self, sample: MonitorSample) -> MonitorSample:
+        """Return a sample with the totals of earlier pipelines added."""
+        items: defaultdict[str, int] = defaultdict(int)
+        weight: defaultdict[str, int] = defaultdict(int)
+        for report in self.reports:
+            items[report.stage] += report.items_in or report.items_out
+            weight[report.stage] += report.weight_done
+
+        def with_earlier(stage: str, rate: StageRate) -> StageRate:
+            return replace(rate, items=rate.items + items[stage], weight_done=rate.weight_done + weight[stage])
+
+        stages = {stage: with_earlier(stage, rate) for stage, rate in sample.stages.items()}
+        return replace(sample, elapsed=monotonic() - self._began, stages=stages)
+
+
+def sum_reports(first: Iterable[WorkerReport], second: Iterable[WorkerReport]) -> list[WorkerReport]:
+    """Add up the reports of each worker. The result is sorted by stage, in order of first appearance, and worker."""
+    workers: dict[tuple[str, int], WorkerReport] = {}
+    for report in (*first, *second):
+        key = report.stage, report.worker
+        workers[key] = _sum(workers[key], report) if key in workers else report
+    stages = list(dict.fromkeys(stage for stage, _ in workers))
+    return sorted(workers.values(), key=lambda report: (stages.index(report.stage), report.worker))
+
+
+def _sum(first: WorkerReport, second: WorkerReport) -> WorkerReport:
+    return replace(
+        first,
+        items_in=first.items_in + second.items_in,
+        items_out=first.items_out + second.items_out,
+        wall_seconds=first.wall_seconds + second.wall_seconds,
+        cpu_seconds=first.cpu_seconds + second.cpu_seconds,
+        weight_done=first.weight_done + second.weight_done,
+        peak_memory=max(first.peak_memory, second.peak_memory),
+    )
+
+
+@dataclass(frozen=True)
+class PipelineBuilder:
+    """Builds the pipelines that count a corpus.
+
+    Attributes:
+        settings: the settings.
+        corpus: the sources and their files.
+        delimiters: the separator and the special tokens.
+        pretokenizer: the pattern.
+        scanner: how matches of the pattern are found.
+        scratch: where stages spill.
+        counters: number of counters.
+        mergers: number of mergers.
+        in_process: whether the stages are threads of the calling process.
+        memory: each stage's share of the memory limit.
+        look: looks at entries that can be read only once, if there may be any.
+    """
+
+    settings: CountSettings
+    corpus: Corpus
+    delimiters: Delimiters
+    pretokenizer: Pretokenizer
+    scanner: Literal["native", "regex"]
+    scratch: Scratch
+    counters: int
+    mergers: int
+    in_process: bool
+    memory: MemoryBudget
+    look: FirstLook | None
+
+    def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables, order: Order = "count") -> Pipeline:
+        """Return a pipeline that counts these entries of the corpus.
+
+        Its results are shards in `order`, whose records threads may leave in `shared`.
+        """
+        settings, in_process, memory = self.settings, self.in_process, self.memory
+        most = int(settings.queue.max_bytes)
+        queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
+        chunk_size = memory.chunk_size(int(settings.chunk_size))
+        streams = StreamReader(
+            sources=self.corpus.sources,
+            chunk_size=chunk_size,
+            longest=memory.longest_text,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            invalid_utf8=settings.invalid_utf8,
+        )
+        reader = ChunkReader(
+            files=entries if in_process else longest_first(entries),
+            chunk_size=chunk_size,
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            invalid_utf8=settings.invalid_utf8,
+            longest=memory.longest_text,
+            streams=streams if in_process else None,
+            look=self.look,
+        )
+        counter = ChunkCounter(
+            delimiters=self.delimiters,
+            pretokenizer=self.pretokenizer,
+            scanner=self.scanner,
+            invalid_utf8=settings.invalid_utf8,
+            partitions=self.mergers,
+            memory=memory,
+            scratch=self.scratch,
+            sources=self.corpus.sources,
+            shared=shared if in_process else None,
+        )
+        stages = [
+            Stage(
+                "counter",
+                counter,
+                reads=queue("chunk_queue", max_bytes=min(most, memory.queued_text)),
+                workers=self.counters,
+                weigh=attrgetter("weight"),
+            ),
+            Stage(
+                "merger",
+                CountMerger(memory, self.scratch, order=order, shared=shared),
+                reads=queue("counter_queue", route=partition_of),
+                workers=self.mergers,
+                weigh=attrgetter("size"),
+            ),
+        ]
+        if parts := 0 if in_process else stream_parts(entries):
+            readers = min(parts, available_cores())
+            stages.insert(
+                0,
+                Stage(
+                    "stream reader",
+                    streams,
+                    reads=queue("stream_queue"),
+                    workers=readers,
+                    weigh=attrgetter("weight"),
+                ),
+            )
+        return Pipeline(
+            flow.Source("chunk reader", reader),
+            stages,
+            results=queue("merged_queue"),
+            start_method=settings.start_method,
+            preload=("bpeflow.corpus.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
+            temporary=(self.scratch.folder,),
+        )
+
+    def summing(self, segments: Sequence[Shard], limit: int) -> Pipeline:
+        """Return a pipeline that sums the shards of segments, by ranges of pre-tokens as they are not partitioned.
+
+        Args:
+            segments: the shards.
+            limit: the memory limit.
+        """
+        queue = self.settings.queue
+        tasks = divide(segments, self.settings.num_merger or available_cores())
+        mergers = CountMerger(MemoryBudget.share(limit, 1, len(tasks)), self.scratch)
+        return Pipeline(
+            flow.Source("segment reader", partial(list, tasks)),
+            [
+                Stage(
+                    "merger",
+                    mergers.sum_ranges,
+                    workers=len(tasks),
+                    reads=QueueSpec("segment_queue", queue.max_items, int(queue.max_bytes)),
+                    weigh=attrgetter("size"),
+                )
+            ],
+            results=QueueSpec("merged_queue", queue.max_items, int(queue.max_bytes)),
+            start_method=self.settings.start_method,
+            preload=("bpeflow.counting.merger",),
+            temporary=(self.scratch.folder,),
+        )

@@ -1,0 +1,160 @@
+"""Tables of counters in the same process, which are added up and then sorted (source: ``ext/count/sum.hpp``)."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterator, Sequence
+from ctypes import POINTER, byref, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting.shards import Shard
+from bpeflow.counting.table import NativeTable, weighted
+
+if TYPE_CHECKING:
+    from bpeflow.counting.counts import PretokenCounts
+
+_SIGNATURES: dict[str, Signature] = {
+    "bpeflow_sum_new": (
+        c_int,
+        [POINTER(c_void_p), POINTER(c_int64), c_uint64, c_uint32, c_uint32, POINTER(c_void_p)],
+        check_status,
+    ),
+    "bpeflow_sum_free": (None, [c_void_p], None),
+    "bpeflow_sorted_new": (
+        c_int,
+        [
+            POINTER(c_void_p),
+            c_uint64,
+            c_uint64,
+            c_uint64,
+            POINTER(c_void_p),
+            POINTER(c_uint64),
+            POINTER(c_uint64),
+        ],
+        check_status,
+    ),
+    "bpeflow_sorted_write": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_void_p], check_status),
+    "bpeflow_sorted_free": (None, [c_void_p], None),
+}
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("count", _SIGNATURES)
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """A partition of a counter's table in `SharedTables`, which is sent in place of a shard.
+
+    Attributes:
+        number: the table.
+        partition: index of the merger that owns it.
+        partitions: number of mergers.
+        statistics: as of a `Shard`.
+        size: bytes to send to the merger.
+    """
+
+    number: int
+    partition: int
+    partitions: int
+    statistics: DocumentStatistics = field(default=DocumentStatistics())
+    size: int = 0
+
+
+class SharedTables:
+    """The full tables of counters, for mergers in the same process: they need not be sorted and copied first."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, tuple[NativeTable, int]] = {}
+        self._sums: dict[int, _Sum] = {}
+
+    @property
+    def summed(self) -> bool:
+        """Whether there are sums to join."""
+        return bool(self._sums)
+
+    def share(self, table: NativeTable, weight: int, partitions: int) -> Iterator[TablePart]:
+        """Add a table, in which nothing is counted any more, and yield its parts. `weight` multiplies its counts."""
+        table.settle()
+        self._tables[id(table)] = table, weight
+        return (TablePart(id(table), partition, partitions) for partition in range(partitions))
+
+    def shard(self, part: TablePart) -> Shard:
+        """Return a part as a shard, in ascending order of bytes. Raises `CountOverflowError`."""
+        table, weight = self._tables[part.number]
+        return replace(weighted(table.shard(part.partition, part.partitions), weight), statistics=part.statistics)
+
+    def sum(self, parts: Sequence[TablePart]) -> Shard:
+        """Add up the same partition of several tables, which uses up their counts, for `join`.
+
+        Faster than the sum of shards, as pre-tokens are sorted only once, after those of all tables have been added up.
+
+        Returns:
+            A shard without the records, which stay in the tables.
+
+        Raises:
+            CountOverflowError: a count does not fit 64 bits.
+        """
+        first = parts[0]
+        self._sums[first.partition] = _Sum([self._tables[part.number] for part in parts], first)
+        statistics = sum((part.statistics for part in parts), start=DocumentStatistics())
+        return Shard(first.partition, 0, 0, statistics=statistics)
+
+    def join(self) -> PretokenCounts:
+        """Sort the sums of all partitions, in as many threads, and forget the tables."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        import numpy as np  # late, as workers do not need it and start in half the time without
+
+        from bpeflow.counting.counts import PretokenCounts
+
+        sums = [total.handle for total in self._sums.values()]
+        with ThreadPoolExecutor(len(sums)) as threads:
+            parts = list(threads.map(partial(_SortedPart, sums), range(len(sums))))
+            starts = list(accumulate((part.tokens for part in parts), initial=0))
+            begins = list(accumulate((part.bytes for part in parts), initial=0))
+            data, counts = np.empty(begins[-1], dtype=np.uint8), np.empty(starts[-1], dtype=np.int64)
+            offsets = np.zeros(starts[-1] + 1, dtype=np.int64)
+
+            def write(part: _SortedPart, start: int, begin: int) -> None:
+                columns = (data[begin:], offsets[start + 1 :], counts[start:])
+                part.write(begin, *(column.ctypes.data for column in columns))
+
+            list(threads.map(write, parts, starts, begins))
+        self._tables.clear()
+        self._sums.clear()
+        return PretokenCounts(data, offsets, counts)
+
+
+class _Sum:
+    """`bpeflow_sum` of the header, of tables that must be kept. It is freed together with the object."""
+
+    def __init__(self, tables: Sequence[tuple[NativeTable, int]], part: TablePart) -> None:
+        self.handle = c_void_p()
+        handles = (c_void_p * len(tables))(*(table.handle for table, _ in tables))
+        weights = (c_int64 * len(tables))(*(weight for _, weight in tables))
+        new, free = _library().bpeflow_sum_new, _library().bpeflow_sum_free
+        new(handles, weights, len(tables), part.partition, part.partitions, byref(self.handle))
+        weakref.finalize(self, free, c_void_p(self.handle.value))
+
+
+class _SortedPart:
+    """`bpeflow_sorted` of the header, of sums that must be kept. It is freed together with the object."""
+
+    def __init__(self, sums: Sequence[c_void_p], number: int) -> None:
+        self._handle, tokens, size = c_void_p(), c_uint64(), c_uint64()
+        handles = (c_void_p * len(sums))(*(handle.value for handle in sums))
+        new, free = _library().bpeflow_sorted_new, _library().bpeflow_sorted_free
+        new(handles, len(sums), number, len(sums), byref(self._handle), byref(tokens), byref(size))
+        self.tokens, self.bytes = tokens.value, size.value
+        weakref.finalize(self, free, c_void_p(self._handle.value))
+
+    def write(self, begin: int, data: int, ends: int, counts: int) -> None:
+        _library().bpeflow_sorted_write(self._handle, begin, data, ends, counts)

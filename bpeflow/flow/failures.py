@@ -1,0 +1,68 @@
+"""How an exception gets out of a worker process, and how the death of one is described."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+
+from .errors import FlowError, WorkerDiedError, WorkerTracebackError
+
+
+def pack_failure(worker: int, error: BaseException) -> bytes:
+    """Pickle the index of a worker, the exception that it handles, and its traceback."""
+    pickled = b""
+    with suppress(Exception):
+        pickled = pickle.dumps(error)
+    summary = "".join(traceback.format_exception_only(error)).strip()
+    return pickle.dumps((worker, pickled, summary, traceback.format_exc()))
+
+
+def unpack_failure(packed: bytes, workers: Sequence[tuple[str, int]]) -> BaseException | None:
+    """Return a packed exception, whose cause is the worker's traceback; None if `packed` is only a part of it.
+
+    `workers` has the stage and the number of each worker.
+    """
+    try:
+        index, pickled, summary, text = pickle.loads(packed)  # noqa: S301 -- from our own worker
+    except (EOFError, pickle.UnpicklingError):
+        return None
+    stage, worker = workers[index]
+    try:
+        error: BaseException = pickle.loads(pickled)  # noqa: S301
+    except Exception:  # it could not be pickled, or has an unusual `__init__`
+        error = FlowError(
+            f"stage {stage!r}, worker {worker}, raised {summary} (this exception cannot be pickled; its traceback is "
+            "above)"
+        )
+    error.__cause__ = WorkerTracebackError(stage, worker, text)
+    return error
+
+
+#: The likely cause of SIGKILL.
+KILLED = "most likely the kernel's out-of-memory killer: use fewer workers or smaller chunks, or add memory"
+_CRASHED = "a crash in native code: PYTHONFAULTHANDLER=1 in the environment shows where"
+_EXITED = "os._exit or sys.exit in the stage function, or in code that it calls; see the output above"
+_HINTS = {"SIGKILL": KILLED, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"), _CRASHED)}
+
+
+def worker_died(stage: str, number: int, workers: int, pid: int, status: int) -> WorkerDiedError:
+    """Return the exception for a worker that exited with this exit code before finishing its work."""
+    if status >= 0:
+        description, hint = f"exited with status {status}{'' if status else ' before finishing its work'}", _EXITED
+    else:
+        name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
+        description, hint = f"was killed by {name}", _HINTS.get(name, "")
+    return WorkerDiedError(
+        f"stage {stage!r}: worker {number} of {workers} (pid {pid}) {description}{': ' if hint else ''}{hint}"
+    )
+
+
+def cannot_start(error: OSError) -> FlowError:
+    """Return the exception for a failure to create the queues, the fork server or a worker."""
+    return FlowError(
+        f"cannot start the worker processes ({error.strerror or error}): processes (ulimit -u), open files (ulimit -n) "
+        "or memory are used up. Use fewer workers"
+    )

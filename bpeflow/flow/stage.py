@@ -1,0 +1,148 @@
+"""The parts of a pipeline, a source, stages and bounded queues, and a worker's call of a stage function."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .errors import FlowError
+from .meters import Activity, Meter
+from .pipes import EndOfStreamError, Packed
+
+
+@dataclass(frozen=True)
+class QueueSpec:
+    """A bounded queue between two stages.
+
+    Both bounds apply at once. A producer that reaches either one waits, which is how a pipeline applies back-pressure.
+    Larger bounds smooth out uneven items, smaller ones save memory.
+
+    Attributes:
+        name: The name that the monitor shows, for example `"chunk_queue"`.
+        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer). Between processes no more
+            than 4,096 are (512 on macOS), however large the bound.
+        max_bytes: Upper bound on the bytes in flight, counted as pickled. In addition there may be one item that is
+            being put. Between processes no more than 1 MiB is in flight for each reader, however large the bound, and
+            a bound of less than 4 KiB for each reader counts as 4 KiB (on macOS the system decides).
+        route: With None, any worker of the reading stage may take any item. Otherwise an item goes to worker
+            `route(item) % workers`, so that one worker sees all items that belong together. The bounds then apply to
+            the queues of all workers together.
+
+    Raises:
+        FlowError: If a bound is less than 1.
+    """
+
+    name: str
+    max_items: int = 64
+    max_bytes: int = 64 << 20
+    route: Callable[[Any], int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_items < 1 or self.max_bytes < 1:
+            raise FlowError(f"queue {self.name!r}: max_items and max_bytes must be at least 1")
+
+
+class Source(NamedTuple):
+    """The origin of the items: a function without arguments that returns an iterable, run by a worker of its own."""
+
+    name: str
+    function: Callable[[], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the pipeline: a generator function over its inputs, run by `workers` workers in parallel.
+
+    The function is called once by each worker and must consume all of its inputs. The items that it yields go to the
+    next stage. Items yielded after the last input are its flush.
+
+    Attributes:
+        name: The name that the monitor and error messages show.
+        function: The generator function.
+        reads: The queue that the stage takes its inputs from.
+        workers: The number of workers: processes or threads.
+        weigh: Returns the amount of work in one input, by convention its size in bytes. Rates and progress use it.
+
+    Raises:
+        FlowError: If `workers` is less than 1.
+    """
+
+    name: str
+    function: Callable[[Iterator[Any]], Iterator[Any]]
+    reads: QueueSpec
+    workers: int = 1
+    weigh: Callable[[Any], int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise FlowError(f"stage {self.name!r}: workers must be at least 1, not {self.workers}")
+
+
+#: The meter of the worker that this thread runs.
+_current = threading.local()
+
+
+def set_gauge(value: int) -> None:
+    """Show a number in samples of the pipeline, such as the size of a table. For stage functions, while they run.
+
+    Outside of a stage function it does nothing.
+    """
+    if (meter := getattr(_current, "meter", None)) is not None:
+        meter.gauge = value
+
+
+class Inputs(Iterator[Any]):
+    """The inputs of a stage function, which cannot close it. An item is finished when the next one is requested."""
+
+    def __init__(self, take: Callable[[], Packed], weigh: Callable[[Any], int] | None, meter: Meter) -> None:
+        self._take = take
+        self._weigh = weigh
+        self._meter = meter
+        self._weight = 0
+
+    def __next__(self) -> Any:
+        """Return the next item."""
+        self._meter.weight_done += self._weight
+        self._weight = 0
+        self._meter.set_activity(Activity.WAITING_FOR_ITEM)
+        try:
+            packed = self._take()
+        except EndOfStreamError:
+            raise StopIteration from None
+        finally:
+            self._meter.set_activity(Activity.WORKING)
+        item = packed.load()
+        if self._weigh:
+            self._weight = self._weigh(item)
+        return item
+
+
+def run_stage(
+    step: Source | Stage,
+    route: Callable[[Any], int] | None,
+    meter: Meter,
+    take: Callable[[], Packed],
+    put: Callable[[Packed, int, Meter], object],
+) -> None:
+    """Call the function of a source, or that of a stage with its inputs, and put out what it yields.
+
+    `take` returns an input, and raises `EndOfStreamError` at their end; `put` is given a number, by `route`, as well.
+    Raises `FlowError` if a stage function has not taken every item: nothing is dropped silently.
+    """
+    meter.set_activity(Activity.WORKING)
+    _current.meter = meter
+    inputs: Iterator[Any] = iter(())
+    if isinstance(step, Stage):
+        inputs = Inputs(take, step.weigh, meter)
+    for item in step.function() if isinstance(step, Source) else step.function(inputs):
+        packed, consumer = Packed.of(item), route(item) if route else 0
+        meter.set_activity(Activity.WAITING_FOR_ROOM)
+        put(packed, consumer, meter)
+        meter.set_activity(Activity.WORKING)
+    for _ in inputs:
+        raise FlowError(
+            f"stage {step.name!r} returned before the end of its input: a stage function must take every item, "
+            "including items that it does not use"
+        )

@@ -1,0 +1,183 @@
+"""`TokenizerSpec`: the content of a tokenizer, independent of file formats; its hash, and adding special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
+from bpeflow.errors import ConfigError, InputTypeError
+from bpeflow.formats.untrusted import MOST_GAPS
+from bpeflow.pretokenize.normalizer import load_normalizer
+from bpeflow.pretokenize.patterns import NAMED_REGEXES
+from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
+from bpeflow.vocab import Vocab
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+
+@dataclass(frozen=True)
+class TokenizerSpec:
+    """Everything that determines the ids of a text. All formats load and save one.
+
+    Attributes:
+        vocab: the tokens, special tokens and merges. Its `pattern`, `unmatched` and `normalizer` are
+            those of the spec.
+        pattern: how text is split into pre-tokens: the name of a pattern, a regular expression, or several of them.
+        whole_tokens: whether a pre-token that equals a token becomes that token, even if merging would yield other
+            tokens. HuggingFace calls this `ignore_merges`, and tiktoken always does it.
+        unmatched: what to do with text that a regular expression does not match. The named patterns match all text.
+        normalizer: the names of the normalizers that are applied, in order, to the text between special tokens before
+            it is split.
+    """
+
+    vocab: Vocab
+    pattern: Pattern = "gpt2"
+    whole_tokens: bool = False
+    unmatched: UnmatchedPolicy = "isolate"
+    normalizer: tuple[NormalizerName, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pattern", simplest_pattern(self.pattern))  # the dataclass is frozen
+        vocab = self.vocab
+        known = (vocab.pattern, vocab.unmatched, vocab.normalizer)
+        if known != (self.pattern, self.unmatched, self.normalizer):
+            vocab = vocab.annotated(pattern=self.pattern, unmatched=self.unmatched, normalizer=self.normalizer)
+            object.__setattr__(self, "vocab", vocab)
+
+    @classmethod
+    def of(
+        cls,
+        vocab: Vocab,
+        pattern: str | Sequence[str] | None = None,
+        unmatched: UnmatchedPolicy | None = None,
+        whole_tokens: bool = False,
+        normalizer: str | Iterable[str] | None = None,
+    ) -> TokenizerSpec:
+        """Return a spec with the pattern and normalizer that a vocabulary was trained with, unless others are given.
+
+        A vocabulary without a pattern, such as one made of a plain `dict`, gets GPT-2's.
+        """
+        pattern = vocab.pattern or "gpt2" if pattern is None else simplest_pattern(pattern)
+        if unmatched is None:
+            unmatched = vocab.unmatched if pattern == vocab.pattern else None
+        names = load_normalizer(vocab.normalizer if normalizer is None else normalizer).names
+        return cls(vocab, pattern, whole_tokens, unmatched or "isolate", names)
+
+
+@runtime_checkable
+class HasSpec(Protocol):
+    """A tokenizer, of whichever class."""
+
+    def to_spec(self) -> TokenizerSpec:
+        """Return the tokenizer's content."""
+        ...
+
+
+def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
+    """Return a hash of everything that determines encoding and decoding, as 64 hexadecimal digits.
+
+    It is the SHA-256 of the bytes of each id, the special tokens with their ids, the merges by rank, the pattern's
+    regular expressions (not their names), `whole_tokens`, `unmatched` unless that is ``"drop"`` or the pattern matches
+    all text, and the normalizer if there is one. Each list is preceded by its length and the lengths of its entries, so
+    different tokenizers never hash the same bytes. The hash is the same on every machine and in every version of
+    bpeflow.
+    """
+    vocab = tokenizer.vocab
+    regex = load_pretokenizer(tokenizer.pattern).regex
+    regexes = [regex] if isinstance(regex, str) else regex
+    pattern = [*(regex.encode() for regex in regexes), str(bool(tokenizer.whole_tokens)).encode()]
+    if regex not in NAMED_REGEXES and tokenizer.unmatched != "drop":
+        pattern.append(tokenizer.unmatched.encode())
+    if tokenizer.normalizer:
+        pattern.append(f"normalizer: {', '.join(tokenizer.normalizer)}".encode())
+    digest = sha256(b"bpeflow tokenizer 1\n")
+    specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
+    for entries in (
+        vocab.tokens,
+        [text.encode() for text, _ in specials],
+        [str(token_id).encode() for _, token_id in specials],
+        [left for left, _ in vocab.merges],
+        [right for _, right in vocab.merges],
+        pattern,
+    ):
+        _add_entries(digest, entries)
+    return digest.hexdigest()
+
+
+def _add_entries(digest: _Hash, entries: Sequence[bytes]) -> None:
+    lengths = np.array([len(entries), *map(len, entries)], "<u8")
+    digest.update(lengths.tobytes())
+    digest.update(b"".join(entries))
+
+
+def add_special_tokens(vocab: Vocab, special_tokens: Mapping[str, int | None] | Iterable[str]) -> Vocab:
+    """Return a vocabulary with special tokens added.
+
+    Args:
+        vocab: the vocabulary. Its special tokens keep their ids.
+        special_tokens: the special tokens, with or without ids. One without an id gets the lowest id that its bytes
+            have already, or else the id after the greatest, in the order given.
+
+    Raises:
+        InputTypeError: a special token is not a `str`, or `special_tokens` is neither a mapping nor a list.
+        ConfigError: a special token is empty, has a lone surrogate, or has another id already; an id is far too large,
+            or is that of another token.
+    """
+    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
+        raise InputTypeError(f"special_tokens is {special_tokens!r}; it must be a list of strings, or of text: id")
+    listed = (
+        special_tokens.items() if isinstance(special_tokens, Mapping) else [(text, None) for text in special_tokens]
+    )
+    if not listed:
+        return vocab
+    encoded = [(special, special_bytes(special), token_id) for special, token_id in listed]
+    ids = dict(vocab.special_tokens)
+    tokens = list(vocab.tokens)
+    for special, token, token_id in encoded:
+        if token_id is not None:
+            _place(special, token, token_id, tokens, ids)
+    missing = {special: token for special, token, _ in encoded if special not in ids}
+    known = dict(zip(reversed(tokens), reversed(range(len(tokens))), strict=True)) if missing else {}
+    for special, token in missing.items():
+        if token in known:
+            ids[special] = known[token]
+        else:
+            ids[special] = len(tokens)
+            tokens.append(token)
+    return vocab if ids == vocab.special_tokens else replace(vocab, tokens=tuple(tokens), special_tokens=ids)
+
+
+def _place(special: str, token: bytes, token_id: int, tokens: list[bytes], ids: dict[str, int]) -> None:
+    """Put a special token at its id, which must be free or that of the same token."""
+    where = f"special token {short_repr(special)}"
+    if type(token_id) is not int or not 0 <= token_id < len(tokens) + MOST_GAPS:
+        raise ConfigError(f"{where}: need an id from 0 to {len(tokens) + MOST_GAPS - 1}, found {short_repr(token_id)}")
+    if ids.get(special, token_id) != token_id:
+        raise ConfigError(f"{where} has id {ids[special]}, not {token_id}")
+    tokens += [b""] * (token_id + 1 - len(tokens))
+    if tokens[token_id] not in (b"", token):
+        raise ConfigError(f"{where}: id {token_id} is that of {short_repr(tokens[token_id])}")
+    tokens[token_id], ids[special] = token, token_id
+
+
+def special_bytes(token: str) -> bytes:
+    """Return the UTF-8 bytes of a special token.
+
+    Raises:
+        InputTypeError: the token is not a `str`.
+        ConfigError: the token is empty or has a lone surrogate.
+    """
+    if not isinstance(token, str):
+        raise InputTypeError(f"special token {token!r} is {type(token).__name__}, not str")
+    if not token:
+        raise ConfigError("a special token must not be an empty string")
+    try:
+        return token.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the special token {token!r} is not valid Unicode: {error.reason}") from None

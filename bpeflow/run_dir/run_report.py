@@ -1,0 +1,346 @@
+"""`RunReport`: what ``run.json`` holds, as typed and frozen records, and reading and writing it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from bpeflow._util.atomic import atomic_path, checksummed, has_checksum, verified
+from bpeflow._util.text import NormalizerName, Pattern
+from bpeflow.backends.base import MergeStatistics
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.counting.fingerprint import FingerprintSummary
+from bpeflow.counting.growth import GrowthPoint
+from bpeflow.counting.segments import SegmentStatistics
+from bpeflow.counting.shards import Spilled
+from bpeflow.counting.thinning import Thinned
+from bpeflow.errors import FormatError
+from bpeflow.run_dir.layout import REPORT_FILE
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+#: The version of the records below; a report of another version is refused.
+SCHEMA_VERSION: Literal[1] = 1
+
+
+class _Record:
+    """A part of the report. It is made of known values, and validated by pydantic when it is read."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions(_Record):
+    """Versions that a run depends on, and the machine it ran on.
+
+    Attributes:
+        regex: the version of the `regex` module; None if the run did not need it.
+    """
+
+    python: str
+    numpy: str
+    regex: str | None
+    platform: str
+    cores: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleReport(_Record):
+    """The random sample taken of a source."""
+
+    max_bytes: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceReport(_Record):
+    """One source of a mixed corpus."""
+
+    name: str
+    weight: int
+    sample: SampleReport | None
+    files: int
+    bytes: int
+    documents: int
+    skipped_documents: int
+    bad_records: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusReport(_Record):
+    """The corpus that was counted.
+
+    Attributes:
+        sources: the sources, if there are several or one has settings of its own.
+        pattern: the regular expression, not its name, or several.
+        scanner: ``"native"`` or ``"regex"``.
+        instructions: the vector instructions of the native scanner.
+        unicode: the Unicode version that the pattern was matched with.
+        normalizer: the names of the normalizers.
+        normalizer_unicode: the Unicode version that they follow.
+        unmatched_bytes: bytes of text that the pattern did not match.
+    """
+
+    files: int
+    sources: tuple[SourceReport, ...] = ()
+    bytes: int
+    documents: int
+    skipped_documents: int
+    bad_records: int = 0
+    pattern: Pattern
+    scanner: str
+    instructions: str | None
+    unicode: str
+    normalizer: tuple[NormalizerName, ...] = ()
+    normalizer_unicode: str | None = None
+    unmatched_bytes: int = 0
+    pretokens: int
+    pretoken_bytes: int
+    distinct_pretokens: int
+    distinct_pretoken_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageReport(_Record):
+    """The totals of a stage over its workers.
+
+    Attributes:
+        seconds: wall time from the stage's start to its end, waiting included.
+        cpu_seconds: processor time; None for the reducer, which runs in the main process.
+        bytes: text for the readers and the counters, packed counts for the mergers and the reducer.
+    """
+
+    workers: int
+    items_in: int | None = None
+    items_out: int | None = None
+    seconds: float
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    bytes: int
+    mb_per_second: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeReport(_Record):
+    """The work of a node of a cluster: wall and processor time are those of its tasks, added up."""
+
+    tasks: int
+    seconds: float
+    cpu_seconds: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineReport(_Record):
+    """The engine that counted, if not the pipeline of this machine. Figures are those of the last run that took part.
+
+    Attributes:
+        kind: name of the engine.
+        tasks: tasks that succeeded: counting, verifying and summing.
+        attempts: tasks started, including those lost with their worker or node.
+        nodes: by host name.
+    """
+
+    kind: str
+    tasks: int
+    attempts: int
+    nodes: dict[str, NodeReport]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountingReport(_Record):
+    """How the corpus was counted; summed over all runs that took part if it was resumed.
+
+    Attributes:
+        in_process: whether the input was small enough to be counted in the calling process.
+        threads: counting threads of the calling process; 1 if there were worker processes.
+        stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
+        fingerprint: everything that the counts depend on, to compare with when resuming.
+        growth: distinct pre-tokens and positions by the amount of text; the last point is the whole corpus.
+        engine: the engine, if not the local one.
+    """
+
+    seconds: float
+    memory_limit: int
+    spilled: Spilled
+    segments: SegmentStatistics | None
+    in_process: bool
+    threads: int
+    stages: dict[str, StageReport]
+    fingerprint: FingerprintSummary
+    growth: tuple[GrowthPoint, ...] = ()
+    engine: EngineReport | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendReport(_Record):
+    """The merge backend; see `MergeStatistics` for the figures."""
+
+    name: str
+    words: int
+    positions: int
+    pairs: int
+    occurrences_visited: int
+    occurrences_merged: int
+    stale_pops: int
+    setup_seconds: float
+    selection_seconds: float
+    update_seconds: float
+    memory_bytes: int
+    threads: int
+
+    @classmethod
+    def of(cls, name: str, statistics: MergeStatistics) -> BackendReport:
+        """Combine a backend's name with its statistics."""
+        return cls(name=name, **vars(statistics))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenReport(_Record):
+    """A token, as text and exactly."""
+
+    text: str
+    bytes: int
+    hex: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningReport(_Record):
+    """How the merges were learned.
+
+    Attributes:
+        replayed: initial merges, taken from the tokenizer that was extended.
+        resumed: merges that an interrupted run had learned.
+        learned: merges after the initial ones, `resumed` included.
+        wanted: merges that would have filled the vocabulary, initial ones included.
+        lowest_count: the count of the last merge; None if none was learned.
+        fingerprint: the settings that decide which merges are learned.
+        thinned: the effect of `thin_rare`; None without it.
+    """
+
+    replayed: int
+    resumed: int
+    learned: int
+    wanted: int
+    seconds: float
+    lowest_count: int | None
+    backend: BackendReport
+    vocab_size: int
+    longest_token: TokenReport
+    fingerprint: dict[str, Any]
+    thinned: Thinned | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport(_Record):
+    """The report of a training run.
+
+    Attributes:
+        settings: the run's settings as JSON values.
+        corpus, counting: None where counts were given from elsewhere and nothing is known of their corpus.
+        counts: the counts that were given, if the run did not count itself.
+        resumed: the file of finished counts from which the run was resumed.
+        learning: None until merges are learned, and with `skip_merge`.
+        seconds: wall time of the run.
+        finished: when the report was written, in ISO 8601, UTC.
+        files: the run's files, relative to its folder.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    bpeflow: str
+    command: tuple[str, ...]
+    settings: dict[str, Any]
+    versions: Versions
+    corpus: CorpusReport | None = None
+    counting: CountingReport | None = None
+    counts: str | None = None
+    resumed: str | None = None
+    learning: LearningReport | None = None
+    seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    finished: str | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def learns_later(self) -> bool:
+        """Whether the run was to learn merges, but has not got there."""
+        return self.learning is None and not self.settings.get("skip_merge")
+
+    def write(self, path: Path) -> None:
+        """Write the report with its checksum; atomically. Raises `OSError`."""
+        text = json.dumps(checksummed(asdict(self)), indent=2, ensure_ascii=False) + "\n"
+        with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX in JSON
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
+    """Read the report of a run folder; None if there is none. Raises `FormatError` if it is damaged."""
+    values = _read_values(folder / name)
+    if values is None:
+        return None
+    from pydantic import ValidationError  # slow to import
+
+    try:
+        return _report_adapter().validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise FormatError(f"{folder / name}: not the report of a run: {key}: {first['msg']}") from None
+
+
+def read_files(folder: Path, name: str) -> tuple[str, ...]:
+    """Return the files of a run, by a report that this version wrote. Raises `FormatError` if it is damaged.
+
+    This takes a small part of the time of `read_report`.
+    """
+    values = _read_values(folder / name) or {"files": []}
+    files = values.get("files")
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise FormatError(f"{folder / name}: not the report of a run: it has no list of files")
+    return tuple(files)
+
+
+def _read_values(path: Path) -> dict[str, Any] | None:
+    """Read a report with its checksum; None if there is none."""
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FormatError(f"{path}: not JSON: {error}") from error
+    if has_checksum(values):
+        try:
+            values = verified(values)
+        except ValueError as error:
+            raise FormatError(f"{path}: changed or damaged after the run: {error}") from error
+    if not isinstance(values, dict) or not isinstance(values.get("settings"), dict):
+        raise FormatError(f"{path}: not the report of a run: it has no settings")
+    if values.get("schema_version") != SCHEMA_VERSION:
+        raise FormatError(
+            f"{path}: report of schema version {values.get('schema_version')}, this bpeflow reads {SCHEMA_VERSION}: "
+            "move it away, or train again in another folder"
+        )
+    return values
+
+
+@cache
+def _report_adapter() -> TypeAdapter[RunReport]:
+    from pydantic import TypeAdapter  # slow to import
+
+    return TypeAdapter(RunReport)
+
+
+def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -> None:
+    """Raise `FormatError` if the report in the folder of these counts describes other counts."""
+    if report is None:
+        return
+    corpus = report.corpus
+    if corpus is None or (corpus.pretokens, corpus.distinct_pretokens) != (counts.total, len(counts)):
+        raise FormatError(
+            f"{path.parent / REPORT_FILE} describes other counts than {path}. Move the counts to a folder of their "
+            "own, and give special_tokens and every setting that differs from its default"
+        )

@@ -1,0 +1,378 @@
+"""The native encoder, in the library `libbpeflow_encode` (source: ``ext/encode``)."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow.errors import UnmatchedTextError
+from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
+
+#: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
+_NO_PATTERN = 0xFFFF
+
+#: BPEFLOW_NOT_UTF8 and BPEFLOW_UNKNOWN_ID of the header, which are errors in the caller's input.
+_NOT_UTF8 = 7
+_UNKNOWN_ID = 9
+
+#: Maximum length in bytes of a short text, whose ids go to a buffer that each session keeps. Larger: more texts avoid
+#: the allocation of an array. Smaller: less memory, 4 bytes per byte of text.
+_SHORT_TEXT = 4096
+
+
+class _Vocabulary(Structure):
+    """`bpeflow_vocabulary` of the header."""
+
+    _fields_ = (
+        ("token_data", c_char_p),
+        ("token_offsets", c_void_p),
+        ("ordinary_data", c_char_p),
+        ("ordinary_offsets", c_void_p),
+        ("tokens", c_uint32),
+        ("byte_ids", c_void_p),
+        ("merges", c_void_p),
+        ("merge_count", c_uint64),
+        ("whole_tokens", c_uint32),
+    )
+
+
+class _Encoding(Structure):
+    """`bpeflow_encoding` of the header."""
+
+    _fields_ = (
+        ("pattern", c_uint32),
+        ("id_size", c_uint32),
+        ("specials", c_void_p),
+        ("ids", c_void_p),
+        ("capacity", c_uint64),
+        ("written", c_uint64),
+    )
+
+
+# Functions that return a status but are not checked here (None) are called where speed matters, or return a status that
+# the caller handles.
+_SIGNATURES: dict[str, Signature] = {
+    "bpeflow_model_new": (c_int, [POINTER(_Vocabulary), POINTER(c_void_p)], check_status),
+    "bpeflow_model_free": (None, [c_void_p], None),
+    "bpeflow_specials_new": (c_int, [c_char_p, c_void_p, c_void_p, c_uint32, POINTER(c_void_p)], check_status),
+    "bpeflow_specials_free": (None, [c_void_p], None),
+    "bpeflow_cache_new": (c_int, [c_uint64, POINTER(c_void_p)], check_status),
+    "bpeflow_cache_free": (None, [c_void_p], None),
+    "bpeflow_encoder_new": (c_int, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)], check_status),
+    "bpeflow_encoder_free": (None, [c_void_p], None),
+    "bpeflow_encoder_encode": (c_int, [c_void_p, c_void_p, c_void_p, c_uint64], None),
+    "bpeflow_encoder_encode_pieces": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p], None),
+    "bpeflow_model_decoded_size": (
+        c_int,
+        [c_void_p, c_void_p, c_uint32, c_uint64, POINTER(c_uint64), POINTER(c_uint64)],
+        None,
+    ),
+    "bpeflow_model_decode": (c_int, [c_void_p, c_void_p, c_uint32, c_uint64, c_void_p, c_uint64], check_status),
+}
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return load_library("encode", _SIGNATURES)
+
+
+# Creates a `bytes` object. If the first argument is NULL, the content is uninitialized and is to be filled in.
+_new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.restype = ctypes.py_object
+_new_bytes.argtypes = [c_void_p, ctypes.c_ssize_t]
+
+
+class NativeEncoder:
+    """Implements `Encoder`.
+
+    A call encodes with a *session*: a native encoder and buffers. Idle sessions wait in a list, so there are as many
+    sessions as there have been concurrent calls. All of them share a cache. The class has no threads and no locks, so a
+    forked child can use the encoder that it inherits.
+    """
+
+    name = "native"
+
+    def __init__(
+        self, spec: TokenizerSpec, cache_bytes: int = DEFAULT_CACHE_BYTES, instructions: str | None = None
+    ) -> None:
+        """Prepare a vocabulary.
+
+        Args:
+            spec: the vocabulary, the pattern and `whole_tokens`.
+            cache_bytes: size of the cache of merged pre-tokens, in bytes. Sessions share three quarters of it. When
+                these are full, each session adds a quarter of its own.
+            instructions: one of `native_instructions`; by default `chosen_instructions`.
+
+        Raises:
+            NativeUnavailableError: the native library is not available.
+            FormatError: a byte, or a part or the result of a merge, has no id.
+        """
+        self._library = _library()
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
+        self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, _NO_PATTERN)
+        self._instructions = (instructions or chosen_instructions()).encode()
+        self._model = _Model(spec)
+        self._specials: weakref.WeakKeyDictionary[SpecialTokens, _Specials] = weakref.WeakKeyDictionary()
+        self._begin_cache(cache_bytes)
+
+    def _begin_cache(self, cache_bytes: int) -> None:
+        self._cache = _Cache(cache_bytes)
+        self._idle: deque[_Session] = deque()
+
+    def with_cache(self, cache_bytes: int) -> NativeEncoder:
+        other = NativeEncoder.__new__(NativeEncoder)
+        other.__dict__ |= self.__dict__
+        other._begin_cache(cache_bytes)
+        return other
+
+    def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
+        if len(text) > _SHORT_TEXT or self._pattern == _NO_PATTERN:
+            ids: list[int] = self.encode_to_array(text, specials, np.dtype(np.uint32)).tolist()
+            return ids
+        session = self._take_session()
+        try:
+            if specials is not session.specials:
+                session.set_specials(specials, self._native_specials(specials))
+            return session.encode_short(text)
+        finally:
+            self._idle.append(session)
+
+    def encode_to_array(
+        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
+    ) -> NDArray[np.unsignedinteger[Any]]:
+        ids = np.empty(len(text), dtype)
+        if self._pattern == _NO_PATTERN:
+            self._encode_pieces(self._pretokens(bytes(text), specials), specials, ids)
+        else:
+            self._encode(text, specials, ids)
+        return ids
+
+    def encode_batch(
+        self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        ids = np.empty(sum(map(len, texts)), dtype)
+        if self._pattern != _NO_PATTERN:
+            return ids, self._encode_pieces(texts, specials, ids)
+        pretokens = [self._pretokens(text, specials) for text in texts]
+        ends = self._encode_pieces([piece for pieces in pretokens for piece in pieces], specials, ids)
+        pretokens_before_end = np.fromiter(accumulate(map(len, pretokens)), np.int64, len(texts))
+        return ids, np.concatenate([[0], ends])[pretokens_before_end]
+
+    def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
+        if self._pattern == _NO_PATTERN:
+            return len(self.encode_to_array(text, specials, np.dtype(np.uint32)))
+        return self._encode(text, specials, None)
+
+    def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
+        arguments = (self._model.handle, ids.ctypes.data, ids.itemsize, len(ids))
+        size, bad = c_uint64(), c_uint64()
+        function = self._library.bpeflow_model_decoded_size
+        status = function(*arguments, byref(size), byref(bad))
+        if status == _UNKNOWN_ID:
+            raise unknown_token_error(int(ids[bad.value]), bad.value, self._model.tokens)
+        check_status(status, function, ())
+        text: bytes = _new_bytes(None, size.value)
+        if text:  # safe to write to: no other reference exists yet (but the empty object is shared by all)
+            self._library.bpeflow_model_decode(*arguments, text, len(text))
+        return text
+
+    def _encode(self, text: Utf8, specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]] | None) -> int:
+        """Encode one text into `ids`, which is shrunk to fit; or only count its ids. Return their number."""
+        session, native_specials = self._take_session(), self._native_specials(specials)
+        try:
+            encoding = session.encoding(self._pattern, native_specials, ids)
+            function = self._library.bpeflow_encoder_encode
+            status = function(session.handle, byref(encoding), _address(text), len(text))
+        finally:
+            self._idle.append(session)
+        return _finish(status, function, encoding, text, ids)
+
+    def _encode_pieces(
+        self, pieces: Sequence[bytes], specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]]
+    ) -> NDArray[np.int64]:
+        """Encode texts into `ids`, which is shrunk to fit. Return the end of each text's ids."""
+        text = b"".join(pieces)
+        ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+        id_ends = np.empty(len(pieces), np.int64)
+        session, native_specials = self._take_session(), self._native_specials(specials)
+        try:
+            encoding = session.encoding(self._pattern, native_specials, ids)
+            function = self._library.bpeflow_encoder_encode_pieces
+            status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
+        finally:
+            self._idle.append(session)
+        _finish(status, function, encoding, text, ids)
+        return id_ends
+
+    def _pretokens(self, text: bytes, specials: SpecialTokens) -> list[bytes]:
+        """Return the pre-tokens of a custom pattern, and the special tokens, which the native code finds again."""
+        pieces: list[bytes] = []
+        end = 0
+        try:
+            for match in specials.matches(text):
+                pieces += map(str.encode, self._pretokenizer.pretokens(text[end : match.start()].decode()))
+                pieces.append(match.group())
+                end = match.end()
+            pieces += map(str.encode, self._pretokenizer.pretokens(text[end:].decode()))
+        except UnicodeDecodeError:
+            raise invalid_utf8_error(text) from None
+        except UnmatchedTextError:
+            raise unmatched_text_error(text, specials, self._pretokenizer) from None
+        return pieces
+
+    def _take_session(self) -> _Session:
+        """Return a session for one call, which must return it to `_idle`."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _Session(self._model, self._pattern, self._instructions, self._cache)
+
+    def _native_specials(self, specials: SpecialTokens) -> _Specials | None:
+        if not specials.ids:
+            return None
+        native = self._specials.get(specials)
+        if native is None:
+            native = self._specials[specials] = _Specials(specials)
+        return native
+
+
+class _Model:
+    """A vocabulary of `tokens` ids in native memory. `handle` is freed together with the object."""
+
+    def __init__(self, spec: TokenizerSpec) -> None:
+        library, vocab = _library(), spec.vocab
+        self.tokens = len(vocab)
+        tokens, ordinary = vocab.packed()
+        byte_ids = np.array(vocab.byte_ids, np.uint32)
+        merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
+        native = _Vocabulary(
+            tokens.data,
+            tokens.offsets.ctypes.data,
+            ordinary.data,
+            ordinary.offsets.ctypes.data,
+            len(vocab),
+            byte_ids.ctypes.data,
+            merges.ctypes.data,
+            len(merges),
+            spec.whole_tokens or vocab.merging_yields_all,
+        )
+        self.handle = c_void_p()
+        library.bpeflow_model_new(byref(native), byref(self.handle))
+        weakref.finalize(self, library.bpeflow_model_free, c_void_p(self.handle.value))
+
+
+class _Specials:
+    """Special tokens in native memory. `handle` is freed together with the object."""
+
+    def __init__(self, specials: SpecialTokens) -> None:
+        library = _library()
+        lengths = np.array([len(token) for token in specials.ids], np.uint32)
+        ids = np.array([*specials.ids.values()], np.uint32)
+        self.handle = c_void_p()
+        library.bpeflow_specials_new(
+            b"".join(specials.ids), lengths.ctypes.data, ids.ctypes.data, len(ids), byref(self.handle)
+        )
+        weakref.finalize(self, library.bpeflow_specials_free, c_void_p(self.handle.value))
+
+
+class _Cache:
+    """A cache in native memory. `handle` is freed together with the object."""
+
+    def __init__(self, size: int) -> None:
+        library = _library()
+        self.handle = c_void_p()
+        library.bpeflow_cache_new(size, byref(self.handle))
+        weakref.finalize(self, library.bpeflow_cache_free, c_void_p(self.handle.value))
+
+
+class _Session:
+    """A native encoder and a buffer for short texts, for one call at a time."""
+
+    def __init__(self, model: _Model, pattern: int, instructions: bytes, cache: _Cache) -> None:
+        library = _library()
+        self._borrowed = (model, cache)  # keeps alive what the native encoder uses
+        self.handle = c_void_p()
+        library.bpeflow_encoder_new(model.handle, cache.handle, instructions, byref(self.handle))
+        weakref.finalize(self, library.bpeflow_encoder_free, c_void_p(self.handle.value))
+        # Encoding a short text takes about a microsecond, so everything that can be prepared is. A function without
+        # argument types takes objects of ctypes as they are, in half the time of converting them.
+        self._ids = np.empty(_SHORT_TEXT, np.uint32)
+        self._short = self.encoding(pattern, None, self._ids)
+        self._short_reference = byref(self._short)
+        self._length = c_uint64()
+        self._function = library["bpeflow_encoder_encode"]
+        self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
+        self._native_specials: _Specials | None = None
+
+    def set_specials(self, specials: SpecialTokens, native: _Specials | None) -> None:
+        """Choose the special tokens of short texts."""
+        self.specials = None
+        self._short.specials = None if native is None else native.handle
+        self._native_specials = native
+        self.specials = specials
+
+    def encode_short(self, text: bytes) -> list[int]:
+        """Encode a text of up to `_SHORT_TEXT` bytes."""
+        self._length.value = len(text)
+        status = self._function(self.handle, self._short_reference, text, self._length)
+        if status:
+            _raise(status, self._function, text)
+        ids: list[int] = self._ids[: self._short.written].tolist()
+        return ids
+
+    def encoding(
+        self, pattern: int, specials: _Specials | None, ids: NDArray[np.unsignedinteger[Any]] | None
+    ) -> _Encoding:
+        """Return the parameters of an encoding call. If `ids` is None, the call only counts."""
+        handle = None if specials is None else specials.handle
+        if ids is None:
+            return _Encoding(pattern, 4, handle, None, 0, 0)
+        return _Encoding(pattern, ids.itemsize, handle, ids.ctypes.data, len(ids), 0)
+
+
+def _finish(
+    status: int,
+    function: Any,
+    encoding: _Encoding,
+    text: Utf8,
+    ids: NDArray[np.unsignedinteger[Any]] | None,
+) -> int:
+    """Check the status, and shrink `ids` to fit. Return the number of ids.
+
+    `ids` was allocated for one id per byte of text. The rest was never written to, so it has not used any memory.
+    """
+    if status:
+        _raise(status, function, bytes(text))
+    written: int = encoding.written
+    if ids is not None:
+        ids.resize(written, refcheck=False)
+    return written
+
+
+def _raise(status: int, function: Any, text: bytes) -> None:
+    if status == _NOT_UTF8:
+        raise invalid_utf8_error(text)
+    check_status(status, function, ())
+
+
+def _address(text: Utf8) -> bytes | int:
+    """Return a text in a form that ctypes passes as its address."""
+    if isinstance(text, bytes):
+        return text
+    return int(np.frombuffer(text, np.uint8).ctypes.data)

@@ -1,0 +1,199 @@
+"""The live view, and what plain lines say of the monitor."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from bpeflow.flow import MonitorSample, ProcessUse, QueueDepth, StageRate
+from bpeflow.progress import plain
+from bpeflow.progress.plain import PlainObserver, bottleneck_line, time_left
+from bpeflow.progress.terminal import Activity, Merge, TerminalObserver, View
+
+
+def sample(bottleneck: str | None = "counter", cpu: float = 45.0, *, measured: bool = True) -> MonitorSample:
+    queues = {"chunk_queue": QueueDepth(60, 3000), "counter_queue": QueueDepth(3, 10), "merged_queue": QueueDepth(0, 0)}
+    stages = {
+        "chunk reader": StageRate(190.2, 0, 5000, 0, 1),
+        "counter": StageRate(180, 412.14e6, 4300, 10**9, 2, 1.9, 1_234_567),
+        "merger": StageRate(0, 0, 0, 0, 1),
+    }
+    processes = (
+        ProcessUse("chunk reader", 0, 10, 1.0, 20_000_000),
+        ProcessUse("counter", 0, 11, cpu, 60_000_000),
+        ProcessUse("counter", 1, 12, cpu, 60_000_000),
+        ProcessUse("merger", 0, 13, 0.0, 30_000_000),
+        ProcessUse("main", 0, 9, 1.0, 80_000_000),
+    )
+    bounds = dict.fromkeys(queues, QueueDepth(64, 256_000_000))
+    return MonitorSample(1.0, queues, stages, processes if measured else (), bounds, None, bottleneck)
+
+
+def drawn(view: View, columns: int, height: int = 30) -> list[str]:
+    screen = io.StringIO()
+    Console(file=screen, width=columns, height=height).print(view)
+    return [line.rstrip() for line in screen.getvalue().splitlines()]
+
+
+def view_of(*samples: MonitorSample) -> View:
+    view = View()
+    for one in samples:
+        view.add_sample(one)
+    return view
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "available_cores", lambda: 2)
+
+
+def test_the_table_has_depths_rates_and_busy_workers() -> None:
+    lines = drawn(view_of(sample(measured=False)), 120)
+    assert lines[0].split() == ["stage", "queue", "items", "bytes", "rate", "busy"]
+    assert re.split("  +", lines[2]) == [
+        "counter", "chunk_queue", "60/64", "3.0 kB/256.0 MB", "412.1 MB/s", "1.9 of 2",
+    ]  # fmt: skip
+    assert lines[-2:] == ["at least 1,234,567 distinct pre-tokens so far", "bottleneck: counter, all 2 cores are busy"]
+
+
+def test_the_monitor_adds_cores_and_memory() -> None:
+    lines = drawn(view_of(sample(measured=False), sample(), sample(measured=False)), 120)
+    assert lines[0].split()[-2:] == ["cores", "memory"]
+    assert re.split("  +", lines[2])[-2:] == ["0.9", "120.0 MB"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "left_out"), [(60, {"queue", "bytes"}), (80, {"queue"}), (100, set()), (160, set())]
+)
+def test_a_narrow_terminal_gets_fewer_columns(columns: int, left_out: set[str]) -> None:
+    lines = drawn(view_of(sample()), columns)
+    assert max(map(len, lines)) < columns, "the last column is free: terminals differ in what they do after it"
+    assert set(drawn(view_of(sample()), 160)[0].split()) - set(lines[0].split()) == left_out
+    assert not any("…" in line for line in lines)
+
+
+def test_rates_are_averaged_over_some_seconds() -> None:
+    def at(elapsed: float, done: int) -> MonitorSample:
+        whole = sample()
+        stages = {**whole.stages, "counter": replace(whole.stages["counter"], weight_done=done)}
+        return replace(whole, elapsed=elapsed, stages=stages)
+
+    assert "10.0 MB/s" in drawn(view_of(at(1.0, 10**6), at(2.0, 10**6), at(3.0, 21 * 10**6)), 120)[2]
+    forgotten = [at(float(second), second * 10**6) for second in range(20)]
+    assert "1.0 MB/s" in drawn(view_of(at(-100.0, 0), *forgotten), 120)[2]
+
+
+def test_a_short_bottleneck_is_not_shown() -> None:
+    usual = [sample(None), sample(None), sample(None)]
+    assert not any("bottleneck" in line for line in drawn(view_of(*usual, sample("merger")), 120))
+    assert "bottleneck: merger, add -m" in drawn(view_of(sample("merger"), sample("merger"), sample(None)), 120)
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+def test_the_newest_merges_come_first(columns: int) -> None:
+    view = View()
+    for rank in range(1, 20):
+        view.add_merge(Merge(rank * 1000, b" inter", b"national" * rank, 100_000 // rank))
+    lines = drawn(view, columns)
+    assert lines[0] == "newest merges"
+    assert lines[1].startswith("  19,000  5,263 ×  ' inter' + ")
+    assert len(lines) == 7
+    assert max(map(len, lines)) < columns
+
+
+def test_a_low_terminal_gets_fewer_lines() -> None:
+    view = view_of(sample())
+    view.update("counting", 1, 2)
+    assert len(drawn(view, 80, height=5)) == 3
+
+
+def test_a_bar_shows_the_rate_of_late_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    activity = Activity("counting", None)
+    console = Console(file=io.StringIO(), width=100)
+    for second in range(21):  # slow at first
+        now = float(second)
+        activity.update(second * 10**6 if second < 10 else 10**7 + (second - 10) * 10**7, 210 * 10**6)
+    line = str(activity.line(console, console.options, 100))
+    assert re.fullmatch(r"counting ━.* +52%  110.0 MB of 210.0 MB  10.0 MB/s  0:10 left", line)
+    activity.update(210 * 10**6, 210 * 10**6)
+    assert str(activity.line(console, console.options, 100)).endswith("100%  210.0 MB of 210.0 MB  10.5 MB/s")
+
+
+def test_an_amount_without_a_total_has_no_bar() -> None:
+    view = View()
+    view.update("counting", 5000, None)
+    assert drawn(view, 80) == ["counting 5.0 kB"]
+
+
+def test_long_times_have_hours() -> None:
+    assert time_left(60, 1, 62) == "1:02:00 left"
+    assert time_left(60, 0, 62) == ""
+
+
+def test_the_remedy_of_a_bottleneck() -> None:
+    assert bottleneck_line(sample(None)) == ""
+    assert bottleneck_line(sample("merger")) == "bottleneck: merger, add -m"
+    assert bottleneck_line(sample("main")) == "bottleneck: main"
+    assert bottleneck_line(sample(cpu=99.0)) == "bottleneck: counter, all 2 cores are busy"
+
+
+def test_a_log_gets_a_line_with_the_time() -> None:
+    screen = io.StringIO()
+    observer = PlainObserver(screen)
+    observer.counting(0, 100)
+    observer.counting(50, 100)
+    observer.monitored(sample())
+    time, queues = screen.getvalue().split(" ", 1)
+    assert len(time) == len("12:00:00")
+    assert queues.startswith("chunk_queue: 60, counter_queue: 3, merged_queue: 0 | chunk reader: 190 items/s, ")
+    assert queues.endswith("| 50%, 0:00 left | bottleneck: counter, add -c\n")
+
+
+def test_the_pipeline_is_shown_while_it_runs() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, width=60, force_terminal=True)
+    with TerminalObserver(console) as observer:
+        observer.counting(50, 100)
+        observer.monitored(sample())
+        observer._live.refresh()
+        seen = screen.getvalue()
+        assert seen.rindex("counting") < seen.rindex("60/64") < seen.rindex("bottleneck: counter")
+        observer.learning(0, 3)
+        observer.merged(1, b"l", b"o", 7)
+        screen.truncate(0)
+        observer._live.refresh()
+        assert "'l' + 'o'" in screen.getvalue() and "60/64" not in screen.getvalue()
+        screen.truncate(0)
+    assert "learning" in screen.getvalue() and "'l' + 'o'" not in screen.getvalue(), "the bars stay"
+
+
+def test_messages_appear_above_the_view() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, width=60, force_terminal=True)
+    with TerminalObserver(console) as observer:
+        observer.counting(50, 100)
+        observer._live.refresh()
+        screen.truncate(0)
+        console.print("a message")
+        assert screen.getvalue().index("a message") < screen.getvalue().index("counting")
+
+
+@pytest.mark.parametrize(("columns", "more"), [(160, 0), (60, 2), (30, 5)])
+def test_a_narrower_terminal_wraps_the_lines_of_before(
+    columns: int, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the cursor has to move up further to overwrite them."""
+    screen = io.StringIO()
+    console = Console(file=screen, width=160, force_terminal=True)
+    with TerminalObserver(console) as observer:
+        monkeypatch.setattr(type(console), "width", columns)
+        observer._view.widths = [90, 58, 70]
+        screen.truncate(0)
+        observer._live.refresh()
+        assert screen.getvalue().count("\x1b[1A\x1b[2K") == more
