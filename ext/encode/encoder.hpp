@@ -27,7 +27,7 @@ class Encoder {
 
     // Share a cache, and use up to `own_bytes` for an own one.
     Encoder(const Model &model, const Kernels &kernels, Cache &shared, std::uint64_t own_bytes)
-        : model_(model), kernels_(kernels), merging_(model.pairs), shared_(shared), own_bytes_(own_bytes) {}
+        : model_(model), kernels_(kernels), merging_(model.pairs, kernels), shared_(shared), own_bytes_(own_bytes) {}
 
     // Encode `pieces` texts, where piece i ends at data + ends[i]. All ids are written one after another.
     void encode(bpeflow_encoding &encoding, const Specials *specials, Bytes data, const std::uint64_t *ends,

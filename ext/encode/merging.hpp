@@ -7,6 +7,7 @@
 #pragma once
 
 #include "failure.hpp"
+#include "kernels.hpp"
 #include "pairs.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace bpeflow {
 
 class Merging {
   public:
-    explicit Merging(const Pairs &pairs) : pairs_(pairs) {}
+    explicit Merging(const Pairs &pairs, const Kernels &kernels = KERNELS_SCALAR) : pairs_(pairs), kernels_(kernels) {}
 
     // Merge the bytes of a pre-token, at least one. The result, ids(), is valid until the next call.
     //
@@ -87,16 +88,16 @@ class Merging {
             previous[i + 1] = static_cast<std::uint16_t>(i);
         }
         for (;;) {
-            std::int32_t least = no_rank;
-            for (std::size_t i = 0; i < padded; i++) least = std::min(least, ranks[i]);
-            if (least == no_rank) break;
-            std::size_t at = 0;
-            while (ranks[at] != least) at++;
+            const std::size_t at = kernels_.least(ranks, padded);
+            if (ranks[at] == no_rank) break;
             const std::size_t right = next[at], after = next[right];
             ids[at] = made[at];
             next[at] = static_cast<std::uint16_t>(after);
             previous[after] = static_cast<std::uint16_t>(at);
             ranks[at] = no_rank;
+            // Both look-ups wait for memory at the same time, even if the processor predicts the first one wrongly.
+            if (after < length) pairs_.prefetch(ids[at], ids[after]);
+            if (at > 0) pairs_.prefetch(ids[previous[at]], ids[at]);
             if (after < length) {
                 ranks[right] = no_rank;
                 set(at, pairs_.find(ids[at], ids[after]));
@@ -201,6 +202,7 @@ class Merging {
     static constexpr std::uint32_t end_of_list = UINT32_MAX;
 
     const Pairs &pairs_;
+    const Kernels &kernels_;
     std::vector<std::uint32_t> ids_;
     std::vector<Part> parts_;
     std::vector<std::uint64_t> heap_;

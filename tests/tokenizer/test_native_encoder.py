@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import sys
 import threading
 from contextlib import suppress
@@ -121,6 +122,21 @@ def test_all_instruction_sets_work_in_one_process(instructions: str) -> None:
     text = "hell HELLo's  hello\n\n123456 日本hello" * 50
     expected = PythonEncoder(spec).encode(text.encode(), NO_SPECIAL_TOKENS)
     assert NativeEncoder(spec, instructions=instructions).encode(text.encode(), NO_SPECIAL_TOKENS) == expected
+
+
+def test_words_of_all_lengths_are_merged_with_all_instruction_sets() -> None:
+    """The pair of the lowest rank is searched 8 or 16 pairs at a time; equal ranks are in different vectors."""
+    spec = spec_of(
+        [(b"b", b"a"), (b"a", b"a"), (b"ba", b"b"), (b"aa", b"ba"), (b"b", b"b"), (b"bab", b"aa")], r"[ab]+| "
+    )
+    choose = random.Random(0)
+    lengths = [*range(2, 36), 48, 49, 50, 63, 64, 65, 66, 112, 113, 114, 127, 128, 129]
+    words = ["".join(choose.choices("ab", (1, weight), k=length)) for length in lengths for weight in (0.05, 0.5, 3)]
+    words += ["b" * length + "a" for length in lengths]  # the only pair of the lowest rank is the last
+    text = " ".join(words).encode()
+    expected = PythonEncoder(spec).encode(text, NO_SPECIAL_TOKENS)
+    for instructions in INSTRUCTIONS:
+        assert NativeEncoder(spec, instructions=instructions).encode(text, NO_SPECIAL_TOKENS) == expected, instructions
 
 
 def test_the_longest_of_several_special_tokens_wins() -> None:
