@@ -72,6 +72,7 @@ class KeyRange {
 
         bool is_above(const Record &record) const {
             if (record.prefix != prefix) return record.prefix < prefix;
+            if (bytes.empty()) return false; // nothing sorts before it, and its data may be null
             return order_of_bytes(record.bytes, record.length, bytes.data(), bytes.size()) < 0;
         }
 
