@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import Literal
 from bpeflow.inspection.html import notebook_html
 from bpeflow.inspection.wording import explanation_lines
 from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.merging import PretokenMerging, merge_table
 from bpeflow.tokenizer.offsets import token_offsets
 from bpeflow.tokenizer.special_tokens import SpecialChoice, SpecialTokens
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
@@ -251,13 +251,8 @@ class MergeTable:
         """Prepare a vocabulary. Raises `FormatError` if a byte, or a part or the result of a merge, has no id."""
         self._vocab = vocab
         self._byte_ids = vocab.byte_ids
-        self._merge_ids = vocab.merge_ids
-        left, right, results = self._merge_ids.T.tolist()
-        ranks = range(len(results))  # of two merges of the same parts, the first applies
-        self._merges = dict(
-            zip(zip(left[::-1], right[::-1], strict=True), zip(ranks[::-1], results[::-1], strict=True), strict=True)
-        )
-        self._counts = vocab.merge_counts or (None,) * len(ranks)
+        self._merges = merge_table(vocab.merge_ids)
+        self._counts = vocab.merge_counts or (None,) * len(vocab.merge_ids)
 
     def rank(self, left: int, right: int) -> int | None:
         """Return the rank of the merge of two tokens; None if there is none."""
@@ -265,56 +260,25 @@ class MergeTable:
         return None if merge is None else merge[0]
 
     def merge(self, pretoken: bytes) -> _Merged:
-        """Apply the merge of the lowest rank, at its leftmost position, until none applies, and record each.
-
-        `PythonEncoder` documents the algorithm.
-        """
-        ids: list[int | None] = [self._byte_ids[byte] for byte in pretoken]
-        size = len(ids)
-        following, previous = list(range(1, size + 1)), list(range(-1, size - 1))
-        heap: list[tuple[int, int]] = []
+        """Merge a pre-token as `PretokenMerging` does, and record each step."""
+        merging = PretokenMerging(pretoken, self._byte_ids, self._merges)
         steps: list[Step] = []
         missed: dict[int, list[Missed]] = {}
 
-        def find(position: int) -> tuple[int, int] | None:
-            """Return rank and result of the merge of the token at `position` with the next one."""
-            if position < 0 or following[position] == size:
-                return None
-            left, right = ids[position], ids[following[position]]
-            return None if left is None or right is None else self._merges.get((left, right))
-
-        def offer(position: int) -> None:
-            merge = find(position)
-            if merge is not None:
-                heapq.heappush(heap, (merge[0], position))
-
         def miss(position: int, step: Step) -> None:
             """Note down the merge of the token at `position` with the next one, which `step` makes impossible."""
-            merge = find(position)
+            merge = merging.find(position)
             if merge is not None:
                 left, right = self._vocab.merges[merge[0]]
                 entry = Missed(merge[0], self._counts[merge[0]], left, right, step)
-                missed.setdefault(following[position], []).append(entry)
+                missed.setdefault(merging.following[position], []).append(entry)
 
-        for position in range(size):
-            offer(position)
-        while heap:
-            rank, position = heapq.heappop(heap)
-            merge = find(position)
-            if merge is None or merge[0] != rank:
-                continue
-            absorbed = following[position]
+        for rank, result, position in merging.steps():
             left, right = self._vocab.merges[rank]
-            steps.append(Step(rank, self._counts[rank], left, right, merge[1], position))
-            miss(previous[position], steps[-1])
-            miss(absorbed, steps[-1])
-            ids[position], ids[absorbed] = merge[1], None
-            following[position] = following[absorbed]
-            if following[position] < size:
-                previous[following[position]] = position
-            offer(previous[position])
-            offer(position)
-        starts = [position for position, token_id in enumerate(ids) if token_id is not None]
-        parts = [pretoken[start:end] for start, end in pairwise([*starts, size])]
+            steps.append(Step(rank, self._counts[rank], left, right, result, position))
+            miss(merging.previous[position], steps[-1])
+            miss(merging.following[position], steps[-1])
+        starts = [position for position, token_id in enumerate(merging.ids) if token_id is not None]
+        parts = [pretoken[start:end] for start, end in pairwise([*starts, len(pretoken)])]
         borders = tuple(Border("no merge", None, tuple(missed.get(start, ()))) for start in starts[1:])
-        return _Merged("pre-token", [i for i in ids if i is not None], parts, tuple(steps), borders)
+        return _Merged("pre-token", [i for i in merging.ids if i is not None], parts, tuple(steps), borders)

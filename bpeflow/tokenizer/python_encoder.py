@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
+from bpeflow.tokenizer.merging import PretokenMerging, merge_table
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
@@ -35,9 +35,7 @@ class PythonEncoder:
         self._spec = spec
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._byte_ids = vocab.byte_ids
-        self._merges: dict[tuple[int, int], tuple[int, int]] = {}
-        for rank, (left, right, result) in enumerate(vocab.merge_ids.tolist()):
-            self._merges.setdefault((left, right), (rank, result))
+        self._merges = merge_table(vocab.merge_ids)
         self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if spec.whole_tokens else {}
         self._tokens = {token_id: token for token_id, token in enumerate(vocab.decoded_tokens) if token}
         self._cache: dict[str, list[int]] = {}
@@ -102,41 +100,7 @@ class PythonEncoder:
         return self._merge(pretoken) if whole is None else [whole]
 
     def _merge(self, pretoken: bytes) -> list[int]:
-        """Apply the merge of the lowest rank, at its leftmost position, until none applies.
-
-        A token's position is that of its first byte. `following` and `previous` link the positions of neighbours.
-        Applicable merges wait in a heap as (rank, position). An entry is stale, and is dropped, if the token at its
-        position and the next token no longer make a merge of that rank.
-        """
-        ids: list[int | None] = [self._byte_ids[byte] for byte in pretoken]
-        following = list(range(1, len(ids) + 1))
-        previous = list(range(-1, len(ids) - 1))
-        heap: list[tuple[int, int]] = []
-
-        def find(position: int) -> tuple[int, int] | None:
-            """Return rank and result of the merge of the token at `position` with the next one."""
-            if position < 0 or following[position] == len(ids):
-                return None
-            left, right = ids[position], ids[following[position]]
-            return None if left is None or right is None else self._merges.get((left, right))
-
-        def offer(position: int) -> None:
-            merge = find(position)
-            if merge is not None:
-                heapq.heappush(heap, (merge[0], position))
-
-        for position in range(len(ids)):
-            offer(position)
-        while heap:
-            rank, position = heapq.heappop(heap)
-            merge = find(position)
-            if merge is None or merge[0] != rank:
-                continue
-            absorbed = following[position]
-            ids[position], ids[absorbed] = merge[1], None
-            following[position] = following[absorbed]
-            if following[position] < len(ids):
-                previous[following[position]] = position
-            offer(previous[position])
-            offer(position)
-        return [token_id for token_id in ids if token_id is not None]
+        merging = PretokenMerging(pretoken, self._byte_ids, self._merges)
+        for _ in merging.steps():
+            pass
+        return [token_id for token_id in merging.ids if token_id is not None]
