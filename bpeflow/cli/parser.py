@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from shlex import quote
 from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any, NoReturn, Protocol
@@ -57,11 +58,18 @@ class Parser(argparse.ArgumentParser):
         for word in argv[: argv.index("--") if "--" in argv else None]:
             if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
                 self._refuse(flag, known)
+        required = [argument for argument in self.arguments if argument.required and argument.option_strings]
+        for argument in required:
+            argument.required = False  # until it is known that nothing is unexpected, which explains more
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
+        missing = [argument.option_strings[0] for argument in required if getattr(options, argument.dest) is None]
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)
-            self.error(f"unexpected argument {word!r}")
+            flag = next((flag for flag in (*missing, "--input") if flag in known), None)
+            self.error(f"unexpected argument {word!r}" + (f"; did you mean {flag} {quote(word)}?" if flag else ""))
+        if missing:
+            self.error(f"missing: {', '.join(missing)}")
         return options
 
     def error(self, message: str) -> NoReturn:

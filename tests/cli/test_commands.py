@@ -98,7 +98,12 @@ def test_the_version_has_no_other_flags(capsys: pytest.CaptureFixture[str]) -> N
         (["help", "covnert"], "unknown command 'covnert'; did you mean 'convert'?"),
         (["corpus.txt"], f"unknown command 'corpus.txt'; there are: {', '.join(COMMANDS)}"),
         (["train"], "nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)"),
-        (["train", "corpus.txt"], "unexpected argument 'corpus.txt' (see bpeflow train --help)"),
+        (
+            ["train", "corpus.txt"],
+            "unexpected argument 'corpus.txt'; did you mean --input corpus.txt? (see bpeflow train --help)",
+        ),
+        (["encode", "a b"], "unexpected argument 'a b'; did you mean --tokenizer 'a b'? (see bpeflow encode --help)"),
+        (["backends", "c"], "unexpected argument 'c' (see bpeflow backends --help)"),
     ],
     ids=str,
 )
