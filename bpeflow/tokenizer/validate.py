@@ -58,7 +58,8 @@ def to_utf8(text: str, start: int = 0) -> bytes:
         InvalidTextError: `text` has a lone surrogate.
     """
     if not isinstance(text, str):
-        raise InputTypeError(f"text to encode must be a str, not {type(text).__name__}")
+        hint = "; for several texts use encode_batch" if isinstance(text, list | tuple) else ""
+        raise InputTypeError(f"text to encode must be a str, not {type(text).__name__}{hint}")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
