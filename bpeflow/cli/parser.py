@@ -66,8 +66,9 @@ class Parser(argparse.ArgumentParser):
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)
-            flag = next((flag for flag in (*missing, "--input") if flag in known), None)
-            self.error(f"unexpected argument {word!r}" + (f"; did you mean {flag} {quote(word)}?" if flag else ""))
+            likely = [name for name in (*missing, "--input") if name in known]
+            hint = f"; did you mean {likely[0]} {quote(word)}?" if likely else ""
+            self.error(f"unexpected argument {word!r}{hint}")
         if missing:
             self.error(f"missing: {', '.join(missing)}")
         return options
