@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .errors import FlowError
-from .meters import Activity, Meter, Meters, QueueDepth
+from .meters import Meter, Meters, QueueDepth
 from .stage import QueueSpec, Source, Stage
 from .threads import ThreadRun
 
@@ -35,15 +35,12 @@ class WorkerReport:
     peak_memory: int  # of its process, in bytes
 
 
-@dataclass(frozen=True)
-class WorkerState:
-    """The current activity of a running worker, which may be a thread of the main process, and its duration."""
+class RunningWorker(NamedTuple):
+    """A running worker, by stage and number within it."""
 
     stage: str
-    worker: int
-    pid: int
-    activity: Activity
-    seconds: float
+    number: int
+    meter: Meter
 
 
 class Snapshot(NamedTuple):
@@ -53,15 +50,10 @@ class Snapshot(NamedTuple):
     meters: Mapping[str, Sequence[Meter]]
     time: int  # of the clock `time.monotonic_ns`
 
-    @property
-    def workers(self) -> list[WorkerState]:
-        """The running workers."""
-        return [
-            WorkerState(stage, number, meter.pid, Activity(meter.activity), (self.time - meter.since) / 1e9)
-            for stage, meters in self.meters.items()
-            for number, meter in enumerate(meters)
-            if meter.pid
-        ]
+    def running(self) -> list[RunningWorker]:
+        """Return the running workers, which may be threads of the main process."""
+        workers = [RunningWorker(stage, *worker) for stage in self.meters for worker in enumerate(self.meters[stage])]
+        return [worker for worker in workers if worker.meter.pid]
 
     def total(self, stage: str, counter: str) -> int:
         """Return the sum of a counter, by name, of all workers of a stage."""

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import time
+from dataclasses import asdict
 from functools import partial
 
 import flow_workers as w
@@ -49,7 +50,7 @@ def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
     assert last.stages["chunk reader"].items == 40
     assert [process.pid for process in last.processes] == [os.getpid()]
     assert [sample.elapsed for sample in samples] == sorted(sample.elapsed for sample in samples)
-    json.dumps([sample.to_dict() for sample in samples])
+    json.dumps([asdict(sample) for sample in samples])
 
 
 @pytest.mark.parametrize("executor", ["processes", "threads"])
