@@ -31,7 +31,6 @@ from multiprocessing import spawn
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
-from .errors import FlowError
 from .failures import pack_failure
 from .meters import Meters
 from .pipes import Channel, Credits, Descriptor, open_here, write_all
@@ -40,9 +39,6 @@ from .stage import run_stage
 #: To the main process, for each worker that has ended: its index, process id and exit code. If it could not be started:
 #: its index, 0 and an error number.
 EVENT = struct.Struct("<qqq")
-
-#: Whether this process is a worker that is running the main script.
-_running_main = False
 
 
 class Plan(NamedTuple):
@@ -84,7 +80,7 @@ def serve(file: int) -> NoReturn:
     for module in plan.preload:
         with suppress(Exception):  # a worker that needs it will report the error
             importlib.import_module(module)
-    inherited = set(open_here)
+    inherited = {*open_here}
     open_here.clear()  # the workers do not close them
     running: dict[int, int] = {}
     for index in range(len(plan.meters.workers)):
@@ -97,8 +93,6 @@ def serve(file: int) -> NoReturn:
             if plan.fork:
                 open_here.update(inherited)
                 work(plan, index)
-            for descriptor in inherited:
-                os.set_inheritable(descriptor.fileno(), True)
             command = interpreter(f"work(forkserver.load({file}), {index})")
             os.execv(command[0], command)  # noqa: S606 -- our own interpreter
         running[pid] = index
@@ -136,6 +130,8 @@ def work(plan: Plan, index: int) -> NoReturn:
     step, number = plan.meters.workers[index]
     meter = plan.meters.steps[step][number]
     meter.begin()
+    for descriptor in open_here:
+        os.set_inheritable(descriptor.fileno(), False)  # by processes that the stage function starts
     plan.events.close()
     for other, channel in enumerate(plan.channels):
         if other != step:
@@ -167,18 +163,5 @@ def work(plan: Plan, index: int) -> NoReturn:
 
 def _run_main_script(run: Callable[[], dict[str, Any]]) -> None:
     """Run the main script of the main process under another name, so code under its guard does not run."""
-    global _running_main
     sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType("__main__")
-    _running_main = True
     vars(main).update(run())
-    _running_main = False
-
-
-def check_not_running_main() -> None:
-    """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
-    if _running_main:
-        raise FlowError(
-            "a pipeline was started while a worker was importing the main script. Put the code that starts it "
-            'under\n    if __name__ == "__main__":\n'
-            "or move the stage functions to a separate module"
-        )

@@ -56,7 +56,6 @@ class Descriptor:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        os.set_inheritable(number, False)  # by processes that a stage function starts
         open_here.add(self)
 
     def fileno(self) -> int:
@@ -77,13 +76,12 @@ class Descriptor:
 open_here: WeakSet[Descriptor] = WeakSet()
 
 
-def close_all() -> None:
-    """Close the descriptors of this process."""
+def _close_all() -> None:
     for descriptor in list(open_here):
         descriptor.close()
 
 
-os.register_at_fork(after_in_child=close_all)
+os.register_at_fork(after_in_child=_close_all)
 
 
 def pipe() -> tuple[Descriptor, Descriptor]:

@@ -25,7 +25,6 @@ of the fork server is a failure like any other.
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import runpy
@@ -37,12 +36,11 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .errors import FlowError, WorkerDiedError
 from .failures import KILLED, cannot_start, unpack_failure, worker_died
-from .forkserver import EVENT, Plan, check_not_running_main, interpreter
+from .forkserver import EVENT, Plan, interpreter
 from .pipes import Channel, Credits, Descriptor, anonymous_file, pipe
 from .stage import Inputs, Source, Stage
 
@@ -58,7 +56,7 @@ class ProcessRun:
     """One run of a pipeline in processes. Raises `FlowError` if a stage function cannot be pickled."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        check_not_running_main()
+        _check_not_running_main()
         self._pipeline = pipeline
         self._meters = pipeline.meters
         self._jobs: list[bytes] = []
@@ -72,17 +70,16 @@ class ProcessRun:
 
     def _add_job(self, step: Source | Stage, route: Callable[[Any], int] | None) -> None:
         """Pickle the functions of a step, and find the main script if they need something in it."""
-        pickler = _JobPickler(job := io.BytesIO())
         try:
-            pickler.dump((step, route))
+            job = pickle.dumps((step, route), protocol=3)  # which names modules in a way of their own
         except Exception as error:
             raise FlowError(
                 f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module level, or "
                 "run the pipeline in threads"
             ) from error
-        if pickler.needs_main:
+        if b"c__main__\n" in job:  # a script that is not needed needs no guard
             self._main_script = _find_main_script()
-        self._jobs.append(job.getvalue())
+        self._jobs.append(job)
 
     def results(self) -> Generator[Any, None, None]:
         """Start the workers and yield the results. Raises the first failure. No process is left at the end."""
@@ -194,15 +191,15 @@ class ProcessRun:
         self._channels = []
 
 
-class _JobPickler(pickle.Pickler):
-    """Notes whether an object needs something in the main script. A script that is not needed needs no guard."""
-
-    needs_main = False
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
-            self.needs_main = True
-        return NotImplemented
+def _check_not_running_main() -> None:
+    """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
+    main = sys.modules["__main__"]
+    if sys.modules.get("__mp_main__", main) is not main:  # `runpy` has put the module that it runs there
+        raise FlowError(
+            "a pipeline was started while a worker was importing the main script. Put the code that starts it "
+            'under\n    if __name__ == "__main__":\n'
+            "or move the stage functions to a separate module"
+        )
 
 
 def _find_main_script() -> Callable[[], dict[str, Any]]:
