@@ -1,13 +1,12 @@
 """The fork server: a small process without threads that forks the workers of a run and reports how they exit.
 
 A process with threads cannot safely fork, and starting an interpreter for each worker takes long. So a run starts one
-clean process, which imports what the workers need and forks them. (`multiprocessing` has one as well. But its socket
-has a name, in a folder that stays behind if the main process is killed, it imports the main script into every worker,
-and it needs a second process that tracks semaphores.)
+clean process, which imports what the workers need and forks them. (That of `multiprocessing` has a socket with a name,
+which stays behind if the main process is killed, imports the main script into every worker, and needs a second process
+that tracks semaphores.)
 
 The server and the workers inherit the descriptors of the whole run. They are a session and a process group of their
-own. So a Ctrl-C in the terminal, or closing it, concerns only the main process, at any moment; and the main process can
-kill all of them at once.
+own: a Ctrl-C in the terminal, or closing it, concerns only the main process, which can kill all of them at once.
 """
 
 from __future__ import annotations

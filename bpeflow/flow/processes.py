@@ -11,16 +11,16 @@ stage reads end of file. The run has succeeded when the results are at their end
 exited with status 0, and as many items have been taken from each queue as were put on it.
 
 **Failure.** The first failure ends the run. A worker that raises writes the exception to a file without a name, and
-exits. So the exit of a worker is looked at after that file: an exception takes precedence over a death noticed at the
-same time. Retrying in place is never sound: a process killed while it holds a lock of a queue keeps it. So all workers
-are killed (with SIGKILL: a worker owns nothing that needs a clean exit) before the failure is raised.
+exits, so an exception takes precedence over a death noticed at the same time. Retrying in place is never sound: a
+process killed while it holds a lock of a queue keeps it. So all workers are killed (with SIGKILL: a worker owns nothing
+that needs a clean exit) before the failure is raised.
 
-**Early end.** `break`, an exception in the caller's loop, Ctrl-C, or garbage collection of the generator: the workers
-are killed as well.
+**Early end.** After `break`, an exception in the caller's loop, Ctrl-C, or garbage collection of the generator, the
+workers are killed as well.
 
 **Death of the main process.** Each worker has a thread that notices it, as the end of a pipe, and exits. So has the
-fork server. It kills the workers that native code keeps from that, removes the temporary folders and exits. The death
-of the fork server is a failure like any other.
+fork server, which kills the workers that native code keeps from that, and removes the temporary folders. Its own death
+is a failure like any other.
 """
 
 from __future__ import annotations
