@@ -30,6 +30,7 @@ from multiprocessing import spawn
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
+from .errors import FlowError
 from .failures import pack_failure
 from .meters import Meters
 from .pipes import Channel, Credits, Descriptor, open_here, write_all
@@ -45,7 +46,7 @@ class Plan(NamedTuple):
 
     fork: bool  # whether to fork the workers, which otherwise are new interpreters
     preload: Sequence[str]  # modules that the workers need
-    temporary: Sequence[str]  # folders to remove if the main process dies
+    temporary: Sequence[str | os.PathLike[str]]  # folders to remove if the main process dies
     main_script: Callable[[], dict[str, Any]] | None  # runs it, if the workers need it
     jobs: Sequence[bytes]  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
     channels: Sequence[Channel]  # the queue that each step writes to
@@ -160,7 +161,24 @@ def work(plan: Plan, index: int) -> NoReturn:
         os._exit(status)
 
 
+#: Whether this process is a worker that is running the main script.
+_running_main = False
+
+
 def _run_main_script(run: Callable[[], dict[str, Any]]) -> None:
     """Run the main script of the main process under another name, so code under its guard does not run."""
+    global _running_main
     sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType("__main__")
+    _running_main = True
     vars(main).update(run())
+    _running_main = False
+
+
+def check_not_running_main() -> None:
+    """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
+    if _running_main:
+        raise FlowError(
+            "a pipeline was started while a worker was importing the main script. Put the code that starts it "
+            'under\n    if __name__ == "__main__":\n'
+            "or move the stage functions to a separate module"
+        )

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .meters import Activity, Meter, QueueDepth
@@ -101,6 +101,7 @@ class MonitorSample:
         return f"{queues} | {rates}{use}{stall}"
 
 
+@dataclass(eq=False)
 class Monitor:
     """Samples a pipeline every `interval` seconds, and once at the end, and passes each sample to `on_sample`.
 
@@ -110,7 +111,7 @@ class Monitor:
             for item in pipeline.run():
                 ...
 
-    Args:
+    Attributes:
         pipeline: The pipeline to watch.
         interval: Seconds between two samples.
         on_sample: Called with each sample, in the monitor's thread. Its errors are logged and do not affect the run.
@@ -118,23 +119,16 @@ class Monitor:
         patience: Seconds without progress that count as a stall. By default the interval, but at least 10 s.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        interval: float,
-        on_sample: Callable[[MonitorSample], object],
-        *,
-        processes: bool = True,
-        patience: float | None = None,
-    ) -> None:
-        self._pipeline = pipeline
-        self._interval = interval
-        self._on_sample = on_sample
-        self._processes = processes
-        self._patience = patience or max(interval, _MIN_PATIENCE)
+    pipeline: Pipeline
+    interval: float
+    on_sample: Callable[[MonitorSample], object]
+    processes: bool = field(default=True, kw_only=True)
+    patience: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
-        self._last = pipeline.snapshot()
+        self._last = self.pipeline.snapshot()
         self._start = self._last.time
         self._cpu_seconds: dict[int, float] = {}  # by process id
         self._measure(self._last, 1.0)  # to leave out the CPU time used until now
@@ -151,34 +145,34 @@ class Monitor:
 
     def _run(self) -> None:
         with suppress(MemoryError):  # of the wait itself; the reader of the results gets an error of its own soon
-            while not self._ended.wait(self._interval):
+            while not self._ended.wait(self.interval):
                 self._deliver()
             self._deliver()
 
     def _deliver(self) -> None:
         try:
-            self._on_sample(self._sample())
+            self.on_sample(self._sample())
         except Exception as error:
             bug = not isinstance(error, MemoryError | OSError)  # which needs a traceback
             message = str(error) or type(error).__name__
             _log.warning("the monitor could not take or deliver a sample: %s", message, exc_info=bug)
 
     def _sample(self) -> MonitorSample:
-        last, self._last = self._last, (now := self._pipeline.snapshot())
+        last, self._last = self._last, (now := self.pipeline.snapshot())
         seconds = max((now.time - last.time) / 1e9, _TICK)
         return MonitorSample(
             elapsed=(now.time - self._start) / 1e9,
             queues=now.queues,
-            stages={name: _stage_rate(name, last, now, seconds) for name in self._pipeline.names},
+            stages={name: _stage_rate(name, last, now, seconds) for name in self.pipeline.names},
             processes=self._measure(now, seconds),
-            bounds={queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self._pipeline.queues},
-            stall=find_stall(now, self._patience),
+            bounds={queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self.pipeline.queues},
+            stall=find_stall(now, self.patience or max(self.interval, _MIN_PATIENCE)),
             bottleneck=find_bottleneck(last, now),
         )
 
     def _measure(self, snapshot: Snapshot, seconds: float) -> tuple[ProcessUse, ...]:
         """Return the use of resources by each process, the main process last."""
-        if not self._processes:
+        if not self.processes:
             return ()
         import psutil  # here, because its import takes longer than many runs that are not monitored
 

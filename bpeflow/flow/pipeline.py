@@ -64,12 +64,13 @@ class Snapshot(NamedTuple):
         return [sum(spent) for spent in zip(*(meter.spent(self.time) for meter in self.meters[stage]), strict=True)]
 
 
+@dataclass(eq=False)
 class Pipeline:
     """A source and stages, connected by bounded queues. The results arrive in the calling process.
 
     A pipeline runs once.
 
-    Args:
+    Attributes:
         source: Produces the items.
         stages: The stages, in order.
         results: The queue between the last stage and the caller.
@@ -82,33 +83,25 @@ class Pipeline:
         FlowError: If the parts do not fit together.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        stages: Sequence[Stage],
-        results: QueueSpec = _DEFAULT_RESULTS,
-        start_method: StartMethod = "forkserver",
-        preload: Sequence[str] = (),
-        temporary: Sequence[str | os.PathLike[str]] = (),
-    ) -> None:
-        self.source = source
-        self.stages = tuple(stages)
-        self.names = [source.name, *(stage.name for stage in stages)]
-        self.queues = (*(stage.reads for stage in stages), results)
-        self.start_method = start_method
-        self.preload = tuple(preload)
-        self.temporary = tuple(os.fspath(folder) for folder in temporary)
-        self.meters = Meters([1, *(stage.workers for stage in stages), 1])
+    source: Source
+    stages: Sequence[Stage]
+    results: QueueSpec = _DEFAULT_RESULTS
+    start_method: StartMethod = "forkserver"
+    preload: Sequence[str] = ()
+    temporary: Sequence[str | os.PathLike[str]] = ()
+
+    def __post_init__(self) -> None:
+        self.names = [self.source.name, *(stage.name for stage in self.stages)]
+        self.queues = [*(stage.reads for stage in self.stages), self.results]
+        self.meters = Meters([1, *(stage.workers for stage in self.stages), 1])
         self._executor: Executor | None = None
-        if start_method not in get_args(StartMethod):
-            raise FlowError(f"start method {start_method!r} is not one of {', '.join(get_args(StartMethod))}")
+        if self.start_method not in get_args(StartMethod):
+            raise FlowError(f"start method {self.start_method!r} is not one of {', '.join(get_args(StartMethod))}")
         for kind, names in (("stages", self.names), ("queues", [queue.name for queue in self.queues])):
             if duplicates := {name for name in names if names.count(name) > 1}:
                 raise FlowError(f"two {kind} have the same name: {', '.join(sorted(duplicates))}")
-        if results.route is not None:
-            raise FlowError(
-                f"queue {results.name!r}: results cannot be routed, because the caller is their only reader"
-            )
+        if self.results.route is not None:
+            raise FlowError(f"queue {self.results.name!r}: results cannot be routed to one caller")
 
     def run(self, executor: Executor = "processes") -> Generator[Any, None, None]:
         """Return a generator of the results, in the order in which they become ready.

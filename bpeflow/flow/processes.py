@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import FlowError, WorkerDiedError
 from .failures import KILLED, cannot_start, unpack_failure, worker_died
-from .forkserver import EVENT, Plan, interpreter
+from .forkserver import EVENT, Plan, check_not_running_main, interpreter
 from .pipes import Channel, Credits, Descriptor, anonymous_file, pipe
 from .stage import Inputs, Source, Stage
 
@@ -56,7 +56,7 @@ class ProcessRun:
     """One run of a pipeline in processes. Raises `FlowError` if a stage function cannot be pickled."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        _check_not_running_main()
+        check_not_running_main()
         self._pipeline = pipeline
         self._meters = pipeline.meters
         self._jobs: list[bytes] = []
@@ -189,17 +189,6 @@ class ProcessRun:
                 descriptor.close()
         self._meters.clear()
         self._channels = []
-
-
-def _check_not_running_main() -> None:
-    """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
-    main = sys.modules["__main__"]
-    if sys.modules.get("__mp_main__", main) is not main:  # `runpy` has put the module that it runs there
-        raise FlowError(
-            "a pipeline was started while a worker was importing the main script. Put the code that starts it "
-            'under\n    if __name__ == "__main__":\n'
-            "or move the stage functions to a separate module"
-        )
 
 
 def _find_main_script() -> Callable[[], dict[str, Any]]:

@@ -121,7 +121,7 @@ def test_each_stall_is_logged_once_with_its_end(caplog: pytest.LogCaptureFixture
     watch = stall_watch(w.simple_pipeline(w.nothing))
     stalls = [None, *(Stall(seconds, ["x"]) for seconds in range(60, 1000, 10)), None, None, Stall(70, ["y"])]
     for stall in stalls:
-        watch._on_sample(MonitorSample(0.0, {}, {}, (), {}, stall))
+        watch.on_sample(MonitorSample(0.0, {}, {}, (), {}, stall))
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     messages = [record.getMessage() for record in caplog.records]
     assert messages == ["no progress for 60 s: x", "progress again", "no progress for 70 s: y"]
