@@ -1,13 +1,12 @@
 """The fork server: a small process without threads that forks the workers of a run and reports how they exit.
 
 A process with threads cannot safely fork, and starting an interpreter for each worker takes long. So a run starts one
-clean process, which imports what the workers need and forks them. (`multiprocessing` has one as well. But its socket
-has a name, in a folder that stays behind if the main process is killed, it imports the main script into every worker,
-and it needs a second process that tracks semaphores.)
+clean process, which imports what the workers need and forks them. (That of `multiprocessing` has a socket with a name,
+which stays behind if the main process is killed, imports the main script into every worker, and needs a second process
+that tracks semaphores.)
 
 The server and the workers inherit the descriptors of the whole run. They are a session and a process group of their
-own. So a Ctrl-C in the terminal, or closing it, concerns only the main process, at any moment; and the main process can
-kill all of them at once.
+own: a Ctrl-C in the terminal, or closing it, concerns only the main process, which can kill all of them at once.
 """
 
 from __future__ import annotations
@@ -41,16 +40,13 @@ from .stage import run_stage
 #: its index, 0 and an error number.
 EVENT = struct.Struct("<qqq")
 
-#: Whether this process is a worker that is running the main script.
-_running_main = False
-
 
 class Plan(NamedTuple):
     """Everything that the server and the workers of a run need to know."""
 
     fork: bool  # whether to fork the workers, which otherwise are new interpreters
     preload: Sequence[str]  # modules that the workers need
-    temporary: Sequence[str]  # folders to remove if the main process dies
+    temporary: Sequence[str | os.PathLike[str]]  # folders to remove if the main process dies
     main_script: Callable[[], dict[str, Any]] | None  # runs it, if the workers need it
     jobs: Sequence[bytes]  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
     channels: Sequence[Channel]  # the queue that each step writes to
@@ -84,7 +80,7 @@ def serve(file: int) -> NoReturn:
     for module in plan.preload:
         with suppress(Exception):  # a worker that needs it will report the error
             importlib.import_module(module)
-    inherited = set(open_here)
+    inherited = {*open_here}
     open_here.clear()  # the workers do not close them
     running: dict[int, int] = {}
     for index in range(len(plan.meters.workers)):
@@ -97,8 +93,6 @@ def serve(file: int) -> NoReturn:
             if plan.fork:
                 open_here.update(inherited)
                 work(plan, index)
-            for descriptor in inherited:
-                os.set_inheritable(descriptor.fileno(), True)
             command = interpreter(f"work(forkserver.load({file}), {index})")
             os.execv(command[0], command)  # noqa: S606 -- our own interpreter
         running[pid] = index
@@ -136,6 +130,8 @@ def work(plan: Plan, index: int) -> NoReturn:
     step, number = plan.meters.workers[index]
     meter = plan.meters.steps[step][number]
     meter.begin()
+    for descriptor in open_here:
+        os.set_inheritable(descriptor.fileno(), False)  # by processes that the stage function starts
     plan.events.close()
     for other, channel in enumerate(plan.channels):
         if other != step:
@@ -163,6 +159,10 @@ def work(plan: Plan, index: int) -> NoReturn:
             with suppress(Exception):
                 stream.flush()
         os._exit(status)
+
+
+#: Whether this process is a worker that is running the main script.
+_running_main = False
 
 
 def _run_main_script(run: Callable[[], dict[str, Any]]) -> None:

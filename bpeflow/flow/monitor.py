@@ -10,21 +10,28 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .meters import Activity, QueueDepth
-from .pipeline import MAIN, Pipeline, Snapshot, WorkerState
+from .meters import Activity, Meter, QueueDepth
+from .pipeline import MAIN, Pipeline, Snapshot
 
 if TYPE_CHECKING:
     import psutil
 
 _log = logging.getLogger(__name__)
 
-_WAITING = {Activity.WAITING_FOR_ITEM: "waiting for an item", Activity.WAITING_FOR_ROOM: "waiting for room"}
-_MAX_DESCRIBED = 8  # workers that are described one by one; a stage may have hundreds
+#: Workers of a stall that are described one by one: a stage may have hundreds.
+_MAX_DESCRIBED = 8
 
-#: Share of its time that the workers of the slow stage work, at least. The others wait for it, and so work less.
+#: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real
+#: stalls late.
+_MIN_PATIENCE = 10.0
+
+#: Seconds: the unit in which the system counts CPU time, so a rate over a shorter time means nothing.
+_TICK = 0.01
+
+#: Share of its time that the slow stage works, at least. The others wait for it, and so work less.
 _BUSY = 0.75
 
 #: Share of its time that the stage before the slow one, or after a slow source, waits for it.
@@ -57,17 +64,14 @@ class ProcessUse:
 
 @dataclass(frozen=True)
 class Stall:
-    """Workers that make no progress, for at least `seconds`."""
+    """Workers that have made no progress for at least `seconds`, described one by one, or at most the first few."""
 
     seconds: float
-    workers: Sequence[WorkerState]
+    workers: Sequence[str]
 
     def line(self) -> str:
         """Return a description, such as `no progress for 73 s: counter 2 working (pid 4711, disk-sleep)`."""
-        described = [_describe(state) for state in self.workers[:_MAX_DESCRIBED]]
-        if (more := len(self.workers) - _MAX_DESCRIBED) > 0:
-            described.append(f"and {more} more")
-        return f"no progress for {self.seconds:.0f} s: {', '.join(described)}"
+        return f"no progress for {self.seconds:.0f} s: {', '.join(self.workers)}"
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,6 @@ class MonitorSample:
     bounds: Mapping[str, QueueDepth]  # of the queues
     stall: Stall | None = None
     bottleneck: str | None = None  # the stage that all others have waited for since the last sample
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the sample as plain dicts, lists and numbers, for JSON."""
-        return asdict(self, dict_factory=_plain_dict)
 
     def line(self) -> str:
         """Return the sample as one line of text, with any stall at its end.
@@ -101,14 +101,7 @@ class MonitorSample:
         return f"{queues} | {rates}{use}{stall}"
 
 
-#: Least default for `Monitor.patience`, in seconds. Less would report every large item as a stall; more reports real
-#: stalls late.
-_MIN_PATIENCE = 10.0
-
-#: Seconds: the unit in which the system counts CPU time, so a rate over a shorter time means nothing.
-_TICK = 0.01
-
-
+@dataclass(eq=False)
 class Monitor:
     """Samples a pipeline every `interval` seconds, and once at the end, and passes each sample to `on_sample`.
 
@@ -118,7 +111,7 @@ class Monitor:
             for item in pipeline.run():
                 ...
 
-    Args:
+    Attributes:
         pipeline: The pipeline to watch.
         interval: Seconds between two samples.
         on_sample: Called with each sample, in the monitor's thread. Its errors are logged and do not affect the run.
@@ -126,23 +119,16 @@ class Monitor:
         patience: Seconds without progress that count as a stall. By default the interval, but at least 10 s.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        interval: float,
-        on_sample: Callable[[MonitorSample], object],
-        *,
-        processes: bool = True,
-        patience: float | None = None,
-    ) -> None:
-        self._pipeline = pipeline
-        self._interval = interval
-        self._on_sample = on_sample
-        self._processes = processes
-        self._patience = patience or max(interval, _MIN_PATIENCE)
+    pipeline: Pipeline
+    interval: float
+    on_sample: Callable[[MonitorSample], object]
+    processes: bool = field(default=True, kw_only=True)
+    patience: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flow monitor", daemon=True)
-        self._last = pipeline.snapshot()
+        self._last = self.pipeline.snapshot()
         self._start = self._last.time
         self._cpu_seconds: dict[int, float] = {}  # by process id
         self._measure(self._last, 1.0)  # to leave out the CPU time used until now
@@ -159,42 +145,42 @@ class Monitor:
 
     def _run(self) -> None:
         with suppress(MemoryError):  # of the wait itself; the reader of the results gets an error of its own soon
-            while not self._ended.wait(self._interval):
+            while not self._ended.wait(self.interval):
                 self._deliver()
             self._deliver()
 
     def _deliver(self) -> None:
         try:
-            self._on_sample(self._sample())
+            self.on_sample(self._sample())
         except Exception as error:
             bug = not isinstance(error, MemoryError | OSError)  # which needs a traceback
             message = str(error) or type(error).__name__
             _log.warning("the monitor could not take or deliver a sample: %s", message, exc_info=bug)
 
     def _sample(self) -> MonitorSample:
-        last, self._last = self._last, (now := self._pipeline.snapshot())
+        last, self._last = self._last, (now := self.pipeline.snapshot())
         seconds = max((now.time - last.time) / 1e9, _TICK)
         return MonitorSample(
             elapsed=(now.time - self._start) / 1e9,
             queues=now.queues,
-            stages={name: _stage_rate(name, last, now, seconds) for name in self._pipeline.names},
+            stages={name: _stage_rate(name, last, now, seconds) for name in self.pipeline.names},
             processes=self._measure(now, seconds),
-            bounds={queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self._pipeline.queues},
-            stall=find_stall(now, self._patience),
+            bounds={queue.name: QueueDepth(queue.max_items, queue.max_bytes) for queue in self.pipeline.queues},
+            stall=find_stall(now, self.patience or max(self.interval, _MIN_PATIENCE)),
             bottleneck=find_bottleneck(last, now),
         )
 
     def _measure(self, snapshot: Snapshot, seconds: float) -> tuple[ProcessUse, ...]:
         """Return the use of resources by each process, the main process last."""
-        if not self._processes:
+        if not self.processes:
             return ()
         import psutil  # here, because its import takes longer than many runs that are not monitored
 
         uses = []
-        for state in snapshot.workers:
-            if state.pid != os.getpid():
+        for stage, number, meter in snapshot.running():
+            if meter.pid != os.getpid():
                 with suppress(psutil.Error):  # it has just exited
-                    uses.append(self._use(state.stage, state.worker, psutil.Process(state.pid), seconds))
+                    uses.append(self._use(stage, number, psutil.Process(meter.pid), seconds))
         return (*uses, self._use(MAIN, 0, psutil.Process(), seconds))
 
     def _use(self, stage: str, worker: int, process: psutil.Process, seconds: float) -> ProcessUse:
@@ -218,26 +204,16 @@ def _stage_rate(stage: str, last: Snapshot, now: Snapshot, seconds: float) -> St
 
 
 def stall_watch(pipeline: Pipeline, patience: float = 60.0) -> Monitor:
-    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds.
-
-    It does so again each time that the stall has doubled in length, and logs its end.
-    """
-    logged = 0.0
+    """Return a monitor that only logs a warning when there has been no progress for `patience` seconds, and its end."""
+    stalled = False
 
     def log(sample: MonitorSample) -> None:
-        nonlocal logged
-        if (stall := sample.stall) and stall.seconds >= 2 * logged:
-            logged = stall.seconds
-            _log.warning("%s", stall.line())
-        elif not stall and logged:
-            logged = 0.0
-            _log.warning("progress again")
+        nonlocal stalled
+        if stalled != bool(sample.stall):
+            stalled = not stalled
+            _log.warning("%s", sample.stall.line() if sample.stall else "progress again")
 
     return Monitor(pipeline, patience / 6, log, processes=False, patience=patience)
-
-
-def _plain_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value.name.lower() if isinstance(value, Activity) else value for key, value in pairs}
 
 
 def _rate(stage: StageRate) -> str:
@@ -248,12 +224,11 @@ def _rate(stage: StageRate) -> str:
 
 def _with_prefix(number: float) -> str:
     """Return a number with about three digits and a decimal prefix, such as `12.1 M` or `684`."""
-    prefixes = iter("kMGT")
-    prefix = ""
-    while number >= 999.5:
+    for prefix in ("", "k", "M", "G"):
+        if number < 999.5:
+            return f"{number:.3g} {prefix}"
         number /= 1000
-        prefix = next(prefixes)
-    return f"{number:.3g} {prefix}"
+    return f"{number:.3g} T"
 
 
 def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
@@ -261,22 +236,27 @@ def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
 
     It may be slow, stopped or stuck forever. The state of its process gives a clue.
     """
-    workers = snapshot.workers
-    still = [state for state in workers if state.seconds >= patience]
-    stalled = [state for state in still if state.activity not in _WAITING]
-    if len(still) == len(workers):
+    running = snapshot.running()
+    still = [worker for worker in running if snapshot.time - worker.meter.since >= patience * 1e9]
+    stalled = [worker for worker in still if worker.meter.activity <= Activity.WORKING]
+    if len(still) == len(running):
         stalled = stalled or still
-    return Stall(min(state.seconds for state in stalled), stalled) if stalled else None
+    if not stalled:
+        return None
+    described = [_describe(*worker) for worker in stalled[:_MAX_DESCRIBED]]
+    if (more := len(stalled) - _MAX_DESCRIBED) > 0:
+        described.append(f"and {more} more")
+    return Stall(min(snapshot.time - worker.meter.since for worker in stalled) / 1e9, described)
 
 
-def _describe(state: WorkerState) -> str:
+def _describe(stage: str, number: int, meter: Meter) -> str:
     status = ""
     with suppress(Exception):  # psutil is missing, or the process has just exited
         import psutil  # here, because its import takes longer than many runs that never stall
 
-        status = f", {psutil.Process(state.pid).status()}"
-    who = f"{state.stage} {state.worker}" if state.pid != os.getpid() else state.stage
-    return f"{who} {_WAITING.get(state.activity, state.activity.name.lower())} (pid {state.pid}{status})"
+        status = f", {psutil.Process(meter.pid).status()}"
+    who = stage if meter.pid == os.getpid() else f"{stage} {number}"
+    return f"{who} {Activity(meter.activity).name.lower().replace('_', ' ')} (pid {meter.pid}{status})"
 
 
 def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:
@@ -286,16 +266,13 @@ def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:
     stage after it waits for items.
     """
     names = list(now.meters)
-    spent = [
-        [after - before for after, before in zip(now.seconds(name), last.seconds(name), strict=True)] for name in names
-    ]
-
-    def share(step: int, activity: Activity) -> float:
-        return spent[step][activity] / (sum(spent[step]) or 1.0)
-
-    for step in reversed(range(1, len(names))):
-        held_up = share(step - 1, Activity.WAITING_FOR_ROOM) >= _HALF or not sum(spent[step - 1])
-        if held_up and share(step, Activity.WORKING) >= _BUSY:
-            return names[step]
-    source_is_slow = share(0, Activity.WORKING) >= _BUSY and share(1, Activity.WAITING_FOR_ITEM) >= _HALF
+    shares = []  # of each stage's time, by activity
+    for name in names:
+        spent = [after - before for after, before in zip(now.seconds(name), last.seconds(name), strict=True)]
+        shares.append([seconds / (sum(spent) or 1.0) for seconds in spent])
+    for name, before, share in reversed(list(zip(names[1:], shares, shares[1:], strict=False))):
+        held_up = before[Activity.WAITING_FOR_ROOM] >= _HALF or not any(before)
+        if held_up and share[Activity.WORKING] >= _BUSY:
+            return name
+    source_is_slow = shares[0][Activity.WORKING] >= _BUSY and shares[1][Activity.WAITING_FOR_ITEM] >= _HALF
     return names[0] if source_is_slow else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .errors import FlowError
-from .meters import Activity, Meter, Meters, QueueDepth
+from .meters import Meter, Meters, QueueDepth
 from .stage import QueueSpec, Source, Stage
 from .threads import ThreadRun
 
@@ -35,15 +35,12 @@ class WorkerReport:
     peak_memory: int  # of its process, in bytes
 
 
-@dataclass(frozen=True)
-class WorkerState:
-    """The current activity of a running worker, which may be a thread of the main process, and its duration."""
+class RunningWorker(NamedTuple):
+    """A running worker, by stage and number within it."""
 
     stage: str
-    worker: int
-    pid: int
-    activity: Activity
-    seconds: float
+    number: int
+    meter: Meter
 
 
 class Snapshot(NamedTuple):
@@ -53,15 +50,10 @@ class Snapshot(NamedTuple):
     meters: Mapping[str, Sequence[Meter]]
     time: int  # of the clock `time.monotonic_ns`
 
-    @property
-    def workers(self) -> list[WorkerState]:
-        """The running workers."""
-        return [
-            WorkerState(stage, number, meter.pid, Activity(meter.activity), (self.time - meter.since) / 1e9)
-            for stage, meters in self.meters.items()
-            for number, meter in enumerate(meters)
-            if meter.pid
-        ]
+    def running(self) -> list[RunningWorker]:
+        """Return the running workers, which may be threads of the main process."""
+        workers = [RunningWorker(stage, *worker) for stage in self.meters for worker in enumerate(self.meters[stage])]
+        return [worker for worker in workers if worker.meter.pid]
 
     def total(self, stage: str, counter: str) -> int:
         """Return the sum of a counter, by name, of all workers of a stage."""
@@ -72,12 +64,13 @@ class Snapshot(NamedTuple):
         return [sum(spent) for spent in zip(*(meter.spent(self.time) for meter in self.meters[stage]), strict=True)]
 
 
+@dataclass(eq=False)
 class Pipeline:
     """A source and stages, connected by bounded queues. The results arrive in the calling process.
 
     A pipeline runs once.
 
-    Args:
+    Attributes:
         source: Produces the items.
         stages: The stages, in order.
         results: The queue between the last stage and the caller.
@@ -90,33 +83,25 @@ class Pipeline:
         FlowError: If the parts do not fit together.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        stages: Sequence[Stage],
-        results: QueueSpec = _DEFAULT_RESULTS,
-        start_method: StartMethod = "forkserver",
-        preload: Sequence[str] = (),
-        temporary: Sequence[str | os.PathLike[str]] = (),
-    ) -> None:
-        self.source = source
-        self.stages = tuple(stages)
-        self.names = [source.name, *(stage.name for stage in stages)]
-        self.queues = (*(stage.reads for stage in stages), results)
-        self.start_method = start_method
-        self.preload = tuple(preload)
-        self.temporary = tuple(os.fspath(folder) for folder in temporary)
-        self.meters = Meters([1, *(stage.workers for stage in stages), 1])
+    source: Source
+    stages: Sequence[Stage]
+    results: QueueSpec = _DEFAULT_RESULTS
+    start_method: StartMethod = "forkserver"
+    preload: Sequence[str] = ()
+    temporary: Sequence[str | os.PathLike[str]] = ()
+
+    def __post_init__(self) -> None:
+        self.names = [self.source.name, *(stage.name for stage in self.stages)]
+        self.queues = [*(stage.reads for stage in self.stages), self.results]
+        self.meters = Meters([1, *(stage.workers for stage in self.stages), 1])
         self._executor: Executor | None = None
-        if start_method not in get_args(StartMethod):
-            raise FlowError(f"start method {start_method!r} is not one of {', '.join(get_args(StartMethod))}")
+        if self.start_method not in get_args(StartMethod):
+            raise FlowError(f"start method {self.start_method!r} is not one of {', '.join(get_args(StartMethod))}")
         for kind, names in (("stages", self.names), ("queues", [queue.name for queue in self.queues])):
             if duplicates := {name for name in names if names.count(name) > 1}:
                 raise FlowError(f"two {kind} have the same name: {', '.join(sorted(duplicates))}")
-        if results.route is not None:
-            raise FlowError(
-                f"queue {results.name!r}: results cannot be routed, because the caller is their only reader"
-            )
+        if self.results.route is not None:
+            raise FlowError(f"queue {self.results.name!r}: results cannot be routed to one caller")
 
     def run(self, executor: Executor = "processes") -> Generator[Any, None, None]:
         """Return a generator of the results, in the order in which they become ready.

@@ -1,23 +1,18 @@
 """Bounded queues between processes, made of pipes, and the other kernel objects that they share.
 
 A kernel pipe already is a bounded queue that wakes up its readers and writers. A queue of a pipeline is one pipe, or
-one for each consumer if items are routed, with
+one for each consumer if items are routed, whose size bounds the bytes in flight, with
 
 * a lock for the producers and one for the consumers of a shared pipe, because a large message takes several writes;
 * credits, one for each item that may be in flight: a producer takes one, and the item's consumer gives it back.
 
-The bytes in flight are bounded by the sizes of the pipes. An item that is larger blocks its producer, which holds the
-lock, until the consumer has read all but the rest that fits.
-
 End of stream is end of file: the kernel reports it when all writers have exited and all that they wrote has been read.
-Between `put` and the pipe there is nothing. (`multiprocessing.Queue` has a feeder thread in each producer, so the order
-in which items of *different* processes come out is not the order in which `put` returned: a sentinel of one process can
-overtake the data of another. tests/flow/test_flow_pipes.py shows it. Hence no sentinels.)
+(`multiprocessing.Queue` has a feeder thread in each producer, so the order in which items of *different* processes come
+out is not the order in which `put` returned: a sentinel of one process can overtake the data of another.
+tests/flow/test_flow_pipes.py shows it. Hence no sentinels.)
 
-A killed process keeps the locks and credits that it holds, so the others may wait forever. And an item that it wrote
-only in part looks like the end of the stream. So the whole run must end.
-
-Nothing has a name. The kernel frees it with the last process that has it open, whichever processes are killed.
+A killed process keeps the locks and credits that it holds, and an item that it wrote only in part looks like the end of
+the stream. So the whole run must end. Nothing has a name: the kernel frees it with the last process that has it open.
 """
 
 from __future__ import annotations
@@ -56,7 +51,6 @@ class Descriptor:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        os.set_inheritable(number, False)  # by processes that a stage function starts
         open_here.add(self)
 
     def fileno(self) -> int:
@@ -77,13 +71,12 @@ class Descriptor:
 open_here: WeakSet[Descriptor] = WeakSet()
 
 
-def close_all() -> None:
-    """Close the descriptors of this process."""
+def _close_all() -> None:
     for descriptor in list(open_here):
         descriptor.close()
 
 
-os.register_at_fork(after_in_child=close_all)
+os.register_at_fork(after_in_child=_close_all)
 
 
 def pipe() -> tuple[Descriptor, Descriptor]:
@@ -103,14 +96,11 @@ def anonymous_file() -> Descriptor:
 
 
 class Credits:
-    """Credits that processes take and give back: bytes in a pipe. One credit is a lock, used as a context manager.
-
-    No more than 4,096 (512 on macOS) are created: more might not fit into the pipe of a user who has many pipes.
-    """
+    """Credits that processes take and give back: bytes in a pipe. One credit is a lock, used as a context manager."""
 
     def __init__(self, count: int) -> None:
         self._reader, self._writer = pipe()
-        self.give(min(count, select.PIPE_BUF))
+        self.give(min(count, select.PIPE_BUF))  # more might not fit into the pipe of a user who has many
 
     def take(self) -> None:
         """Take a credit, or wait until there is one."""

@@ -11,21 +11,20 @@ stage reads end of file. The run has succeeded when the results are at their end
 exited with status 0, and as many items have been taken from each queue as were put on it.
 
 **Failure.** The first failure ends the run. A worker that raises writes the exception to a file without a name, and
-exits. So the exit of a worker is looked at after that file: an exception takes precedence over a death noticed at the
-same time. Retrying in place is never sound: a process killed while it holds a lock of a queue keeps it. So all workers
-are killed (with SIGKILL: a worker owns nothing that needs a clean exit) before the failure is raised.
+exits, so an exception takes precedence over a death noticed at the same time. Retrying in place is never sound: a
+process killed while it holds a lock of a queue keeps it. So all workers are killed (with SIGKILL: a worker owns nothing
+that needs a clean exit) before the failure is raised.
 
-**Early end.** `break`, an exception in the caller's loop, Ctrl-C, or garbage collection of the generator: the workers
-are killed as well.
+**Early end.** After `break`, an exception in the caller's loop, Ctrl-C, or garbage collection of the generator, the
+workers are killed as well.
 
 **Death of the main process.** Each worker has a thread that notices it, as the end of a pipe, and exits. So has the
-fork server. It kills the workers that native code keeps from that, removes the temporary folders and exits. The death
-of the fork server is a failure like any other.
+fork server, which kills the workers that native code keeps from that, and removes the temporary folders. Its own death
+is a failure like any other.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import runpy
@@ -37,7 +36,6 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .errors import FlowError, WorkerDiedError
@@ -72,17 +70,16 @@ class ProcessRun:
 
     def _add_job(self, step: Source | Stage, route: Callable[[Any], int] | None) -> None:
         """Pickle the functions of a step, and find the main script if they need something in it."""
-        pickler = _JobPickler(job := io.BytesIO())
         try:
-            pickler.dump((step, route))
+            job = pickle.dumps((step, route), protocol=3)  # which names modules in a way of their own
         except Exception as error:
             raise FlowError(
                 f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module level, or "
                 "run the pipeline in threads"
             ) from error
-        if pickler.needs_main:
+        if b"c__main__\n" in job:  # a script that is not needed needs no guard
             self._main_script = _find_main_script()
-        self._jobs.append(job.getvalue())
+        self._jobs.append(job)
 
     def results(self) -> Generator[Any, None, None]:
         """Start the workers and yield the results. Raises the first failure. No process is left at the end."""
@@ -192,17 +189,6 @@ class ProcessRun:
                 descriptor.close()
         self._meters.clear()
         self._channels = []
-
-
-class _JobPickler(pickle.Pickler):
-    """Notes whether an object needs something in the main script. A script that is not needed needs no guard."""
-
-    needs_main = False
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
-            self.needs_main = True
-        return NotImplemented
 
 
 def _find_main_script() -> Callable[[], dict[str, Any]]:

@@ -21,14 +21,12 @@ class QueueSpec:
 
     Attributes:
         name: The name that the monitor shows, for example `"chunk_queue"`.
-        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer). Between processes no more
-            than 4,096 are (512 on macOS), however large the bound.
-        max_bytes: Upper bound on the bytes in flight, counted as pickled. In addition there may be one item that is
-            being put. Between processes no more than 1 MiB is in flight for each reader, however large the bound, and
-            a bound of less than 4 KiB for each reader counts as 4 KiB (on macOS the system decides).
+        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer). Between processes at most
+            4,096 (512 on macOS).
+        max_bytes: Upper bound on the bytes in flight, counted as pickled, without one item that is being put. Between
+            processes at least 4 KiB and at most 1 MiB for each reader (on macOS the system decides).
         route: With None, any worker of the reading stage may take any item. Otherwise an item goes to worker
-            `route(item) % workers`, so that one worker sees all items that belong together. The bounds then apply to
-            the queues of all workers together.
+            `route(item) % workers`, and the bounds apply to the items of all workers together.
 
     Raises:
         FlowError: If a bound is less than 1.

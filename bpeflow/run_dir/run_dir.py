@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter
@@ -204,7 +204,7 @@ class _SampleFile:
     def append(self, sample: MonitorSample) -> None:
         if self._ended:
             return
-        line = (json.dumps(sample.to_dict()) + "\n").encode()
+        line = (json.dumps(asdict(sample)) + "\n").encode()
         size = self._file.tell()
         try:
             if self._file.write(line) < len(line):

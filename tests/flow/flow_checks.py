@@ -25,7 +25,7 @@ _MARK = "FLOW_TEST_SCRIPT"
 
 def pids(pipeline: Pipeline) -> dict[tuple[str, int], int]:
     """Return the running workers, by stage and worker number."""
-    return {(state.stage, state.worker): state.pid for state in pipeline.snapshot().workers if state.stage != MAIN}
+    return {(stage, worker): meter.pid for stage, worker, meter in pipeline.snapshot().running() if stage != MAIN}
 
 
 def servers() -> list[psutil.Process]:

@@ -138,6 +138,12 @@ def test_a_pipeline_runs_in_a_child_process(method: str) -> None:
     assert w.squares_of_five("forkserver") == [0, 1, 4, 9, 16]
 
 
+def test_a_pipeline_runs_where_a_tool_has_replaced_the_main_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `runpy`, a debugger or a notebook does. `multiprocessing` has kept the one before as `__mp_main__`."""
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    assert list(w.simple_pipeline(partial(w.numbers, 3)).run()) == [0, 1, 2]
+
+
 def test_a_stage_function_that_workers_cannot_import_fails_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("made_up")
     exec("def function(item): return item", vars(module))

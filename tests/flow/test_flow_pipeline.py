@@ -129,8 +129,8 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
     assert set(pids(pipeline)) == {("source", 0), ("stage", 0), ("stage", 1)}
     assert {pid == os.getpid() for pid in pids(pipeline).values()} == {executor == "threads"}
     assert all(psutil.pid_exists(pid) for pid in pids(pipeline).values())
-    assert [state.stage for state in snapshot.workers].count("stage") == 2
-    assert snapshot.workers[-1].stage == "main"
+    assert [worker.stage for worker in snapshot.running()].count("stage") == 2
+    assert snapshot.running()[-1].stage == "main"
     if executor == "processes":
         assert wait_until(lambda: pipeline.snapshot().queues["out"].items == 4)
         assert pipeline.snapshot().queues["out"].bytes > 0
@@ -138,7 +138,7 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
     assert len(list(run)) == 29
     after = pipeline.snapshot()
     assert pids(pipeline) == {}
-    assert list(after.workers) == []
+    assert after.running() == []
     assert all(depth.items == 0 and depth.bytes == 0 for depth in after.queues.values())
     assert after.total("stage", "items_in") == after.total("stage", "items_out") == 30
     assert after.total("stage", "weight_done") == 300
