@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from time import monotonic
 from typing import Any
 
@@ -63,7 +64,7 @@ class RayEngine:
             EngineError: there is no cluster at the address, or it has another version of Ray or Python.
         """
         self._ray = _load_ray(_address(settings))
-        self._remote = self._ray.remote(max_retries=0)(run_call)
+        self._remote = _remote_run_call()
         self._workers = settings.workers
         self._cpus, self._memory = settings.cpus_per_task, int(settings.task_memory)
         self._connected_here = not self._ray.is_initialized()
@@ -178,6 +179,14 @@ def _load_ray(address: str) -> Any:
     except ModuleNotFoundError as error:
         raise EngineUnavailableError(f"engine ray needs Ray: pip install 'bpeflow[ray]' ({error})") from error
     return ray
+
+
+@cache
+def _remote_run_call() -> Any:
+    """Return `run_call` as a function of Ray, which sends it to the cluster once."""
+    import ray
+
+    return ray.remote(max_retries=0)(run_call)
 
 
 def _connect(settings: EngineSettings) -> None:
