@@ -40,7 +40,7 @@ _PER_SLOT, _WORTH_BALANCING = 4, 512_000_000
 #: Bytes of all shards in a range, at most.
 _RANGE_BYTES = 512_000_000
 
-#: Bytes of all shards up to which the driver sums them itself, in less time than tasks take to begin and to write files.
+#: Bytes of all shards up to which the driver sums them itself, in less time than tasks take to begin and write files.
 _SMALL_SUM = 128_000_000
 
 

@@ -7,6 +7,7 @@ play no part, and neither do Ray's own retries: the coordinator repeats what is 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -48,6 +49,10 @@ _LOSSES = {
     "TaskCancelledError": "it was cancelled",
     "ObjectLostError": "its outcome was lost with its node",
 }
+
+
+#: How Ray names a node in its messages about losses.
+_NODE = re.compile(r"\bIP: ([^\s,()]+)")
 
 
 class RayEngine:
@@ -211,6 +216,7 @@ def _connect(settings: EngineSettings) -> None:
         except Exception as error:
             raise _no_connection(error, address) from error
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_worker_niceness", "0")  # by default workers wait for every other program
     try:
         ray.init(
             address="local",
@@ -251,7 +257,8 @@ def _outcome(reference: Any) -> TaskReport | BpeflowError:
     except exceptions.RayError as error:
         reasons = (_LOSSES.get(kind.__name__) for kind in type(error).__mro__)
         if reason := next(filter(None, reasons), None):
-            raise TaskLostError(reason) from error
+            node = _NODE.search(str(error))
+            raise TaskLostError(f"{reason} (node {node[1]})" if node else reason) from error
         raise _cluster_error(error) from error
     return outcome
 
