@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path, checksummed, sync_file, verified
+from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.kway import kway_sum
@@ -200,10 +199,7 @@ def write_segment(
                 if isinstance(error.__cause__, OSError) and str(temporary) in str(error):
                     raise error.__cause__ from None
                 raise
-            with ThreadPoolExecutor(1) as thread:  # of what is still in memory, while it is flushed to disk
-                hashing = thread.submit(file_digest, temporary)
-                sync_file(temporary)
-                digest = hashing.result()
+            digest = file_digest(temporary)
     except OSError as error:
         raise cannot_write_segment(path, error) from error
     for shard in shards:
