@@ -214,7 +214,12 @@ class CorpusCounter:
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
             if distributor is not None and segments is not None:
-                shards = distributor.count(segments, self._work(segments.path, distributor), runner)
+                shards = distributor.count(
+                    segments,
+                    self._work(segments.path, distributor),
+                    runner,
+                    lambda counted: runner.run(build.summing(counted, limit), "threads"),
+                )
             elif segments is None:
                 runner.report_progress()
                 shards = runner.run(build.counting(self.corpus.entries, shared), executor)

@@ -37,8 +37,8 @@ class CountMerger:
     Counters in the same process leave their tables in `shared`, and send parts of these instead of shards. If no
     counter had to spill, the tables are added up without sorting them first.
 
-    With `order="bytes"`, for a segment, the result is one file in ascending order of bytes, to be added to the shards
-    of other segments.
+    With `order="bytes"`, for a segment, the result is one shard in ascending order of bytes, to be added to those of
+    other segments. A shard that is alone is the result as it is.
 
     Attributes:
         memory: the merger's share of the memory limit.
@@ -78,7 +78,8 @@ class CountMerger:
         spilled = sum((shard.spilled for shard in shards), start=Spilled())
         shards, spilled = self._limit_files(shards, "bytes", spilled, key_range)
         if self.order == "bytes":
-            summed = self._sum_to_file(shards, "bytes")
+            alone = len(shards) == 1 and (shards[0].path or shards[0].size <= self.memory.largest_sent_result)
+            summed = shards[0] if alone else self._sum_to_file(shards, "bytes")
             # The result itself does not count as spilled: it is a file whatever the memory.
             return replace(summed, statistics=statistics, spilled=spilled)
         pieces = self._sorted_pieces(shards, key_range)

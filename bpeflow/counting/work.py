@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +32,10 @@ _TASK_SCRATCH = "bpeflow-task-"
 OTHER_FILE_REMEDY = "every node must see the same files under the same paths; " + FILE_CHANGED_REMEDY
 
 
+#: A function that sums shards of segments in the calling process.
+SumHere = Callable[[Sequence[Shard]], list[Shard]]
+
+
 class Distributor(Protocol):
     """Distributes the work of counting over other processes or machines."""
 
@@ -49,8 +53,8 @@ class Distributor(Protocol):
         """Return the size of a segment of a corpus of `total` bytes, at most `wanted`."""
         ...
 
-    def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner) -> list[Shard]:
-        """Count the segments that are missing, and sum all.
+    def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner, sum_here: SumHere) -> list[Shard]:
+        """Count the segments that are missing, and sum all, with `sum_here` if they are small.
 
         Returns shards in canonical order, without statistics. Progress, reports and what was spilled go to `runner`.
         """

@@ -24,7 +24,7 @@ from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart
 from bpeflow.counting.segments import SegmentFolder, worker_reports
 from bpeflow.counting.shards import Shard
-from bpeflow.counting.work import OTHER_FILE_REMEDY, CountWork
+from bpeflow.counting.work import OTHER_FILE_REMEDY, CountWork, SumHere
 from bpeflow.engines.coordinator import PER_SLOT, Coordinator, Tally, start_engine
 from bpeflow.engines.engine import Call, Engine, TaskReport
 from bpeflow.engines.probe import check_nodes
@@ -39,6 +39,9 @@ _PER_SLOT, _WORTH_BALANCING = 4, 512_000_000
 
 #: Bytes of all shards in a range, at most.
 _RANGE_BYTES = 512_000_000
+
+#: Bytes of all shards up to which the driver sums them itself, in less time than tasks take to begin and write files.
+_SMALL_SUM = 128_000_000
 
 
 @contextmanager
@@ -88,7 +91,7 @@ class DistributedCounting:
         per_slot = max(balanced, round(total / (slots * _SEGMENT)), 1)
         return min(wanted, max(-(-total // (slots * per_slot)), _MIN_SEGMENT))
 
-    def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner) -> list[Shard]:
+    def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner, sum_here: SumHere) -> list[Shard]:
         """Count the segments that are missing, and sum all.
 
         Raises:
@@ -106,7 +109,10 @@ class DistributedCounting:
             runner.report_progress()
             self._count_missing(segments, work, runner, monitor)
             runner.reports = worker_reports(segments.counted)
-            return self._sum(segments, work, runner, monitor)
+            shards = segments.shards(work.folder)
+            if self.settings.partitions is None and sum(shard.size for shard in shards) <= _SMALL_SUM:
+                return sum_here(shards)
+            return self._sum(shards, work, runner, monitor)
 
     def _verify(self, records: Sequence[SegmentRecord], work: CountWork) -> list[bool]:
         calls = (Call(f"verify segment {record.number}", work.is_intact, (record,)) for record in records)
@@ -133,9 +139,8 @@ class DistributedCounting:
             runner.report_progress()
 
     def _sum(
-        self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner, monitor: TaskMonitor
+        self, shards: Sequence[Shard], work: CountWork, runner: PipelineRunner, monitor: TaskMonitor
     ) -> list[Shard]:
-        shards = segments.shards(work.folder)
         size = sum(shard.size for shard in shards)
         parts = self.settings.partitions or max(self._engine.slots, -(-size // _RANGE_BYTES))
         tasks = divide(shards, parts)

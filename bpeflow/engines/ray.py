@@ -7,12 +7,14 @@ play no part, and neither do Ray's own retries: the coordinator repeats what is 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from time import monotonic
 from typing import Any
 
@@ -49,6 +51,10 @@ _LOSSES = {
 }
 
 
+#: How Ray names a node in its messages about losses.
+_NODE = re.compile(r"\bIP: ([^\s,()]+)")
+
+
 class RayEngine:
     """Tasks on a Ray cluster: that of the address, the one that this machine belongs to, or one of this machine alone.
 
@@ -63,7 +69,7 @@ class RayEngine:
             EngineError: there is no cluster at the address, or it has another version of Ray or Python.
         """
         self._ray = _load_ray(_address(settings))
-        self._remote = self._ray.remote(max_retries=0)(run_call)
+        self._remote = _remote_run_call()
         self._workers = settings.workers
         self._cpus, self._memory = settings.cpus_per_task, int(settings.task_memory)
         self._connected_here = not self._ray.is_initialized()
@@ -180,6 +186,14 @@ def _load_ray(address: str) -> Any:
     return ray
 
 
+@cache
+def _remote_run_call() -> Any:
+    """Return `run_call` as a function of Ray, which sends it to the cluster once."""
+    import ray
+
+    return ray.remote(max_retries=0)(run_call)
+
+
 def _connect(settings: EngineSettings) -> None:
     """Connect this process to the cluster of the address, or start a cluster. Raises `EngineError`."""
     import ray
@@ -202,6 +216,7 @@ def _connect(settings: EngineSettings) -> None:
         except Exception as error:
             raise _no_connection(error, address) from error
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_worker_niceness", "0")  # by default workers wait for every other program
     try:
         ray.init(
             address="local",
@@ -242,7 +257,8 @@ def _outcome(reference: Any) -> TaskReport | BpeflowError:
     except exceptions.RayError as error:
         reasons = (_LOSSES.get(kind.__name__) for kind in type(error).__mro__)
         if reason := next(filter(None, reasons), None):
-            raise TaskLostError(reason) from error
+            node = _NODE.search(str(error))
+            raise TaskLostError(f"{reason} (node {node[1]})" if node else reason) from error
         raise _cluster_error(error) from error
     return outcome
 

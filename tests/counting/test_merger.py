@@ -66,6 +66,18 @@ def test_a_partition_keeps_its_number_and_statistics_add_up(tmp_path: Path) -> N
     assert not (tmp_path / "scratch").exists()
 
 
+def test_a_shard_that_is_alone_is_not_written_again(tmp_path: Path) -> None:
+    shard = Shard.pack(0, [(b"a", 1)])
+    alone, small = CountMerger(AMPLE, Scratch(tmp_path), order="bytes"), MemoryBudget(1 << 30, 8)
+    (same,) = alone([shard])
+    assert same.path is None
+    assert list(same.items()) == [(b"a", 1)]
+    (written,) = CountMerger(small, Scratch(tmp_path), order="bytes")([shard])  # too large to be sent
+    assert written.path is not None
+    (same,) = alone([written])
+    assert same.path == written.path
+
+
 def test_the_smallest_files_are_summed_first(tmp_path: Path) -> None:
     """Of five files, if three may be open, the three smallest are summed first."""
     scratch = Scratch(tmp_path / "scratch")

@@ -81,6 +81,19 @@ def test_counts_are_those_of_the_local_engine(
     assert not list((tmp_path / "run").iterdir())
 
 
+def test_small_sums_are_not_worth_tasks(
+    corpus: Path, whole: CorpusCounts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = EngineSettings(kind="processes")
+    for run, tasks_of_sum in ("small", []), ("large", ["sum", "sum"]):
+        engine = InlineEngine()
+        counted = counter(corpus, tmp_path / run).count(distributor=DistributedCounting(engine, settings))
+        assert_equal(counted, whole, size_of(corpus))
+        assert [call.name.split()[0] for call in engine.calls if not call.name.startswith("count")] == tasks_of_sum
+        assert bool(list((tmp_path / run).glob("segments/range-*"))) == bool(tasks_of_sum)
+        monkeypatch.setattr("bpeflow.engines.distributed._SMALL_SUM", 1000)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -336,7 +349,7 @@ ON_PROCESSES = ("--engine", "processes", "--set", "engine.workers=2")
 @pytest.mark.slow
 def test_a_training_on_tasks(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments(corpus, tmp_path / "local")) == 0
-    flags = ["--do_monitor", "--set", "monitor.interval=0.01"]
+    flags = ["--do_monitor", "--set", "monitor.interval=0.01", "--set", "engine.partitions=2"]
     assert main(arguments(corpus, tmp_path / "tasks", *ON_PROCESSES, *flags)) == 0
     assert results(tmp_path / "tasks") == results(tmp_path / "local")
     report = json.loads((tmp_path / "tasks/run.json").read_text())

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -187,6 +188,20 @@ def test_an_address_without_cluster(address: str, message: str) -> None:
     assert time.monotonic() - began < 10
 
 
+def test_a_loss_names_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
+    from ray import exceptions
+
+    from bpeflow.engines.ray import _outcome
+
+    out_of_memory = "Memory on the node (IP: 10.0.0.7, ID: 5f) was 7.9GB used / 8GB limit (0.98)"
+    died = "The node it was running on is dead or unavailable. Node IP: 10.0.0.7, node ID: 5f. This can happen if"
+    for error in (exceptions.OutOfMemoryError(out_of_memory), exceptions.NodeDiedError(died)):
+        monkeypatch.setattr(ray, "get", Mock(side_effect=error))
+        with pytest.raises(TaskLostError, match=r"^its node .* \(node 10\.0\.0\.7\)$"):
+            _outcome(None)
+
+
 # ---- counting ----
 
 
@@ -306,6 +321,8 @@ def test_a_cluster_of_this_machine_alone_ends_with_the_run(corpus: Path, tmp_pat
     wait_for(held, driver)
     started = [process for process in ray_processes() if process not in before]
     assert started
+    workers = [child for process in started for child in process.children()]
+    assert {worker.nice() for worker in workers} == {psutil.Process().nice()}  # they do not wait for other programs
     driver.send_signal(signal.SIGTERM)
     _, errors = driver.communicate(timeout=60)
     assert driver.returncode == 128 + signal.SIGTERM
