@@ -75,8 +75,8 @@ def test_sums_have_the_counts_of_all_tables_in_canonical_order(
 def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
     """Large enough that the index of a sum grows, and that not all pre-tokens are in the sample which divides them."""
     choose = random.Random(0)
-    words = [b"%x" % choose.randrange(2**40) for _ in range(8_000)]
-    tables = [dict.fromkeys(choose.sample(words, 4_000), number + 1) for number in range(3)]
+    words = [b"%x" % choose.randrange(2**40) for _ in range(60_000)]
+    tables = [dict.fromkeys(choose.sample(words, 16_000), number + 1) for number in range(3)]
     expected: Counter[bytes] = Counter()
     for counts in tables:
         expected.update(counts)
