@@ -18,7 +18,7 @@ from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.shards import MAX_COUNT, Shard, new_scratch
 from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import NativeTable
-from bpeflow.errors import CountOverflowError
+from bpeflow.errors import CountOverflowError, NativeError
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -89,6 +89,14 @@ def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
     for thread in threads:
         thread.join()
     assert list(shared.join().items()) == sorted(expected.items(), key=canonical)
+
+
+def test_sums_of_some_partitions_only_cannot_be_joined() -> None:
+    shared = SharedTables()
+    [[first, _]] = share(shared, [{b"a": 1, b"b": 2, b"c": 3}], [1], 2)
+    shared.sum([first])
+    with pytest.raises(NativeError, match="bpeflow_sorted_new"):
+        shared.join()
 
 
 def test_the_sum_of_empty_tables_is_empty() -> None:
