@@ -66,7 +66,10 @@ inline void sort_by_number(Entry *begin, Entry *end, int shift = 56) {
     const auto digit = [shift](const Entry &entry) { return entry.number >> shift & 0xFF; };
     std::size_t sizes[256] = {};
     for (const Entry *entry = begin; entry != end; entry++) sizes[digit(*entry)]++;
-    if (sizes[digit(*begin)] == static_cast<std::size_t>(end - begin)) return sort_by_number(begin, end, shift - 8);
+    if (sizes[digit(*begin)] == static_cast<std::size_t>(end - begin)) {
+        sort_by_number(begin, end, shift - 8);
+        return;
+    }
     Entry *next[256], *ends[256], *start = begin;
     for (int i = 0; i < 256; i++) {
         next[i] = start;

@@ -82,15 +82,13 @@ class TableSum {
             __builtin_prefetch(&first_->record(guesses[i]), 1);
         }
         for (std::size_t i = 0; i < number_waiting_; i++) {
-            const auto [record, hash] = waiting_[i];
-            std::uint32_t place = guesses[i];
-            if (!equal(first_->record(place), *record))
-                place =
-                    index.find(hash, [&, this](std::uint32_t known) { return equal(first_->record(known), *record); });
+            Pretoken &record = *waiting_[i].record;
+            const auto same = [&](std::uint32_t place) { return equal(first_->record(place), record); };
+            const std::uint32_t place = same(guesses[i]) ? guesses[i] : index.find(waiting_[i].hash, same);
             if (place)
-                fold(*record, first_->record(place));
+                fold(record, first_->record(place));
             else
-                add_to_others(*record, hash);
+                add_to_others(record, waiting_[i].hash);
         }
         number_waiting_ = 0;
     }
@@ -107,7 +105,10 @@ class TableSum {
                     others_.push_back(&record);
                     return static_cast<std::uint32_t>(others_.size());
                 });
-            if (known) return fold(record, *others_[known - 1]);
+            if (known) {
+                fold(record, *others_[known - 1]);
+                return;
+            }
         }
         note(record);
     }
