@@ -115,7 +115,7 @@ class SharedTables:
 
         from bpeflow.counting.counts import PretokenCounts
 
-        sums = [total.handle for total in self._sums.values()]
+        sums = [self._sums[partition].handle for partition in sorted(self._sums)]
         with ThreadPoolExecutor(len(sums)) as threads:
             parts = list(threads.map(partial(_SortedPart, sums), range(len(sums))))
             self._sums.clear()

@@ -54,8 +54,18 @@ class Index {
         return first.places[__builtin_ctz(same | 0x80)] & (0 - std::uint32_t{same != 0});
     }
 
-    // Call is(place) for the places of records with this hash, and return the first for which it is true. If there is
-    // none, return 0 after inserting the place that add() returns.
+    // Call is(place) for the places of records with this hash, and return the first for which it is true, 0 if there is
+    // none.
+    template <typename Is> std::uint32_t find(std::uint64_t hash, const Is &is) const {
+        for (std::size_t number = home(hash);; number = (number + 1) & mask()) {
+            const Bucket &here = bucket(number);
+            for (unsigned same = equal(here, tag(hash)); same; same &= same - 1)
+                if (const std::uint32_t place = here.places[__builtin_ctz(same)]; is(place)) return place;
+            if (equal(here, 0)) return 0;
+        }
+    }
+
+    // The same, but if there is none, insert the place that add() returns.
     template <typename Is, typename Add> std::uint32_t find(std::uint64_t hash, const Is &is, const Add &add) {
         for (std::size_t number = home(hash);; number = (number + 1) & mask()) {
             Bucket &here = bucket(number);

@@ -25,9 +25,9 @@ class Partition {
     }
 
     bool is_all() const { return partitions_ == 1; }
-
-    // The number of pre-tokens, of all these, that are likely to belong to it.
-    std::size_t share(std::size_t tokens) const { return tokens / static_cast<std::size_t>(partitions_); }
+    bool is(std::uint64_t partition, std::uint64_t partitions) const {
+        return partition_ == partition && partitions_ == partitions;
+    }
 
   private:
     std::uint64_t partition_, partitions_;
@@ -66,6 +66,10 @@ inline void sort_by_number(Entry *begin, Entry *end, int shift = 56) {
     const auto digit = [shift](const Entry &entry) { return entry.number >> shift & 0xFF; };
     std::size_t sizes[256] = {};
     for (const Entry *entry = begin; entry != end; entry++) sizes[digit(*entry)]++;
+    if (sizes[digit(*begin)] == static_cast<std::size_t>(end - begin)) {
+        sort_by_number(begin, end, shift - 8);
+        return;
+    }
     Entry *next[256], *ends[256], *start = begin;
     for (int i = 0; i < 256; i++) {
         next[i] = start;
@@ -93,9 +97,11 @@ template <typename Work> void each_group(Entry *begin, Entry *end, const Work &w
     }
 }
 
+void sort_ties(Entry *begin, Entry *end, std::size_t position);
+
 // Sort entries that agree in the bytes before `position`, and are longer than that, in ascending order of bytes: by the
-// next eight, then groups that agree there by the eight after those, and so on up to 32. So the bytes of each are read
-// once for every eight, and not in each comparison.
+// next eight, then groups that agree there by the eight after those, and so on. So the bytes of each are read once for
+// every eight, and not in each comparison.
 inline void sort_by_bytes(Entry *begin, Entry *end, std::size_t position = 0) {
     static constexpr std::ptrdiff_t ahead = 16; // records are in random order, unless all of one table are sorted
     for (Entry *entry = begin; entry != end; entry++) {
@@ -103,22 +109,24 @@ inline void sort_by_bytes(Entry *begin, Entry *end, std::size_t position = 0) {
         entry->number = prefix_of(entry->record->bytes() + position, entry->record->length - position, 8); // padded
     }
     sort_by_number(begin, end);
-    position += 8;
-    each_group(begin, end, [position](Entry *first, Entry *last) {
-        // They agree in the bytes before `position`, padded with zeros. Of pre-tokens that end there, the shorter one
-        // is smaller, and all of them are smaller than longer ones.
-        for (const Entry *entry = first; entry != last; entry++) __builtin_prefetch(entry->record);
-        Entry *const longer =
-            std::partition(first, last, [&](const Entry &entry) { return entry.record->length <= position; });
-        std::sort(first, longer, [](const Entry &a, const Entry &b) { return a.record->length < b.record->length; });
-        if (position < 32) {
-            if (longer != last) sort_by_bytes(longer, last, position);
-            return;
-        }
-        std::sort(longer, last, [position](const Entry &a, const Entry &b) {
-            return order_of_bytes(a.record->bytes() + position, a.record->length - position,
-                                  b.record->bytes() + position, b.record->length - position) < 0;
-        });
+    each_group(begin, end, [position](Entry *first, Entry *last) { sort_ties(first, last, position + 8); });
+}
+
+// Sort entries that agree in the bytes before `position`, padded with zeros, in ascending order of bytes. Of pre-tokens
+// that end there, the shorter one is smaller, and all of them are smaller than longer ones.
+inline void sort_ties(Entry *begin, Entry *end, std::size_t position) {
+    static constexpr std::size_t far = 32; // equal pre-tokens are rarely longer
+    for (const Entry *entry = begin; entry != end; entry++) __builtin_prefetch(entry->record);
+    Entry *const longer =
+        std::partition(begin, end, [&](const Entry &entry) { return entry.record->length <= position; });
+    std::sort(begin, longer, [](const Entry &a, const Entry &b) { return a.record->length < b.record->length; });
+    if (position < far) {
+        if (longer != end) sort_by_bytes(longer, end, position);
+        return;
+    }
+    std::sort(longer, end, [position](const Entry &a, const Entry &b) {
+        return order_of_bytes(a.record->bytes() + position, a.record->length - position, b.record->bytes() + position,
+                              b.record->length - position) < 0;
     });
 }
 

@@ -3,6 +3,7 @@
 #include "sum.hpp"
 #include "bpeflow.h"
 #include "count.hpp"
+#include "failure.hpp"
 #include "status.hpp"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ int bpeflow_sum_new(bpeflow_table *const *tables, const std::int64_t *weights, s
         std::vector<bpeflow::Table *> summed;
         summed.reserve(count);
         for (std::uint64_t i = 0; i < count; i++) summed.push_back(&tables[i]->counter.table());
-        *sum = new bpeflow_sum{{summed.data(), weights, summed.size(), {partition, partitions}}};
+        *sum = new bpeflow_sum{{summed, weights, {partition, partitions}}};
     });
 }
 
@@ -45,7 +46,11 @@ int bpeflow_sorted_new(const bpeflow_sum *const *sums, std::uint64_t count, std:
     return bpeflow::status_of([&] {
         std::vector<const bpeflow::TableSum *> all;
         all.reserve(count);
-        for (std::uint64_t i = 0; i < count; i++) all.push_back(&sums[i]->sum);
+        for (std::uint64_t i = 0; i < count; i++) {
+            all.push_back(&sums[i]->sum);
+            const bool others = all[i]->tables() != all[0]->tables() || !all[i]->partition().is(i, count);
+            if (others) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
+        }
         *sorted = new bpeflow_sorted{{all, part, parts}};
         *tokens = (*sorted)->part.tokens();
         *bytes = (*sorted)->part.bytes();

@@ -22,91 +22,124 @@
 
 namespace bpeflow {
 
-// The pre-tokens of a partition of several tables, each once, with its counts added up. The sums stay in the tables'
-// own records: in the first that a pre-token was found in. So no two sums may have the same partition of a table.
+// A partition of several tables, added up: each pre-token has its sum in one of the tables, and a count of 0 in others.
 class TableSum {
   public:
     // `tables` must be settled, and stay as they are. Counts are multiplied by the table's weight.
-    TableSum(Table *const *tables, const std::int64_t *weights, std::size_t count, const Partition &partition)
-        : partition_(partition) {
-        std::size_t largest = 0;
-        for (std::size_t i = 0; i < count; i++) largest = std::max(largest, partition.share(tables[i]->tokens()));
-        if (count > 1) {
-            index_ = std::make_unique<Index>();
-            index_->grow(largest + largest / 4);
-        }
-        entries_.reserve(largest + largest / 4);
-        for (std::size_t i = 0; i < count; i++) add(*tables[i], weights[i], i > 0);
+    TableSum(const std::vector<Table *> &tables, const std::int64_t *weights, const Partition &partition)
+        : tables_(tables), partition_(partition) {
+        if (tables.empty()) return;
+        const auto smaller = [](const Table *a, const Table *b) { return a->tokens() < b->tokens(); };
+        const auto largest = std::max_element(tables.begin(), tables.end(), smaller); // so that few must be looked up
+        first_ = *largest;
+        for (const Table *table : tables) sample_step_ += table->tokens() / sampled;
+        begin_with(*first_, weights[largest - tables.begin()]);
+        for (std::size_t i = 0; i < tables.size(); i++)
+            if (tables[i] != first_) add(*tables[i], weights[i]);
+        others_ = {};
         index_.reset();
+        std::sort(tables_.begin(), tables_.end());
     }
 
-    // In no particular order.
-    const std::vector<Entry> &entries() const { return entries_; }
+    const Partition &partition() const { return partition_; }
+    const std::vector<Table *> &tables() const { return tables_; } // in ascending order of addresses
+    std::size_t tokens() const { return tokens_; }
+
+    // Some of the pre-tokens, selected evenly.
+    const std::vector<const Pretoken *> &sample() const { return sample_; }
 
   private:
     static constexpr std::size_t batch_size = 32;
+    static constexpr std::size_t sampled = 1 << 12; // of all partitions; with fewer, the parts to sort differ more
 
-    void add(Table &table, std::int64_t weight, bool may_be_known) {
+    void begin_with(Table &table, std::int64_t weight) {
+        table.each([&](std::uint32_t place, const Pretoken &pretoken) {
+            if (!partition_.has(pretoken)) return;
+            if (weight != 1) table.record(place).multiply(weight);
+            note(pretoken);
+        });
+    }
+
+    void add(Table &table, std::int64_t weight) {
         table.each([&](std::uint32_t place, const Pretoken &pretoken) {
             if (!partition_.has(pretoken)) return;
             Pretoken &record = table.record(place);
             if (weight != 1) record.multiply(weight);
-            if (!index_) {
-                insert(record);
-                return;
-            }
             waiting_[number_waiting_] = {&record, record.hash()};
-            index_->prefetch(waiting_[number_waiting_].hash);
-            if (++number_waiting_ == batch_size) flush(may_be_known);
+            first_->index().prefetch(waiting_[number_waiting_].hash);
+            if (index_) index_->prefetch(waiting_[number_waiting_].hash);
+            if (++number_waiting_ == batch_size) flush();
         });
-        flush(may_be_known);
+        flush();
     }
 
-    // Look the batch up, in three steps, so that the waits for memory overlap.
-    void flush(bool may_be_known) {
-        if (number_waiting_ == 0) return;
-        if (entries_.size() + number_waiting_ > index_->room()) grow();
-        if (may_be_known) {
-            std::uint32_t guesses[batch_size];
-            for (std::size_t i = 0; i < number_waiting_; i++) {
-                guesses[i] = index_->guess(waiting_[i].hash);
-                if (guesses[i]) __builtin_prefetch(&entries_[guesses[i] - 1]);
-            }
-            for (std::size_t i = 0; i < number_waiting_; i++)
-                if (guesses[i]) __builtin_prefetch(entries_[guesses[i] - 1].record, 1);
+    // Look the batch up in the first table, in three steps, so that the waits for memory overlap.
+    void flush() {
+        const Index &index = first_->index();
+        std::uint32_t guesses[batch_size];
+        for (std::size_t i = 0; i < number_waiting_; i++) {
+            guesses[i] = index.guess(waiting_[i].hash);
+            __builtin_prefetch(&first_->record(guesses[i]), 1);
         }
         for (std::size_t i = 0; i < number_waiting_; i++) {
-            const Waiting &here = waiting_[i];
-            const std::uint32_t known = index_->find(
-                here.hash,
-                [&](std::uint32_t number) { return may_be_known && equal(*entries_[number - 1].record, *here.record); },
-                [&] {
-                    insert(*here.record);
-                    return static_cast<std::uint32_t>(entries_.size());
-                });
-            if (known) entries_[known - 1].record->add(here.record->count);
+            Pretoken &record = *waiting_[i].record;
+            const auto same = [&](std::uint32_t place) { return equal(first_->record(place), record); };
+            const std::uint32_t place = same(guesses[i]) ? guesses[i] : index.find(waiting_[i].hash, same);
+            if (place)
+                fold(record, first_->record(place));
+            else
+                add_to_others(record, waiting_[i].hash);
         }
         number_waiting_ = 0;
     }
 
-    void insert(Pretoken &record) {
-        if (entries_.size() >= std::numeric_limits<std::uint32_t>::max()) throw Failure{BPEFLOW_TOO_LARGE};
-        entries_.push_back({0, &record});
+    // Add a pre-token that is not in the first table. With two tables, it is in no other.
+    void add_to_others(Pretoken &record, std::uint64_t hash) {
+        if (tables_.size() > 2) {
+            if (!index_) index_ = std::make_unique<Index>();
+            if (others_.size() == index_->room()) grow();
+            const std::uint32_t known = index_->find(
+                hash, [&](std::uint32_t number) { return equal(*others_[number - 1], record); },
+                [&] {
+                    if (others_.size() >= std::numeric_limits<std::uint32_t>::max()) throw Failure{BPEFLOW_TOO_LARGE};
+                    others_.push_back(&record);
+                    return static_cast<std::uint32_t>(others_.size());
+                });
+            if (known) {
+                fold(record, *others_[known - 1]);
+                return;
+            }
+        }
+        note(record);
     }
 
     void grow() {
-        index_->grow(entries_.size() + number_waiting_);
-        for (std::size_t i = 0; i < entries_.size(); i++) {
+        index_->grow(others_.size() + 1);
+        for (std::size_t i = 0; i < others_.size(); i++) {
             static constexpr std::size_t ahead = 16;
-            if (i + ahead < entries_.size()) __builtin_prefetch(entries_[i + ahead].record);
+            if (i + ahead < others_.size()) __builtin_prefetch(others_[i + ahead]);
             index_->find(
-                entries_[i].record->hash(), [](std::uint32_t) { return false; },
+                others_[i]->hash(), [](std::uint32_t) { return false; },
                 [&] { return static_cast<std::uint32_t>(i + 1); });
         }
     }
 
+    static void fold(Pretoken &from, Pretoken &into) {
+        into.add(from.count);
+        from.count = 0;
+    }
+
+    void note(const Pretoken &record) {
+        if (tokens_ % sample_step_ == 0) sample_.push_back(&record);
+        tokens_++;
+    }
+
+    // Both are padded with zeros.
     static bool equal(const Pretoken &a, const Pretoken &b) {
-        return a.length == b.length && std::memcmp(a.bytes(), b.bytes(), a.length) == 0;
+        if (a.length != b.length) return false;
+        for (std::size_t i = 0; i < a.length; i += 8)
+            if (load_word(a.bytes() + i) != load_word(b.bytes() + i)) return false;
+        return true;
     }
 
     struct Waiting {
@@ -114,9 +147,13 @@ class TableSum {
         std::uint64_t hash;
     };
 
+    std::vector<Table *> tables_;
     Partition partition_;
-    std::unique_ptr<Index> index_; // of numbers of entries, from 1 on
-    std::vector<Entry> entries_;
+    Table *first_ = nullptr;         // the other tables are looked up in it
+    std::vector<Pretoken *> others_; // which are not in the first table
+    std::unique_ptr<Index> index_;   // of their numbers, from 1 on
+    std::size_t tokens_ = 0, sample_step_ = 1;
+    std::vector<const Pretoken *> sample_;
     Waiting waiting_[batch_size];
     std::size_t number_waiting_ = 0;
 };
@@ -124,22 +161,27 @@ class TableSum {
 // One of several parts of the canonical order, with about as many pre-tokens as each of the others.
 class SortedPart {
   public:
-    // The sums have no pre-token in common.
+    // The sums must be of all partitions of the same tables.
     SortedPart(const std::vector<const TableSum *> &sums, std::size_t part, std::size_t parts) {
+        if (sums.empty()) return;
         const std::vector<const Pretoken *> sample = sorted_sample(sums);
+        if (sample.empty()) return;
         const auto first_of = [&](std::size_t number) { return sample[sample.size() * number / parts]; };
-        const Pretoken *const begin = part > 0 && !sample.empty() ? first_of(part) : nullptr;
-        const Pretoken *const end = part + 1 < parts && !sample.empty() ? first_of(part + 1) : nullptr;
+        const Limit begin(part > 0 ? first_of(part) : nullptr);
+        const Limit end(part + 1 < parts ? first_of(part + 1) : nullptr);
         std::size_t all = 0;
-        for (const TableSum *sum : sums) all += sum->entries().size();
+        for (const TableSum *sum : sums) all += sum->tokens();
         entries_.reserve(all / parts + all / parts / 8);
-        for (const TableSum *sum : sums)
-            for (const Entry &entry : sum->entries()) {
-                const Pretoken &pretoken = *entry.record;
-                if ((begin && before(pretoken, *begin)) || (end && !before(pretoken, *end))) continue;
-                entries_.push_back(entry);
+        for (Table *table : sums[0]->tables())
+            table->each([&](std::uint32_t place, const Pretoken &pretoken) {
+                if (pretoken.count == 0) return; // it is in another table
+                const std::uint64_t number = number_of(pretoken);
+                if ((begin.pretoken && begin.is_after(pretoken, number)) ||
+                    (end.pretoken && !end.is_after(pretoken, number)))
+                    return;
+                entries_.push_back({number, &table->record(place)});
                 bytes_ += pretoken.length;
-            }
+            });
         sort();
     }
 
@@ -160,40 +202,55 @@ class SortedPart {
     }
 
   private:
+    static constexpr std::int64_t great = 256; // counts below are sorted together with the first bytes
+    static constexpr std::size_t bytes_in_number = 7;
+
+    // A number that is smaller for a pre-token that comes earlier in canonical order, unless it is the same for both. Most
+    // counts are small. They leave room for bytes.
+    static std::uint64_t number_of(const Pretoken &pretoken) {
+        static constexpr std::int64_t most = (std::int64_t{1} << 56) - 1;
+        if (pretoken.count >= great) return static_cast<std::uint64_t>(most - std::min(pretoken.count, most));
+        return static_cast<std::uint64_t>(great - pretoken.count) << 56 |
+               prefix_of(pretoken.bytes(), pretoken.length, 8) >> 8; // padded
+    }
+
     // Return whether `a` is before `b` in canonical order.
     static bool before(const Pretoken &a, const Pretoken &b) {
         if (a.count != b.count) return a.count > b.count;
-        const std::uint64_t x = prefix_of(a.bytes(), a.length, 8), y = prefix_of(b.bytes(), b.length, 8); // padded
-        return x != y ? x < y : order_of_bytes(a.bytes(), a.length, b.bytes(), b.length) < 0;
+        return order_of_bytes(a.bytes(), a.length, b.bytes(), b.length) < 0;
     }
+
+    struct Limit {
+        explicit Limit(const Pretoken *limit) : pretoken(limit), number(limit ? number_of(*limit) : 0) {}
+
+        bool is_after(const Pretoken &other, std::uint64_t its_number) const {
+            return its_number != number ? its_number < number : before(other, *pretoken);
+        }
+
+        const Pretoken *pretoken;
+        std::uint64_t number;
+    };
 
     // Return some pre-tokens in canonical order. They divide all into stretches of about the same size.
     static std::vector<const Pretoken *> sorted_sample(const std::vector<const TableSum *> &sums) {
-        static constexpr std::size_t size = 1 << 12; // with fewer, the parts differ more
-        std::size_t all = 0;
-        for (const TableSum *sum : sums) all += sum->entries().size();
-        const std::size_t step = all / size + 1;
         std::vector<const Pretoken *> sample;
-        for (const TableSum *sum : sums)
-            for (std::size_t i = 0; i < sum->entries().size(); i += step) sample.push_back(sum->entries()[i].record);
+        for (const TableSum *sum : sums) sample.insert(sample.end(), sum->sample().begin(), sum->sample().end());
         std::sort(sample.begin(), sample.end(), [](const Pretoken *a, const Pretoken *b) { return before(*a, *b); });
         return sample;
     }
 
-    // Sort by count, descending, and those with the same count by bytes. Most counts are small.
     void sort() {
-        static constexpr std::int64_t great = 256;
-        const auto sort_group = [](Entry *begin, Entry *end) { sort_by_bytes(begin, end); };
-        for (Entry &entry : entries_)
-            entry.number = static_cast<std::uint64_t>(great - std::min(entry.record->count, great));
+        static constexpr std::ptrdiff_t ahead = 16; // they are in random order, so prefetch them
         Entry *const begin = entries_.data(), *const end = begin + entries_.size();
-        sort_by_number(begin, end, 0);
-        Entry *const small = std::partition_point(begin, end, [](const Entry &entry) { return entry.number == 0; });
-        each_group(small, end, sort_group);
-        for (Entry *entry = begin; entry != small; entry++)
-            entry->number = ~static_cast<std::uint64_t>(entry->record->count);
-        sort_by_number(begin, small);
-        each_group(begin, small, sort_group);
+        sort_by_number(begin, end);
+        each_group(begin, end, [end](Entry *first, Entry *last) {
+            for (const Entry *entry = first; entry != last && end - entry > ahead; entry++)
+                __builtin_prefetch(entry[ahead].record);
+            if (first->number >> 56)
+                sort_ties(first, last, bytes_in_number);
+            else
+                std::sort(first, last, [](const Entry &a, const Entry &b) { return before(*a.record, *b.record); });
+        });
     }
 
     std::vector<Entry> entries_;

@@ -86,6 +86,8 @@ class Table {
 
     bool settled() const { return settled_; }
 
+    const Index &index() const { return index_; } // the places of the records
+
     std::size_t tokens() const { return used_; }
     std::uint64_t bytes() const { return bytes_; }
 

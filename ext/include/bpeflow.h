@@ -124,9 +124,9 @@ BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
 /* The pre-tokens of several sums in canonical order, or a stretch of them. */
 typedef struct bpeflow_sorted bpeflow_sorted;
 
-/* Sort the sums of different partitions of tables, which must outlive the result: part number `part` of `parts`. Parts
- * can be sorted at the same time. On success *sorted is a handle, and *tokens and *bytes are set to the number of its
- * pre-tokens and the sum of their lengths; otherwise *sorted is NULL. */
+/* Sort the sums of all partitions of the same tables, which must outlive the result: part number `part` of `parts`. The
+ * sums are in order of their partitions. Parts can be sorted at the same time. On success *sorted is a handle, and
+ * *tokens and *bytes are set to the number of its pre-tokens and the sum of their lengths; otherwise *sorted is NULL. */
 BPEFLOW_API int bpeflow_sorted_new(const bpeflow_sum *const *sums, uint64_t count, uint64_t part, uint64_t parts,
                                    bpeflow_sorted **sorted, uint64_t *tokens, uint64_t *bytes);
 

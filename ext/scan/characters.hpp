@@ -36,9 +36,10 @@ inline Character character_at(const std::uint8_t *position, const std::uint8_t *
     return {unicode::CLASSES[unicode::BLOCKS[code_point >> 8]][code_point & 255], size};
 }
 
-// The rows of 64 classes in unicode::CLASSES, by the first two bytes of a character of two or three bytes (the lower six
-// bits of each).
+// The places of rows of 64 classes in unicode::CLASSES, by the first two bytes of a character of two or three bytes (the
+// lower six bits of each).
 using Rows = std::array<std::uint16_t, std::size_t{64} * 64>;
+static_assert(sizeof(unicode::CLASSES) <= 1 << 16);
 
 constexpr Rows make_rows() {
     Rows rows{};
@@ -46,7 +47,7 @@ constexpr Rows make_rows() {
         for (std::uint32_t second = 0; second < 64; second++) {
             const std::uint32_t code_point = lead < 0xE0 ? (lead & 0x1F) << 6 : (lead & 0x0F) << 12 | second << 6;
             rows[(lead & 63) << 6 | second] =
-                static_cast<std::uint16_t>(unicode::BLOCKS[code_point >> 8] << 2 | (code_point >> 6 & 3));
+                static_cast<std::uint16_t>(unicode::BLOCKS[code_point >> 8] << 8 | (code_point & 0xC0));
         }
     return rows;
 }
@@ -55,9 +56,10 @@ inline constexpr Rows ROWS = make_rows();
 
 // Return the class of a character of two or three bytes, without branches. Three bytes must be readable.
 inline unsigned class_of_two_or_three(const std::uint8_t *position) {
+    const auto *classes = reinterpret_cast<const std::uint8_t *>(unicode::CLASSES);
     const unsigned row = ROWS[(position[0] & 63u) << 6 | (position[1] & 63u)];
     const unsigned last = position[0] < 0xE0 ? position[1] : position[2];
-    return unicode::CLASSES[row >> 2][(row & 3) << 6 | (last & 63)];
+    return classes[row | (last & 63)];
 }
 
 } // namespace bpeflow

@@ -112,8 +112,10 @@ template <const Rules &RULES> class TokenStarts {
         const auto add = [&](unsigned at, unsigned bits) {
             const auto where = [&](bool is) { return Mask{is} << at; };
             letter |= where(bits & LETTER);
-            digit |= where(bits & NUMBER);
-            odd |= where(bits & (RULES.max_digits == 0 ? SPACE : SPACE | NUMBER));
+            if (bits & (NUMBER | SPACE)) { // rare
+                digit |= where(bits & NUMBER);
+                odd |= where(bits & (RULES.max_digits == 0 ? SPACE : SPACE | NUMBER));
+            }
             if constexpr (RULES.cased_words) {
                 const unsigned both = bits & (UPPER | LOWER);
                 odd |= where(both && !(bits & LETTER)); // a mark

@@ -90,6 +90,7 @@ def test_a_signal_to_an_interpreter_that_ends_changes_nothing() -> None:
     """A finalizer runs at the very end, where an interruption would be printed as an ignored exception."""
     script = """
 import os, runpy, signal, sys, weakref
+import bpeflow.cli.exit
 class Thing: pass
 thing = Thing()
 weakref.finalize(thing, lambda: [os.kill(os.getpid(), number) for number in (signal.SIGTERM, signal.SIGINT)])
@@ -98,6 +99,22 @@ runpy.run_module("bpeflow", run_name="__main__")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_exit_functions_are_called_and_objects_are_not_freed() -> None:
+    """The interpreter's shutdown frees them one by one, which takes long."""
+    script = """
+import atexit
+from bpeflow.cli.exit import leave
+class Thing:
+    def __del__(self):
+        print("freed")
+thing = Thing()
+atexit.register(print, "called")
+leave(3)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "called\n", "")
 
 
 @pytest.fixture

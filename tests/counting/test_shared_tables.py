@@ -18,7 +18,7 @@ from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.shards import MAX_COUNT, Shard, new_scratch
 from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import NativeTable
-from bpeflow.errors import CountOverflowError
+from bpeflow.errors import CountOverflowError, NativeError
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -75,8 +75,8 @@ def test_sums_have_the_counts_of_all_tables_in_canonical_order(
 def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
     """Large enough that the index of a sum grows, and that not all pre-tokens are in the sample which divides them."""
     choose = random.Random(0)
-    words = [b"%x" % choose.randrange(2**40) for _ in range(8_000)]
-    tables = [dict.fromkeys(choose.sample(words, 4_000), number + 1) for number in range(3)]
+    words = [b"%x" % choose.randrange(2**40) for _ in range(60_000)]
+    tables = [dict.fromkeys(choose.sample(words, 16_000), number + 1) for number in range(3)]
     expected: Counter[bytes] = Counter()
     for counts in tables:
         expected.update(counts)
@@ -89,6 +89,14 @@ def test_partitions_of_large_tables_are_summed_at_the_same_time() -> None:
     for thread in threads:
         thread.join()
     assert list(shared.join().items()) == sorted(expected.items(), key=canonical)
+
+
+def test_sums_of_some_partitions_only_cannot_be_joined() -> None:
+    shared = SharedTables()
+    [[first, _]] = share(shared, [{b"a": 1, b"b": 2, b"c": 3}], [1], 2)
+    shared.sum([first])
+    with pytest.raises(NativeError, match="bpeflow_sorted_new"):
+        shared.join()
 
 
 def test_the_sum_of_empty_tables_is_empty() -> None:
