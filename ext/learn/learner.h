@@ -125,9 +125,9 @@ ALWAYS_INLINE void replace_in_shard(const struct learner *l, uint64_t shard, con
     uint32_t *positions = part->positions;
     uint64_t merged = part->length;
     uint32_t run = 0;
-    for (uint64_t k = 0; k < AHEAD && k < length; k++) prefetch_id(ids, list[k], wide);
+    for (uint64_t k = 0; k < AHEAD && k < length; k++) prefetch_occurrence(ids, list[k], size, wide);
     for (uint64_t k = 0; k < length; k++) {
-        if (k + AHEAD < length) prefetch_id(ids, list[k + AHEAD], wide);
+        if (k + AHEAD < length) prefetch_occurrence(ids, list[k + AHEAD], size, wide);
         uint64_t i = list[k];
         if (id_at(ids, i + middle - 1, wide) != left || id_at(ids, i + middle, wide) != right) continue;
         set_id(ids, i, token, wide);
