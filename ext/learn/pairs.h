@@ -141,7 +141,7 @@ static inline bool lists_compact(struct lists *lists, struct pairs *pairs, int64
     kept = 0;
     for (uint64_t i = 0; i < pairs_size(pairs); i++)
         if (pairs->slots[i].count >= min_count) in_order[kept++] = &pairs->slots[i];
-    qsort(in_order, kept, sizeof *in_order, compare_lists);
+    qsort((void *)in_order, kept, sizeof *in_order, compare_lists);
     lists->used = lists->spare_length = 0;
     for (uint64_t i = 0; i < kept; i++) {
         struct pair *pair = in_order[i];
@@ -149,7 +149,7 @@ static inline bool lists_compact(struct lists *lists, struct pairs *pairs, int64
         pair->list = lists->used;
         lists->used += pair->length;
     }
-    free(in_order);
+    free((void *)in_order);
     return true;
 }
 
