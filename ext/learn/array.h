@@ -24,11 +24,7 @@ static inline void *array_reserve(void *array, uint64_t *capacity, uint64_t need
 static inline void *array_refill(void *array, uint64_t *capacity, uint64_t needed, size_t size) {
     uint64_t least = 1 << 16; /* elements; smaller arrays are not worth a system call */
     if (needed < least) needed = least;
-    if (array && needed < *capacity / 8) {
-        void *shorter = realloc(array, (size_t)needed * size);
-        if (shorter) *capacity = needed;
-        return shorter;
-    }
+    if (needed < *capacity / 8) *capacity = 0; /* reallocate it */
     return array_reserve(array, capacity, needed, size);
 }
 
