@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from bpeflow.counting.growth import GrowthForecast
 
 #: Bytes per position of everything whose size is found out only while learning: occurrence lists, pairs, and what the
-#: merge with the most occurrences takes. Measured at 32,000 tokens: 7.9 for multilingual text (33 million positions),
-#: 8.2 for English (7 million).
-_GROWING = 8
+#: merge with the most occurrences takes. Measured at 32,000 tokens: 5.4 for multilingual text (33 million positions),
+#: 6.2 for English (7 million), 6.3 for code (5 million).
+_GROWING = 6
 
 #: The most tokens whose ids take 2 bytes (``ext/learn/ids.h``).
 _NARROW_IDS = 2**16 - 1
@@ -35,7 +35,7 @@ def memory_needed(words: int, positions: int, vocab_size: int) -> int:
         vocab_size: number of tokens to learn, which decides how many bytes an id takes.
 
     >>> memory_needed(1_435_704, 32_979_193, 32_000) // 10**6
-    388
+    322
     """
     counts = positions + 16 * words
     ids = (positions + words) * (2 if vocab_size <= _NARROW_IDS else 4)

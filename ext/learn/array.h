@@ -19,4 +19,13 @@ static inline void *array_reserve(void *array, uint64_t *capacity, uint64_t need
     return grown;
 }
 
+/* Do the same for an array that is filled from the start again and again. If it was much longer before, return that memory
+ * to the system: the longest list of occurrences is among the first, when the lists in all have yet to grow. */
+static inline void *array_refill(void *array, uint64_t *capacity, uint64_t needed, size_t size) {
+    uint64_t least = 1 << 16; /* elements; smaller arrays are not worth a system call */
+    if (needed < least) needed = least;
+    if (needed < *capacity / 8) *capacity = 0; /* reallocate it */
+    return array_reserve(array, capacity, needed, size);
+}
+
 #endif

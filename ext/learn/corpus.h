@@ -116,8 +116,10 @@ static inline void corpus_lay_out(struct corpus *corpus, const bpeflow_merge_tas
 }
 
 /* Return the count of the pre-token at a position. *run is where the search starts: 0, or the result for an earlier
- * position. */
+ * position, which is often right: most positions are in the few long runs of rare pre-tokens. (Looking into `run_of` each
+ * time was a cache miss each time: a quarter of the update with 150 MB of multilingual text.) */
 static inline int64_t corpus_count_at(const struct corpus *corpus, uint64_t position, uint32_t *run) {
+    if (corpus->runs[*run + 1].start > position) return corpus->runs[*run].count;
     if (*run < corpus->run_of[position / RUN_BLOCK]) *run = corpus->run_of[position / RUN_BLOCK];
     while (corpus->runs[*run + 1].start <= position) ++*run;
     return corpus->runs[*run].count;

@@ -42,9 +42,11 @@ ALWAYS_INLINE void *ids_from(void *ids, uint64_t position, bool wide) {
     return (char *)ids + position * id_size(wide);
 }
 
-/* Prefetch an id that is going to be written. */
-ALWAYS_INLINE void prefetch_id(const void *ids, uint64_t position, bool wide) {
-    __builtin_prefetch((const char *)ids + position * id_size(wide), 1);
+/* Prefetch the ids of an occurrence of `size` bytes, which are going to be written, and of its neighbours. They can be in
+ * two cache lines. */
+ALWAYS_INLINE void prefetch_occurrence(const void *ids, uint64_t position, uint64_t size, bool wide) {
+    __builtin_prefetch((const char *)ids + (position - 1) * id_size(wide), 1);
+    __builtin_prefetch((const char *)ids + (position + size) * id_size(wide), 1);
 }
 
 #endif

@@ -26,6 +26,9 @@
 #include "tokens.h"
 
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 /* Prefetch distance in entries. Occurrences are far apart. Without prefetching 600,000 words take 0.43 s instead of
  * 0.34 s. */
@@ -125,9 +128,9 @@ ALWAYS_INLINE void replace_in_shard(const struct learner *l, uint64_t shard, con
     uint32_t *positions = part->positions;
     uint64_t merged = part->length;
     uint32_t run = 0;
-    for (uint64_t k = 0; k < AHEAD && k < length; k++) prefetch_id(ids, list[k], wide);
+    for (uint64_t k = 0; k < AHEAD && k < length; k++) prefetch_occurrence(ids, list[k], size, wide);
     for (uint64_t k = 0; k < length; k++) {
-        if (k + AHEAD < length) prefetch_id(ids, list[k + AHEAD], wide);
+        if (k + AHEAD < length) prefetch_occurrence(ids, list[k + AHEAD], size, wide);
         uint64_t i = list[k];
         if (id_at(ids, i + middle - 1, wide) != left || id_at(ids, i + middle, wide) != right) continue;
         set_id(ids, i, token, wide);
@@ -162,6 +165,13 @@ static inline bool replace_occurrences(struct learner *l, uint64_t shard, const 
     }
 }
 
+/* Make room for lists: drop those of pairs that are never chosen any more. If that yields little, also grow, so lists are
+ * moved once per eighth that is added. (285 MB became 246 MB with 150 MB of multilingual text, in the same time.) */
+static inline bool make_room_for_lists(struct learner *l) {
+    if (!lists_compact(&l->lists, &l->pairs, l->limits.min_frequency)) return false;
+    return lists_reserve(&l->lists, l->lists.capacity / 8);
+}
+
 /* Update the pairs after  P left right N  became  P token N, with these neighbours P and N. */
 static inline bool change_pairs(struct learner *l, const bpeflow_merge_record *merge, struct side *before,
                                 struct side *after) {
@@ -171,6 +181,7 @@ static inline bool change_pairs(struct learner *l, const bpeflow_merge_record *m
     struct pair *pair = pairs_slot(&l->pairs, pair_key(merge->left, merge->right));
     pair->count = 0;                /* also if it was its own neighbour, as `aa` in `aaa` */
     lists_release(&l->lists, pair); /* the positions that are still needed are in the parts */
+    if (l->lists.used + pair->length > l->lists.capacity && !make_room_for_lists(l)) return false;
 
     /* If P is `token` itself, as in `abab`, the lost pair is (token, left), which this P had gained before. */
     neighbour_of(after, merge->left)->weight -= neighbour_of(before, merge->token)->weight;
@@ -274,6 +285,9 @@ static inline bool learner_init(struct learner *l, const bpeflow_merge_task *tas
     l->heap.tokens = &l->tokens;
     l->heap.order = task->order;
     l->heap.lowest = INT64_MAX;
+#ifdef __GLIBC__
+    malloc_trim(0); /* return what counting has freed to the system: 24 MB with 150 MB of multilingual text, in 3 ms */
+#endif
     if (!copy_initial_merges(l, task) || !tokens_copy(&l->tokens, task)) return false;
     if (!corpus_init(&l->corpus, task)) return false;
     l->statistics.words = task->words;

@@ -46,7 +46,7 @@ static inline void side_clear(struct side *side) {
 
 /* Clear the side, and make room for this many tokens and occurrences; false if out of memory. */
 static inline bool side_reset(struct side *side, uint32_t tokens, uint64_t occurrences) {
-    uint32_t *ids = (uint32_t *)array_reserve(side->ids, &side->id_capacity, occurrences, sizeof *ids);
+    uint32_t *ids = (uint32_t *)array_refill(side->ids, &side->id_capacity, occurrences, sizeof *ids);
     if (!ids) return false;
     side->ids = ids;
     if (tokens < side->capacity) {
@@ -119,7 +119,7 @@ struct part {
 
 /* Clear the part, and make room for this many tokens and occurrences; false if out of memory. */
 static inline bool part_reset(struct part *part, uint32_t tokens, uint64_t occurrences) {
-    uint32_t *positions = (uint32_t *)array_reserve(part->positions, &part->capacity, occurrences, sizeof *positions);
+    uint32_t *positions = (uint32_t *)array_refill(part->positions, &part->capacity, occurrences, sizeof *positions);
     if (!positions) return false;
     part->positions = positions;
     part->length = part->merged = 0;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct pair {
     uint64_t key;  /* see pair_key; 0 is an empty slot */
@@ -123,6 +124,33 @@ static inline bool lists_new(struct lists *lists, uint64_t length, uint64_t *lis
 static inline void lists_release(struct lists *lists, const struct pair *pair) {
     lists->spare = pair->list;
     lists->spare_length = pair->length;
+}
+
+static inline int compare_lists(const void *a, const void *b) {
+    uint64_t first = (*(struct pair *const *)a)->list, second = (*(struct pair *const *)b)->list;
+    return (first > second) - (first < second);
+}
+
+/* Move the lists of all pairs with at least this count together, and forget the others and the released one; false if out
+ * of memory. */
+static inline bool lists_compact(struct lists *lists, struct pairs *pairs, int64_t min_count) {
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < pairs_size(pairs); i++) kept += pairs->slots[i].count >= min_count;
+    struct pair **in_order = (struct pair **)malloc((kept + 1) * sizeof *in_order);
+    if (!in_order) return false;
+    kept = 0;
+    for (uint64_t i = 0; i < pairs_size(pairs); i++)
+        if (pairs->slots[i].count >= min_count) in_order[kept++] = &pairs->slots[i];
+    qsort((void *)in_order, kept, sizeof *in_order, compare_lists);
+    lists->used = lists->spare_length = 0;
+    for (uint64_t i = 0; i < kept; i++) {
+        struct pair *pair = in_order[i];
+        memmove(&lists->entries[lists->used], &lists->entries[pair->list], pair->length * sizeof *lists->entries);
+        pair->list = lists->used;
+        lists->used += pair->length;
+    }
+    free((void *)in_order);
+    return true;
 }
 
 /* Return the number of entries in list[length] up to the next MARK, or the end. */
