@@ -30,6 +30,7 @@ from bpeflow.errors import (
     OutputError,
     SettingsError,
 )
+from bpeflow.flow.errors import WorkerTracebackError
 
 #: The signals by which users, schedulers and terminals end a process.
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -183,9 +184,8 @@ def _stage_of(error: BaseException | None) -> str:
     """Return the pipeline stage in which the error was raised, if any. A dead worker's message names it already."""
     while error is not None:
         error = error.__cause__
-        stage, worker = getattr(error, "stage", None), getattr(error, "worker", None)
-        if stage is not None:
-            return f"stage {stage!r}, worker {worker}: "
+        if isinstance(error, WorkerTracebackError):
+            return f"stage {error.stage!r}, worker {error.worker}: "
     return ""
 
 

@@ -14,4 +14,14 @@ class WorkerDiedError(FlowError):
 
 
 class WorkerTracebackError(Exception):
-    """The worker's traceback, shown as the cause of an exception that a worker raised."""
+    """The worker's traceback, shown as the cause of an exception that a worker raised.
+
+    Attributes:
+        stage: Name of the worker's stage.
+        worker: Number of the worker within its stage, from 0.
+    """
+
+    def __init__(self, stage: str, worker: int, text: str) -> None:
+        super().__init__(f'in stage {stage!r}, worker {worker}:\n"""\n{text}"""')
+        self.stage = stage
+        self.worker = worker

@@ -37,7 +37,7 @@ def unpack_failure(packed: bytes, workers: Sequence[tuple[str, int]]) -> BaseExc
             f"stage {stage!r}, worker {worker}, raised {summary} (this exception cannot be pickled; its traceback is "
             "above)"
         )
-    error.__cause__ = WorkerTracebackError(f'in stage {stage!r}, worker {worker}:\n"""\n{text}"""')
+    error.__cause__ = WorkerTracebackError(stage, worker, text)
     return error
 
 
