@@ -49,7 +49,18 @@ class Meter(ctypes.Structure):
     `peak_memory` are 0 until the worker has finished. `past` has the time spent in each activity until `since`.
     """
 
+    items_in: int
+    bytes_in: int
+    items_out: int
+    bytes_out: int
+    weight_done: int
+    pid: int
     activity: int
+    since: int
+    cpu: int
+    peak_memory: int
+    gauge: int
+    past: Any
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("items_in", "bytes_in", "items_out", "bytes_out", "weight_done")),
@@ -61,7 +72,7 @@ class Meter(ctypes.Structure):
     @property
     def finished(self) -> bool:
         """Whether the worker has finished its work."""
-        return bool(self.peak_memory)
+        return self.peak_memory > 0
 
     def spent(self, now: int) -> list[float]:
         """Return the seconds spent in each activity."""

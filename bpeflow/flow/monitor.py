@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_WAITING = {Activity.WAITING_FOR_ITEM: "waiting for an item", Activity.WAITING_FOR_ROOM: "waiting for room"}
+
 #: Workers of a stall that are described one by one: a stage may have hundreds.
 _MAX_DESCRIBED = 8
 
@@ -256,7 +258,8 @@ def _describe(stage: str, number: int, meter: Meter) -> str:
 
         status = f", {psutil.Process(meter.pid).status()}"
     who = stage if meter.pid == os.getpid() else f"{stage} {number}"
-    return f"{who} {Activity(meter.activity).name.lower().replace('_', ' ')} (pid {meter.pid}{status})"
+    activity = Activity(meter.activity)
+    return f"{who} {_WAITING.get(activity, activity.name.lower())} (pid {meter.pid}{status})"
 
 
 def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:

@@ -25,6 +25,7 @@ is a failure like any other.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import runpy
@@ -36,6 +37,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .errors import FlowError, WorkerDiedError
@@ -70,16 +72,17 @@ class ProcessRun:
 
     def _add_job(self, step: Source | Stage, route: Callable[[Any], int] | None) -> None:
         """Pickle the functions of a step, and find the main script if they need something in it."""
+        pickler = _JobPickler(job := io.BytesIO())
         try:
-            job = pickle.dumps((step, route), protocol=3)  # which names modules in a way of their own
+            pickler.dump((step, route))
         except Exception as error:
             raise FlowError(
                 f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module level, or "
                 "run the pipeline in threads"
             ) from error
-        if b"c__main__\n" in job:  # a script that is not needed needs no guard
+        if pickler.needs_main:
             self._main_script = _find_main_script()
-        self._jobs.append(job)
+        self._jobs.append(job.getvalue())
 
     def results(self) -> Generator[Any, None, None]:
         """Start the workers and yield the results. Raises the first failure. No process is left at the end."""
@@ -189,6 +192,17 @@ class ProcessRun:
                 descriptor.close()
         self._meters.clear()
         self._channels = []
+
+
+class _JobPickler(pickle.Pickler):
+    """Notes whether an object needs something in the main script. A script that is not needed needs no guard."""
+
+    needs_main = False
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
+            self.needs_main = True
+        return NotImplemented
 
 
 def _find_main_script() -> Callable[[], dict[str, Any]]:
