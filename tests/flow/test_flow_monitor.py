@@ -44,6 +44,7 @@ def test_it_samples_at_an_interval_and_once_at_the_end() -> None:
 
     assert {process.stage for process in during.processes} == {"main", "chunk reader", "counter"}
     assert all(process.rss_bytes > 1 << 20 for process in during.processes)
+    assert during.stages["counter"].workers_alive == 2
     assert during.stages["chunk reader"].workers_alive == 1
     last = samples[-1]
     rate = last.stages["counter"]
