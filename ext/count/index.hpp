@@ -57,27 +57,15 @@ class Index {
     // Call is(place) for the places of records with this hash, and return the first for which it is true, 0 if there is
     // none.
     template <typename Is> std::uint32_t find(std::uint64_t hash, const Is &is) const {
-        for (std::size_t number = home(hash);; number = (number + 1) & mask()) {
-            const Bucket &here = bucket(number);
-            for (unsigned same = equal(here, tag(hash)); same; same &= same - 1)
-                if (const std::uint32_t place = here.places[__builtin_ctz(same)]; is(place)) return place;
-            if (equal(here, 0)) return 0;
-        }
+        return search(hash, is, [](Bucket &, int) {});
     }
 
     // The same, but if there is none, insert the place that add() returns.
     template <typename Is, typename Add> std::uint32_t find(std::uint64_t hash, const Is &is, const Add &add) {
-        for (std::size_t number = home(hash);; number = (number + 1) & mask()) {
-            Bucket &here = bucket(number);
-            for (unsigned same = equal(here, tag(hash)); same; same &= same - 1)
-                if (const std::uint32_t place = here.places[__builtin_ctz(same)]; is(place)) return place;
-            if (const unsigned empty = equal(here, 0)) {
-                const int i = __builtin_ctz(empty);
-                here.places[i] = add();
-                here.tags[i] = tag(hash);
-                return 0;
-            }
-        }
+        return search(hash, is, [&](Bucket &here, int empty) {
+            here.places[empty] = add();
+            here.tags[empty] = tag(hash);
+        });
     }
 
   private:
@@ -88,6 +76,21 @@ class Index {
     std::size_t mask() const { return (std::size_t{1} << bits_) - 1; }
     std::size_t home(std::uint64_t hash) const { return hash & mask(); }
     Bucket &bucket(std::size_t i) const { return reinterpret_cast<Bucket *>(pages_.data())[i]; }
+
+    // Return the place for which is() is true; 0 if there is none, after calling at_end() with the empty slot where it
+    // belongs.
+    template <typename Is, typename AtEnd>
+    std::uint32_t search(std::uint64_t hash, const Is &is, const AtEnd &at_end) const {
+        for (std::size_t number = home(hash);; number = (number + 1) & mask()) {
+            Bucket &here = bucket(number);
+            for (unsigned same = equal(here, tag(hash)); same; same &= same - 1)
+                if (const std::uint32_t place = here.places[__builtin_ctz(same)]; is(place)) return place;
+            if (const unsigned empty = equal(here, 0)) {
+                at_end(here, __builtin_ctz(empty));
+                return 0;
+            }
+        }
+    }
 
     // Return a bit for each of the eight tags, set if it is `tag`.
     static unsigned equal(const Bucket &bucket, std::uint32_t tag) {

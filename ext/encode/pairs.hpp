@@ -71,8 +71,7 @@ class Pairs {
 
     // Prefetch the slot that `find` probes first.
     void prefetch(std::uint32_t left, std::uint32_t right) const {
-        const std::uint64_t hashed = hash(left, right);
-        __builtin_prefetch(slots_.begin() + ((hashed ^ hashed >> 32) & mask_));
+        __builtin_prefetch(slots_.begin() + home(hash(left, right)));
     }
 
     // Return the merge of two bytes. These have a table of their own, without probing, because a pre-token starts out
@@ -101,9 +100,12 @@ class Pairs {
         return (std::uint64_t{left} << 32 | right) * 0x9E3779B97F4A7C15u;
     }
 
+    // Return the index of the slot where the search for a pair begins.
+    std::size_t home(std::uint64_t hash) const { return (hash ^ hash >> 32) & mask_; }
+
     // Return the index of the pair's slot, or of the empty slot where it belongs.
     std::size_t find_slot(std::uint32_t left, std::uint32_t right, std::uint64_t hash) const {
-        std::size_t at = (hash ^ hash >> 32) & mask_;
+        std::size_t at = home(hash);
         while (slots_[at].merge != NO_MERGE && (slots_[at].left != left || slots_[at].right != right))
             at = (at + 1) & mask_;
         return at;
