@@ -93,9 +93,12 @@ std::size_t find(const KeyTable &table, const std::uint8_t *text, const std::uin
 }
 
 std::size_t least(const std::int32_t *numbers, std::size_t count) {
-    __m512i lowest = _mm512_loadu_si512(numbers);
-    for (std::size_t i = 16; i < count; i += 16) lowest = _mm512_min_epi32(lowest, _mm512_loadu_si512(numbers + i));
-    const __m512i all = _mm512_set1_epi32(_mm512_reduce_min_epi32(lowest));
+    __m256i lowest = _mm256_loadu_epi32(numbers);
+    for (std::size_t i = 8; i < count; i += 8) lowest = _mm256_min_epi32(lowest, _mm256_loadu_epi32(numbers + i));
+    lowest = _mm256_min_epi32(lowest, _mm256_permute2x128_si256(lowest, lowest, 1));
+    lowest = _mm256_min_epi32(lowest, _mm256_shuffle_epi32(lowest, 0b01001110)); // halves of 8 bytes exchanged
+    lowest = _mm256_min_epi32(lowest, _mm256_shuffle_epi32(lowest, 0b10110001)); // neighbours exchanged
+    const __m512i all = _mm512_set1_epi32(_mm_cvtsi128_si32(_mm256_castsi256_si128(lowest)));
     for (std::size_t i = 0;; i += 16)
         if (const __mmask16 equal = _mm512_cmpeq_epi32_mask(_mm512_loadu_si512(numbers + i), all))
             return i + static_cast<std::size_t>(__builtin_ctz(equal));
