@@ -18,6 +18,22 @@ _WIDTH = 100
 #: What the destination of a setting's flag begins with; its key follows.
 SETTING = "setting "
 
+#: What other tools call a flag, and what it is called here, depending on the command.
+_ELSEWHERE = {
+    "--output": ("--out_dir", "--out"),
+    "--output_dir": ("--out_dir", "--out"),
+    "--size": ("--vocab_size",),
+    "--file": ("--input",),
+    "--files": ("--input",),
+    "--corpus": ("--input",),
+    "--model": ("--tokenizer",),
+    "--vocab": ("--tokenizer", "--vocab_size"),
+    "--jobs": ("--threads", "--num_counter"),
+    "--num_workers": ("--num_counter", "--threads"),
+    "--workers": ("--num_counter", "--threads"),
+    "--force": ("--overwrite",),
+}
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that knows its arguments, and raises `ConfigError` instead of printing usage.
@@ -86,7 +102,9 @@ class Parser(argparse.ArgumentParser):
 
             if setting := settings_by_key().get(flag[2:]):
                 raise ConfigError(f"{problem}; the setting {setting.key} is given by {setting.assignment()}")
-        if close := close_matches(flag, known):
+        close = [name for name in _ELSEWHERE.get(flag, ()) if name in known]
+        close = close or close_matches(flag, known)
+        if close:
             raise ConfigError(f"{problem}; did you mean {close[0]}?")
         raise ConfigError(f"{problem}{self._pointer()}")
 
