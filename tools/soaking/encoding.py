@@ -169,12 +169,13 @@ class Encoding:
         separator = self._settings["separator"] or next(iter(self._settings["special_tokens"]), "")
         if (separator and separator not in self._settings["special_tokens"]) or self._settings["pattern"] not in NAMED:
             return None
+        end = b"" if self._settings["separator"] else separator.encode()  # then there are no end tokens
         text, is_open = b"", False
         for part in self._corpus.parts:
-            added = _text_of(part, self._settings, separator.encode())
+            added = _text_of(part, self._settings, end)
             if added is None:
                 return None
-            text += separator.encode() * (is_open and bool(added)) + added
+            text += end * (is_open and bool(added)) + added
             is_open = _is_open(part, self._settings) if added else is_open
         return text
 
@@ -187,12 +188,13 @@ def _is_open(part: Part, settings: dict[str, Any]) -> bool:
     return bool(rest) and not (closed and rest.isspace())
 
 
-def _text_of(part: Part, settings: dict[str, Any], separator: bytes) -> bytes | None:
+def _text_of(part: Part, settings: dict[str, Any], end: bytes) -> bytes | None:
+    """Return the documents of a file, with the text that ends each but the last one of a text file."""
     try:
         if part.kind == "text":
             part.content.decode()
-            return part.content
+            return end.join(texts_of(part, settings))
         rows = part.rows if part.kind == "parquet" else tuple(rows_of(part, {**settings, "invalid_utf8": "error"}))
-        return None if None in rows else b"".join(row.encode() + separator for row in rows if row is not None)
+        return None if None in rows else b"".join(row.encode() + end for row in rows if row is not None)
     except UnicodeError:
         return None
