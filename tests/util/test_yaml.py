@@ -17,7 +17,7 @@ from bpeflow.errors import ConfigError
         pytest.param("input: " + "[" * 10_000, "nested too deeply", id="deep"),
         pytest.param("input: !!python/object/apply:os.system ['touch made']", "tag:yaml.org,2002:python", id="a tag"),
         pytest.param("input: !mine x", "'!mine'", id="a custom tag"),
-        pytest.param("seed: 2026-02-31", "day is out of range", id="an impossible date"),
+        pytest.param("seed: 2026-02-31", "day .*range", id="an impossible date"),
         pytest.param(
             "input: [a\nseed: 1", r"line 2, column 5: expected .* \(while .* from line 1, column 8\)", id="left open"
         ),
