@@ -33,6 +33,19 @@ class VocabIds:
         """Return `decoded_tokens` and `ordinary_tokens`, each in one piece."""
         return self._packed or (PackedBytes.of(self.decoded_tokens), PackedBytes.of(self.ordinary_tokens))
 
+    def packed_tokens(self) -> PackedBytes:
+        """Return `tokens` in one piece."""
+        return self._packed[0] if self._packed else PackedBytes.of(self.tokens)
+
+    def packed_merges(self) -> tuple[PackedBytes, PackedBytes]:
+        """Return the left and the right sides of `merges`, each in one piece."""
+        if "merges" in self.__dict__:
+            return PackedBytes.of([left for left, _ in self.merges]), PackedBytes.of(
+                [right for _, right in self.merges]
+            )
+        tokens, sides = self.packed_tokens(), self.merge_ids
+        return tokens.taken(sides[:, 0]), tokens.taken(sides[:, 1])
+
     @cached_property
     def byte_ids(self) -> tuple[int, ...]:
         """The id of each of the 256 bytes: of its own token, or of the special token that it shares an id with.

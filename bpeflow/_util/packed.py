@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,17 @@ class PackedBytes(Sequence[bytes]):
         data = np.frombuffer(self.data, np.uint8)[np.repeat(kept > 0, self.lengths)]
         return PackedBytes.of_lengths(data.tobytes(), kept)
 
+    def taken(self, indices: NDArray[np.integer[Any]]) -> PackedBytes:
+        """Return the strings at some indices, in their order, which may repeat.
+
+        >>> [*PackedBytes.of([b"x", b"", b"yz"]).taken(np.array([2, 1, 0, 2]))]
+        [b'yz', b'', b'x', b'yz']
+        """
+        lengths = self.lengths[indices]
+        offset_changes = self.offsets[indices] - (np.cumsum(lengths) - lengths)
+        places = np.repeat(offset_changes, lengths) + np.arange(lengths.sum())
+        return PackedBytes.of_lengths(np.frombuffer(self.data, np.uint8)[places].tobytes(), lengths)
+
     def placed(self, indices: NDArray[np.int64], limit: int) -> PackedBytes:
         """Return the strings at other indices, with empty ones where there is none.
 
@@ -100,16 +111,14 @@ class PackedBytes(Sequence[bytes]):
         >>> [*PackedBytes.of([b"x", b"yz"]).placed(np.array([3, 1]), 4)]
         [b'', b'yz', b'', b'x']
         """
-        data, lengths = self.data, self.lengths
         if not (indices[1:] > indices[:-1]).all():
             order = np.argsort(indices)
-            starts, indices, lengths = self.offsets[order], indices[order], lengths[order]
-            moved = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-            data = np.frombuffer(data, np.uint8)[moved + np.arange(len(data))].tobytes()
+            indices = indices[order]
             if not (indices[1:] > indices[:-1]).all():
                 raise ValueError("two indices are equal")
+            return self.taken(order).placed(indices, limit)
         if len(indices) and not 0 <= indices[0] <= indices[-1] < limit:
             raise ValueError("an index is negative or too large")
         placed = np.zeros(indices[-1] + 1 if len(indices) else 0, np.int64)
-        placed[indices] = lengths
-        return PackedBytes.of_lengths(data, placed)
+        placed[indices] = self.lengths
+        return PackedBytes.of_lengths(self.data, placed)

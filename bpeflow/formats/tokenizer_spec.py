@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.formats.untrusted import MOST_GAPS
@@ -16,9 +17,6 @@ from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 from bpeflow.vocab import Vocab
-
-if TYPE_CHECKING:
-    from hashlib import _Hash
 
 
 @dataclass(frozen=True)
@@ -99,21 +97,15 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     digest = sha256(b"bpeflow tokenizer 1\n")
     specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
     for entries in (
-        vocab.tokens,
-        [text.encode() for text, _ in specials],
-        [str(token_id).encode() for _, token_id in specials],
-        [left for left, _ in vocab.merges],
-        [right for _, right in vocab.merges],
-        pattern,
+        vocab.packed_tokens(),
+        PackedBytes.of([text.encode() for text, _ in specials]),
+        PackedBytes.of([str(token_id).encode() for _, token_id in specials]),
+        *vocab.packed_merges(),
+        PackedBytes.of(pattern),
     ):
-        _add_entries(digest, entries)
+        digest.update(np.concatenate([[len(entries)], entries.lengths]).astype("<u8").tobytes())
+        digest.update(entries.data)
     return digest.hexdigest()
-
-
-def _add_entries(digest: _Hash, entries: Sequence[bytes]) -> None:
-    lengths = np.array([len(entries), *map(len, entries)], "<u8")
-    digest.update(lengths.tobytes())
-    digest.update(b"".join(entries))
 
 
 def add_special_tokens(vocab: Vocab, special_tokens: Mapping[str, int | None] | Iterable[str]) -> Vocab:

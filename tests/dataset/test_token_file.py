@@ -23,6 +23,7 @@ from bpeflow.dataset.token_file import (
 from bpeflow.dataset.token_output import new_token_set
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError, FormatError
+from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.vocab import Vocab
@@ -245,6 +246,19 @@ def test_the_hash_never_changes() -> None:
     assert tokenizer_hash(replace(SPEC, pattern=source)) == HASH
     dropping = replace(SPEC, pattern=r"\w+", unmatched="drop")  # as all custom patterns did in version 0.1.0
     assert tokenizer_hash(dropping) == "ee1913b1399cd4ed8dccbf5aa330c30c7c9b095d670581b6987a3380cfd630ef"
+
+
+@pytest.mark.parametrize("merges", [[], [(b"t", b"h"), (b"i", b"n"), (b"th", b"in"), (b"t", b"hin"), (b"th", b"e")]])
+@pytest.mark.parametrize("specials", [[], ["<s>", "th"]])
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_hash_does_not_depend_on_how_a_vocabulary_is_held(
+    merges: list[tuple[bytes, bytes]], specials: list[str], shared: bool, tmp_path: Path
+) -> None:
+    spec = TokenizerSpec(Vocab.build(merges, specials, reuse_tokens=shared))
+    gpt2.save(spec, tmp_path)
+    loaded = gpt2.load(tmp_path)  # tokens in one piece, merges as ids
+    assert tokenizer_hash(loaded) == tokenizer_hash(spec)
+    assert (loaded.vocab.tokens, loaded.vocab.merges) == (spec.vocab.tokens, spec.vocab.merges)
 
 
 @pytest.mark.parametrize(

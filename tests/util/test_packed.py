@@ -43,6 +43,13 @@ def test_the_first_string_of_each_byte_is_found(strings: list[bytes]) -> None:
 
 
 @given(STRINGS, st.data())
+def test_strings_are_taken_in_any_order(strings: list[bytes], data: st.DataObject) -> None:
+    indices = data.draw(st.lists(st.sampled_from(range(len(strings))), max_size=20)) if strings else []
+    taken = PackedBytes.of(strings).taken(np.array(indices, np.uint32))
+    assert [*taken] == [strings[i] for i in indices]
+
+
+@given(STRINGS, st.data())
 def test_strings_are_placed_at_indices(strings: list[bytes], data: st.DataObject) -> None:
     count = len(strings)
     indices = data.draw(st.lists(st.integers(-1, count + 3), min_size=count, max_size=count))
