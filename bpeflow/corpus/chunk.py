@@ -16,6 +16,7 @@ class CorpusFile:
         path: the path under which the file was found.
         size: size of the whole file in bytes when it was found.
         modified: modification time of the file when it was found, in nanoseconds; 0 if not recorded.
+        inode: the file's number on its volume when it was found; 0 if not recorded.
         source: number of the source that the file belongs to.
         begin: byte at which the part begins, a boundary (see `find_boundary`).
         end: byte at which the part ends, also a boundary; None for the end of the file.
@@ -24,6 +25,7 @@ class CorpusFile:
     path: Path
     size: int
     modified: int = 0
+    inode: int = 0
     source: int = 0
     begin: int = 0
     end: int | None = None

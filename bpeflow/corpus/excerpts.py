@@ -93,7 +93,7 @@ def sample_corpus(settings: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> Te
 
 def _sample(settings: CountSettings, wanted: int) -> dict[str, tuple[str, ...]]:
     corpus = find_corpus(settings)
-    local = [entry for entry in corpus.entries if all(place == "file" for *_, place in input_files(entry))]
+    local = [entry for entry in corpus.entries if all(file.location == "file" for file in input_files(entry))]
     total = sum(entry.weight for entry in local)
     texts: defaultdict[str, list[str]] = defaultdict(list)
     reader = _PieceReader(settings, corpus, max(wanted // _PLACES, 1))

@@ -169,7 +169,7 @@ def _read_start(path: Path) -> bytes:
 def _as_stream(file: CorpusFile | StreamFile) -> StreamFile:
     if not isinstance(file, CorpusFile):
         return file
-    return StreamFile(str(file.path), file.size, source=file.source, modified=file.modified)
+    return StreamFile(str(file.path), file.size, source=file.source, modified=file.modified, inode=file.inode)
 
 
 # ---- local files ----
@@ -296,7 +296,7 @@ def _corpus_file(path: Path) -> CorpusFile:
         )
     if not os.access(path, os.R_OK):
         raise CorpusError(f"the input {path} is not readable for this user; change its mode or exclude it")
-    return CorpusFile(path, status.st_size, status.st_mtime_ns)
+    return CorpusFile(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 # ---- URLs ----

@@ -224,16 +224,17 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
         CorpusError: a file was changed or replaced, or cannot be read any more.
     """
     for entry in entries:
-        for name, size, modified, location in input_files(entry):
-            if location != "file":
+        for file in input_files(entry):
+            if file.location != "file":
                 continue
             try:
-                status = Path(name).stat()
+                status = Path(file.name).stat()
             except OSError as error:
-                raise CorpusError(f"cannot read {name}: {error.strerror}; {remedy}") from error
-            if may_grow and size is not None and status.st_size > size:
-                log.warning("%s has grown: only its first %s were read", name, format_size(size))
-            elif (status.st_size, status.st_mtime_ns) != (size, modified):
+                raise CorpusError(f"cannot read {file.name}: {error.strerror}; {remedy}") from error
+            is_same = file.inode in (0, status.st_ino)
+            if may_grow and is_same and file.size is not None and status.st_size > file.size:
+                log.warning("%s has grown: only its first %s were read", file.name, format_size(file.size))
+            elif (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
                 raise CorpusError(
-                    f"{name} was changed while it was read, so old and new content may be mixed; {remedy}"
+                    f"{file.name} was changed while it was read, so old and new content may be mixed; {remedy}"
                 )

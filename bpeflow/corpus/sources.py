@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bpeflow._util.text import BadRecordsPolicy, short_repr
 from bpeflow.corpus.chunk import CorpusFile
@@ -199,13 +199,23 @@ def _check_stdin(entries: list[CorpusEntry]) -> None:
             raise ConfigError(f"- (standard input): {reason}; save it to a file first")
 
 
-def input_files(entry: CorpusEntry) -> list[tuple[str, int | None, int, str]]:
-    """Return the name, size, modification time and location of each file of an entry."""
+class InputFile(NamedTuple):
+    """A file of an entry, as it was when it was found; see `CorpusFile` and `StreamFile`."""
+
+    name: str
+    size: int | None
+    modified: int
+    inode: int
+    location: str
+
+
+def input_files(entry: CorpusEntry) -> list[InputFile]:
+    """Return the files of an entry."""
     if isinstance(entry, CorpusFile):
-        return [(str(entry.path), entry.size, entry.modified, "file")]
+        return [InputFile(str(entry.path), entry.size, entry.modified, entry.inode, "file")]
     if isinstance(entry, StreamTask):
-        return [(file.name, file.size, file.modified, file.location) for file in entry.files]
-    return [(DOCUMENTS, None, 0, "iterable")]
+        return [InputFile(file.name, file.size, file.modified, file.inode, file.location) for file in entry.files]
+    return [InputFile(DOCUMENTS, None, 0, 0, "iterable")]
 
 
 def with_absolute_paths(entry: CorpusEntry) -> CorpusEntry:

@@ -16,7 +16,7 @@ from typing import Any
 
 from bpeflow._util.text import Pattern
 from bpeflow.config import CountSettings
-from bpeflow.corpus.sources import CorpusEntry, input_files
+from bpeflow.corpus.sources import CorpusEntry, InputFile, input_files
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
 
@@ -80,7 +80,7 @@ class Fingerprint:
             values["normalizer_unicode"] = UNICODE_VERSION
         else:
             del values["normalizer"]
-        return cls(values, [_input(*file) for entry in entries for file in input_files(entry)])
+        return cls(values, [_input(file) for entry in entries for file in input_files(entry)])
 
     def to_json(self) -> str:
         """Return the fingerprint as JSON."""
@@ -130,11 +130,11 @@ class Fingerprint:
         return _few(changes)
 
 
-def _input(name: str, size: int | None, modified: int, place: str) -> list[Any]:
-    if place == "file":
-        return [os.path.abspath(name), size, modified]  # noqa: PTH100 -- `Path.absolute` keeps ".."
+def _input(file: InputFile) -> list[Any]:
+    if file.location == "file":
+        return [os.path.abspath(file.name), file.size, file.modified]  # noqa: PTH100 -- `Path.absolute` keeps ".."
     # A pipe or an iterable of the caller may hold other text every time, so a random value makes it differ from itself.
-    return [name, size, modified if place == "url" else token_hex(8)]
+    return [file.name, file.size, file.modified if file.location == "url" else token_hex(8)]
 
 
 def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

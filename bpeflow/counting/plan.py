@@ -94,7 +94,7 @@ class SegmentPart:
 
     def __str__(self) -> str:
         """Return its place in the corpus."""
-        names = [name for entry in self.entries for name, *_ in input_files(entry)]
+        names = [file.name for entry in self.entries for file in input_files(entry)]
         unit = "byte" if self.entries and isinstance(self.entries[0], CorpusFile) else "row group"
         begin = f" from {unit} {self.begin.offset:,}" if self.begin.offset else ""
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""

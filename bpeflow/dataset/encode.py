@@ -205,7 +205,7 @@ def encode_file(
     )
     machines = choose_engine(engine)
     check_distributable(corpus, tokens, machines)
-    inputs = [(name, size) for entry in corpus.entries for name, size, _, _ in input_files(entry)]
+    inputs = [(file.name, file.size) for entry in corpus.entries for file in input_files(entry)]
     outputs = [file for existing in existing_files(tokens) for file in tokens.files_of(existing)]
     check_not_input(outputs, [name for name, _ in inputs])
     if not overwrite:

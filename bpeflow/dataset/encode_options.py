@@ -32,8 +32,8 @@ def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None)
     for entry in inputs:
         for listed in listed_inputs(entry):
             for file in find_inputs([listed], rules):
-                [(name, _, _, location)] = input_files(file)
-                files.setdefault(os.path.realpath(name) if location == "file" else name, file)
+                [found] = input_files(file)
+                files.setdefault(os.path.realpath(found.name) if found.location == "file" else found.name, file)
     return list(files.values())
 
 

@@ -218,7 +218,7 @@ def _encode(
 ) -> None:
     """Read the corpus and encode it with all tokenizers."""
     readings = measures[0].readings
-    sizes = [size for entry in corpus.entries for _, size, _, _ in input_files(entry)]
+    sizes = [file.size for entry in corpus.entries for file in input_files(entry)]
     done = 0
     total = None if None in sizes else corpus.known_bytes * sum(map(len, readings.values()))
     with _rereadable(corpus.entries, passes=len(readings)) as entries:

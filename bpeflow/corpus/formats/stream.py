@@ -71,6 +71,7 @@ class StreamFile:
         source: number of the source that it belongs to.
         row_groups: for Parquet, the row groups to read; None for all.
         modified: modification time in nanoseconds; 0 if unknown.
+        inode: its number on its volume; 0 if unknown.
         guessed: whether its name, not a setting, decided about the format.
         part: the bytes of the file that the row groups take, approximately; None for all.
     """
@@ -82,6 +83,7 @@ class StreamFile:
     source: int = 0
     row_groups: tuple[int, ...] | None = None
     modified: int = 0
+    inode: int = 0
     guessed: bool = False
     part: int | None = None
 
