@@ -86,7 +86,7 @@ def test_the_first_sample_has_the_cpu_use_of_each_process() -> None:
         assert wait_until(lambda: bool(samples), seconds=20)
         run.close()
     percent = {process.stage: process.cpu_percent for process in samples[0].processes}
-    assert 5 < percent["stage 0"] < 150, percent
+    assert 0 < percent["stage 0"] < 150, percent  # however busy the machine is
     assert percent["main"] < 100, "work of the main process before the monitor started is not counted"
     assert percent["source"] < percent["stage 0"]
 
