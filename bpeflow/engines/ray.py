@@ -99,6 +99,7 @@ class RayEngine:
         nodes = self._alive()
         if not nodes:
             raise EngineError("the Ray cluster has no node with CPUs; add worker nodes (ray start --address HEAD:PORT)")
+        self._check_room(self._cpus, self._memory)  # now, before there is anything to resume
         probes = {}
         for node in nodes:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -112,13 +113,7 @@ class RayEngine:
 
     def submit(self, call: Call, cpus: int, memory: int) -> Handle:
         """Start a task as soon as there is room for it."""
-        nodes = self._alive()
-        if not any(self._room(node["Resources"], cpus, memory) for node in nodes):
-            cores, most = (max((node["Resources"].get(key, 0) for node in nodes), default=0) for key in _RESOURCES)
-            raise EngineError(
-                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {format_size(memory)}: at most "
-                f"{cores:.0f} and {format_size(int(most))}; lower engine.cpus_per_task or engine.task_memory"
-            )
+        self._check_room(cpus, memory)
         self._submitted += 1
         self._queued.append((self._submitted, call, {"num_cpus": cpus, "memory": memory}))
         self._start_queued()
@@ -164,6 +159,16 @@ class RayEngine:
             self._nodes = [node for node in found if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
             self._nodes_read = monotonic()
         return self._nodes
+
+    def _check_room(self, cpus: int, memory: int) -> None:
+        """Raise `EngineError` if no node will ever have room for such a task."""
+        nodes = self._alive()
+        if not any(self._room(node["Resources"], cpus, memory) for node in nodes):
+            cores, most = (max((node["Resources"].get(key, 0) for node in nodes), default=0) for key in _RESOURCES)
+            raise EngineError(
+                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {format_size(memory)}: at most "
+                f"{cores:.0f} and {format_size(int(most))}; lower engine.cpus_per_task or engine.task_memory"
+            )
 
     @staticmethod
     def _room(resources: dict[str, float], cpus: int, memory: int) -> int:

@@ -165,8 +165,11 @@ def wait_until(condition: Any) -> None:
 
 
 def test_no_room(cluster: Any, engine: Engine) -> None:
-    with pytest.raises(EngineError, match=r"task of 9 core\(s\) and 1\.0 GB: at most 1 and 4\.0 GB; lower engine\."):
+    message = r"task of 9 core\(s\) and 1\.0 GB: at most 1 and 4\.0 GB; lower engine\."
+    with pytest.raises(EngineError, match=message):
         engine.submit(Call("large", os.getpid), 9, 10**9)
+    with pytest.raises(EngineError, match=message):  # before any work
+        another(cluster, cpus_per_task=9, task_memory="1gb").nodes(Call("probe", os.getpid))
 
 
 @pytest.mark.parametrize(
