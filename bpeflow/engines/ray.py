@@ -30,6 +30,13 @@ _CONNECT_SECONDS, _PROBE_SECONDS = 5.0, 60.0
 #: takes half a minute to give up where the token is wrong, and ten minutes where there is another service.
 _IMPATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "5", "RAY_py_gcs_connect_timeout_s": "3"}
 
+#: Ray's own setting of messages to leave out, likewise. Otherwise it prints a page about each node that is lost, on
+#: standard output. The coordinator says in one line what was lost and with which node.
+_NO_MESSAGES = {
+    "RAY_DEDUP_LOGS_SKIP_REGEX": r"^(A worker died or was killed|Raylet is terminated|The node with node id"
+    r"|\d+ Workers \(tasks / actors\) killed)"
+}
+
 #: Seconds for which the list of nodes is taken as current.
 _NODES_SECONDS = 2.0
 
@@ -181,9 +188,8 @@ def _address(settings: EngineSettings) -> str:
 
 
 def _load_ray(address: str) -> Any:
-    if ":" in address:
-        for name, value in _IMPATIENCE.items():
-            os.environ.setdefault(name, value)
+    for name, value in (_NO_MESSAGES | _IMPATIENCE if ":" in address else _NO_MESSAGES).items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ModuleNotFoundError as error:

@@ -205,6 +205,33 @@ def test_a_loss_names_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
             _outcome(None)
 
 
+LOSE_A_TASK = """
+import os, sys, time
+from bpeflow.config import EngineSettings
+from bpeflow.engines.engine import Call
+from bpeflow.engines.ray import RayEngine
+from bpeflow.errors import TaskLostError
+
+engine = RayEngine(EngineSettings(kind="ray", address=sys.argv[1]))
+handle = engine.submit(Call("die", os._exit, (1,)), 1, 0)
+while not engine.wait([handle], 1):
+    pass
+try:
+    engine.result(handle)
+except TaskLostError as error:
+    time.sleep(2)
+    engine.stop()
+    sys.exit(str(error))
+"""
+
+
+def test_ray_prints_nothing_about_a_loss(cluster: Any) -> None:
+    command = [sys.executable, "-c", LOSE_A_TASK, cluster.address]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.stdout, ended.returncode) == ("", 1)
+    assert ended.stderr.splitlines()[-1].startswith("its worker process died")
+
+
 # ---- counting ----
 
 
