@@ -211,7 +211,7 @@ def _split_task(task: StreamTask) -> Iterator[StreamTask]:
         yield StreamTask((group,))
 
 
-def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False) -> None:
+def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False, was_read: bool = True) -> None:
     """Check that no local file was changed or replaced since it was found.
 
     Args:
@@ -219,6 +219,7 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
         remedy: end of the error message, which says what to do.
         may_grow: whether to accept a file that has become longer, such as a log that is still being written. The
             appended part was not read, and a warning says so.
+        was_read: whether the entries have been read, and not only found.
 
     Raises:
         CorpusError: a file was changed or replaced, or cannot be read any more.
@@ -235,6 +236,10 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
             if may_grow and is_same and file.size is not None and status.st_size > file.size:
                 log.warning("%s has grown: only its first %s were read", file.name, format_size(file.size))
             elif (status.st_size, status.st_mtime_ns) != (file.size, file.modified):
+                if not was_read:
+                    raise CorpusError(
+                        f"{file.name} has another size or modification time than when it was found; {remedy}"
+                    )
                 raise CorpusError(
                     f"{file.name} was changed while it was read, so old and new content may be mixed; {remedy}"
                 )

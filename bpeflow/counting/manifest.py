@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.corpus.documents import DocumentStatistics
@@ -78,7 +79,10 @@ class SegmentCounts:
         """Return whether the file still exists with the content that was written."""
         path = folder / self.file
         try:
-            return path.stat().st_size == self.size and file_digest(path) == self.sha256
+            if path.stat().st_size != self.size:
+                return False
+            with path.open("rb", buffering=0) as file:
+                return _digest(file) == self.sha256
         except OSError:
             return False
 
@@ -190,16 +194,22 @@ def write_segment(
 
     Raises `ScratchError` if it cannot be written or the shards cannot be read.
     """
+    from concurrent.futures import ThreadPoolExecutor  # not needed by runs without segments
+
     mark_every = max(sum(shard.size for shard in shards) // _MARKS, _MARK_BYTES)
     try:
-        with atomic_path(path) as temporary, kway_sum(shards, "bytes", buffer_size) as total:
-            try:
-                summed = total.write(temporary, mark_every)
-            except ScratchError as error:
-                if isinstance(error.__cause__, OSError) and str(temporary) in str(error):
-                    raise error.__cause__ from None
-                raise
-            digest = file_digest(temporary)
+        with ExitStack() as stack:
+            with atomic_path(path) as temporary, kway_sum(shards, "bytes", buffer_size) as total:
+                try:
+                    summed = total.write(temporary, mark_every)
+                except ScratchError as error:
+                    if isinstance(error.__cause__, OSError) and str(temporary) in str(error):
+                        raise error.__cause__ from None
+                    raise
+                file = stack.enter_context(temporary.open("rb", buffering=0))
+                threads = stack.enter_context(ThreadPoolExecutor(1))
+                hashing = threads.submit(_digest, file)  # while the end of the block flushes the file to disk
+            digest = hashing.result()
     except OSError as error:
         raise cannot_write_segment(path, error) from error
     for shard in shards:
@@ -224,10 +234,9 @@ def cannot_write_segment(path: Path, error: OSError) -> ScratchError:
     )
 
 
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file. Raises `OSError`."""
+def _digest(file: BinaryIO) -> str:
+    """Return the SHA-256 of the rest of a file. Raises `OSError`."""
     digest = sha256()
-    with path.open("rb", buffering=0) as file:
-        while data := file.read(_READ_SIZE):
-            digest.update(data)
+    while data := file.read(_READ_SIZE):
+        digest.update(data)
     return digest.hexdigest()

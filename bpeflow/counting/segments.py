@@ -126,8 +126,9 @@ class SegmentFolder:
             ScratchError: the folder cannot be written to.
         """
         try:
-            if self._is_new:  # or a run was killed at its start
-                remove_segments(self.path)
+            if self._is_new:
+                if self.path.is_dir() and _remove_unknown(self.path, frozenset()):  # a run was killed at its start
+                    sync_folder(self.path)  # records must not come back beside the new manifest
                 self._manifest.save()
             else:
                 self._resume(are_intact)
@@ -294,8 +295,9 @@ def remove_segments(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def _remove_unknown(folder: Path, known: Collection[str]) -> None:
-    """Remove the files with names of ours that are not in `known`."""
-    for path in folder.iterdir():
-        if path.name not in known and _OWN_NAMES.fullmatch(path.name):
-            path.unlink()
+def _remove_unknown(folder: Path, known: Collection[str]) -> bool:
+    """Remove the files with names of ours that are not in `known`. Returns whether there were any."""
+    unknown = [path for path in folder.iterdir() if path.name not in known and _OWN_NAMES.fullmatch(path.name)]
+    for path in unknown:
+        path.unlink()
+    return bool(unknown)

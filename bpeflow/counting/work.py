@@ -29,7 +29,7 @@ from bpeflow.pretokenize.regex import Pretokenizer
 _TASK_SCRATCH = "bpeflow-task-"
 
 #: The remedy if a node of a cluster has another file than the machine that distributes the work.
-OTHER_FILE_REMEDY = "every node must see the same files under the same paths; " + FILE_CHANGED_REMEDY
+OTHER_FILE_REMEDY = "every node must see the same files under the same paths, and nothing may change them meanwhile"
 
 
 #: A function that sums shards of segments in the calling process.
@@ -95,7 +95,7 @@ class CountWork:
             CorpusError: a file is unreadable, not the one that was found, or changed while it was counted.
             Exception: as `CorpusCounter.count`.
         """
-        check_unchanged(entries, OTHER_FILE_REMEDY)
+        check_unchanged(entries, OTHER_FILE_REMEDY, was_read=False)
         with task_scratch(self.settings.scratch_dir) as scratch:
             return self._count_segment(number, entries, scratch)
 

@@ -140,7 +140,7 @@ class EncodeWork:
         return EncodedShard(path.name, index.name if index else "", writer.tokens, writer.documents, statistics, weight)
 
     def _encoded(self, entries: list[CorpusEntry]) -> Iterator[EncodedChunk]:
-        check_unchanged(entries, OTHER_FILE_REMEDY, may_grow=True)
+        check_unchanged(entries, OTHER_FILE_REMEDY, may_grow=True, was_read=False)
         return replace(self.encoder, corpus=Corpus(self.encoder.corpus.sources, entries)).encoded()
 
 

@@ -64,7 +64,7 @@ def probe_node(folder: Path, question: str, text: str, entries: Sequence[CorpusE
     try:
         if (folder / question).read_text() != text:
             raise EngineError(f"{folder} has other files here: {_SHARE}")
-        check_unchanged(entries, remedy)
+        check_unchanged(entries, remedy, was_read=False)
         (folder / answer).write_text(text)
     except FileNotFoundError as error:
         raise EngineError(f"{folder} does not exist here, or has other files: {_SHARE}") from error

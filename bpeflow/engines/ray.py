@@ -30,6 +30,13 @@ _CONNECT_SECONDS, _PROBE_SECONDS = 5.0, 60.0
 #: takes half a minute to give up where the token is wrong, and ten minutes where there is another service.
 _IMPATIENCE = {"RAY_NUM_REDIS_GET_RETRIES": "5", "RAY_py_gcs_connect_timeout_s": "3"}
 
+#: Ray's own setting of messages to leave out, likewise. Otherwise it prints a page about each node that is lost, on
+#: standard output. The coordinator says in one line what was lost and with which node.
+_NO_MESSAGES = {
+    "RAY_DEDUP_LOGS_SKIP_REGEX": r"^(A worker died or was killed|Raylet is terminated|The node with node id"
+    r"|\d+ Workers \(tasks / actors\) killed)"
+}
+
 #: Seconds for which the list of nodes is taken as current.
 _NODES_SECONDS = 2.0
 
@@ -99,6 +106,7 @@ class RayEngine:
         nodes = self._alive()
         if not nodes:
             raise EngineError("the Ray cluster has no node with CPUs; add worker nodes (ray start --address HEAD:PORT)")
+        self._check_room(self._cpus, self._memory)  # now, before there is anything to resume
         probes = {}
         for node in nodes:
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -112,13 +120,7 @@ class RayEngine:
 
     def submit(self, call: Call, cpus: int, memory: int) -> Handle:
         """Start a task as soon as there is room for it."""
-        nodes = self._alive()
-        if not any(self._room(node["Resources"], cpus, memory) for node in nodes):
-            cores, most = (max((node["Resources"].get(key, 0) for node in nodes), default=0) for key in _RESOURCES)
-            raise EngineError(
-                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {format_size(memory)}: at most "
-                f"{cores:.0f} and {format_size(int(most))}; lower engine.cpus_per_task or engine.task_memory"
-            )
+        self._check_room(cpus, memory)
         self._submitted += 1
         self._queued.append((self._submitted, call, {"num_cpus": cpus, "memory": memory}))
         self._start_queued()
@@ -165,6 +167,16 @@ class RayEngine:
             self._nodes_read = monotonic()
         return self._nodes
 
+    def _check_room(self, cpus: int, memory: int) -> None:
+        """Raise `EngineError` if no node will ever have room for such a task."""
+        nodes = self._alive()
+        if not any(self._room(node["Resources"], cpus, memory) for node in nodes):
+            cores, most = (max((node["Resources"].get(key, 0) for node in nodes), default=0) for key in _RESOURCES)
+            raise EngineError(
+                f"no node of the Ray cluster has room for a task of {cpus} core(s) and {format_size(memory)}: at most "
+                f"{cores:.0f} and {format_size(int(most))}; lower engine.cpus_per_task or engine.task_memory"
+            )
+
     @staticmethod
     def _room(resources: dict[str, float], cpus: int, memory: int) -> int:
         """Return how many tasks fit a node at the same time."""
@@ -176,9 +188,8 @@ def _address(settings: EngineSettings) -> str:
 
 
 def _load_ray(address: str) -> Any:
-    if ":" in address:
-        for name, value in _IMPATIENCE.items():
-            os.environ.setdefault(name, value)
+    for name, value in (_NO_MESSAGES | _IMPATIENCE if ":" in address else _NO_MESSAGES).items():
+        os.environ.setdefault(name, value)
     try:
         import ray
     except ModuleNotFoundError as error:

@@ -162,13 +162,14 @@ def describe_counting(
     corpus: CorpusCounter, counted: CorpusCounts, engine: DistributedCounting | None = None
 ) -> CountingReport:
     """Describe how the corpus was counted, and by which engine if not the local one."""
+    in_process = counted.in_process and engine is None
     return CountingReport(
         seconds=counted.seconds,
         memory_limit=counted.memory_limit,
         spilled=counted.spilled,
         segments=counted.segments,
-        in_process=counted.in_process,
-        threads=counted.counters if counted.in_process else 1,
+        in_process=in_process,
+        threads=counted.counters if in_process else 1,
         stages=describe_stages(counted),
         fingerprint=corpus.fingerprint.summary(),
         growth=counted.growth,

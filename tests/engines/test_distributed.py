@@ -353,6 +353,7 @@ def test_a_training_on_tasks(corpus: Path, tmp_path: Path, capsys: pytest.Captur
     assert main(arguments(corpus, tmp_path / "tasks", *ON_PROCESSES, *flags)) == 0
     assert results(tmp_path / "tasks") == results(tmp_path / "local")
     report = json.loads((tmp_path / "tasks/run.json").read_text())
+    assert report["counting"]["in_process"] is False
     engine = report["counting"]["engine"]
     assert (engine["kind"], len(engine["nodes"])) == ("processes", 1)
     assert engine["tasks"] == engine["attempts"] > report["counting"]["segments"]["segments"] > 5

@@ -165,8 +165,11 @@ def wait_until(condition: Any) -> None:
 
 
 def test_no_room(cluster: Any, engine: Engine) -> None:
-    with pytest.raises(EngineError, match=r"task of 9 core\(s\) and 1\.0 GB: at most 1 and 4\.0 GB; lower engine\."):
+    message = r"task of 9 core\(s\) and 1\.0 GB: at most 1 and 4\.0 GB; lower engine\."
+    with pytest.raises(EngineError, match=message):
         engine.submit(Call("large", os.getpid), 9, 10**9)
+    with pytest.raises(EngineError, match=message):  # before any work
+        another(cluster, cpus_per_task=9, task_memory="1gb").nodes(Call("probe", os.getpid))
 
 
 @pytest.mark.parametrize(
@@ -200,6 +203,33 @@ def test_a_loss_names_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ray, "get", Mock(side_effect=error))
         with pytest.raises(TaskLostError, match=r"^its node .* \(node 10\.0\.0\.7\)$"):
             _outcome(None)
+
+
+LOSE_A_TASK = """
+import os, sys, time
+from bpeflow.config import EngineSettings
+from bpeflow.engines.engine import Call
+from bpeflow.engines.ray import RayEngine
+from bpeflow.errors import TaskLostError
+
+engine = RayEngine(EngineSettings(kind="ray", address=sys.argv[1]))
+handle = engine.submit(Call("die", os._exit, (1,)), 1, 0)
+while not engine.wait([handle], 1):
+    pass
+try:
+    engine.result(handle)
+except TaskLostError as error:
+    time.sleep(2)
+    engine.stop()
+    sys.exit(str(error))
+"""
+
+
+def test_ray_prints_nothing_about_a_loss(cluster: Any) -> None:
+    command = [sys.executable, "-c", LOSE_A_TASK, cluster.address]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.stdout, ended.returncode) == ("", 1)
+    assert ended.stderr.splitlines()[-1].startswith("its worker process died")
 
 
 # ---- counting ----
