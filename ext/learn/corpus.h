@@ -80,7 +80,6 @@ static inline bool corpus_init(struct corpus *corpus, const bpeflow_merge_task *
     corpus->runs = (struct run *)calloc((uint64_t)corpus->run_count + 1, sizeof *corpus->runs);
     corpus->run_of = (uint32_t *)malloc((corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of);
     if (!corpus->ids || !corpus->runs || !corpus->run_of || !corpus_divide(corpus, task)) return false;
-    prefer_huge_pages(corpus->ids, corpus->size * id_size(corpus->wide));
 
     set_id(corpus->ids, 0, END, corpus->wide);
     struct run *run = corpus->runs;

@@ -71,7 +71,6 @@ static inline bool pairs_reserve(struct pairs *pairs, uint64_t more) {
     while (alive + more > ((uint64_t)1 << grown.bits) / 2) grown.bits++;
     grown.slots = (struct pair *)calloc((uint64_t)1 << grown.bits, sizeof *grown.slots);
     if (!grown.slots) return false;
-    prefer_huge_pages(grown.slots, pairs_size(&grown) * sizeof *grown.slots);
     for (uint64_t i = 0; i < pairs_size(pairs); i++) {
         const struct pair *pair = &pairs->slots[i];
         if (pair->count > 0) *pairs_slot(&grown, pair->key) = *pair;
