@@ -1,4 +1,8 @@
-/* Growing arrays. C11 and C++17. */
+/* Growing arrays. C11 and C++17.
+ *
+ * They are in pages of the usual size. Huge pages for ids, lists and pairs took 0.1 s less with 150 MB of multilingual text
+ * when the same process learned again and again, but 0.2 to 0.3 s more in a training run, in set-up: there the kernel has to
+ * find them first. */
 #ifndef BPEFLOW_LEARN_ARRAY_H
 #define BPEFLOW_LEARN_ARRAY_H
 

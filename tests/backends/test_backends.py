@@ -29,7 +29,7 @@ from tasks import (
 from bpeflow._util.byte_level import from_printable
 from bpeflow._util.text import format_size
 from bpeflow.backends import BACKENDS
-from bpeflow.backends.base import MergeBackend, lowest_count
+from bpeflow.backends.base import MergeBackend, MergeTask, lowest_count
 from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
@@ -257,6 +257,19 @@ def test_a_session_reports_statistics(backend: MergeBackend) -> None:
     assert statistics.occurrences_visited >= statistics.occurrences_merged
     assert statistics.pairs >= 3
     assert statistics.setup_seconds > 0
+
+
+def test_lists_of_pairs_that_can_no_longer_be_chosen_are_dropped(backend: MergeBackend) -> None:
+    """Learning adds 8 bytes per position to the memory after set-up. If those lists were kept, it would be 11."""
+    if not isinstance(backend, NativeBackend):
+        pytest.skip("only native backends know their memory")
+    words, length = 20_000, 50
+    data = np.random.default_rng(1).integers(97, 99, size=words * length).astype(np.uint8)
+    counts = PretokenCounts(data, np.arange(words + 1) * length, np.ones(words, dtype=np.int64))
+    with backend.start(MergeTask(counts, BYTES, tuple(range(256)), max_tokens=1000, threads=1)) as session:
+        before = session.statistics().memory_bytes
+        assert len(session.step(1000)) == 744
+        assert session.statistics().memory_bytes - before < 9 * len(data)
 
 
 def test_a_closed_session_can_be_closed_again_and_still_reports_statistics(backend: MergeBackend) -> None:
