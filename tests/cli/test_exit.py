@@ -138,7 +138,7 @@ def test_a_signal_ends_everything_at_once(
     """Sent to the whole process group, as Ctrl-C in a terminal is."""
     process = subprocess.Popen([*slow_run, "--quiet"], stderr=subprocess.PIPE, text=True, start_new_session=True)
     children: list[psutil.Process] = []
-    while len(children) < 5:  # fork server, chunk reader, two counters, merger
+    while len(children) < 4:  # fork server, two counters, merger; the chunk reader may have finished
         time.sleep(0.05)
         children = psutil.Process(process.pid).children(recursive=True)
         assert process.poll() is None
