@@ -167,6 +167,11 @@ def _time(time: datetime) -> str:
     return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def _finished(run: RunData) -> str:
+    finished = run.report.finished
+    return _time(datetime.fromisoformat(finished)) if finished else ""
+
+
 def _learning(run: RunData) -> str:
     learning = run.report.learning
     return f"{learning.seconds:,.1f} s by {learning.backend.name}" if learning else ""
@@ -187,7 +192,7 @@ _OVERVIEW: Mapping[str, Callable[[RunData], str | None]] = {
     "Bytes per token": _ratio,
     "Counting": _counting,
     "Learning": _learning,
-    "Finished": lambda run: _time(datetime.fromisoformat(run.report.finished)),
+    "Finished": _finished,
     "bpeflow": lambda run: run.report.bpeflow,
     "Machine": _machine,
 }
