@@ -62,8 +62,6 @@ def get_batch(windows: RandomWindows, batch_size: int, device: str = "cpu") -> t
 
 def main() -> None:
     """Train a small model."""
-    import torch
-
     parser = argparse.ArgumentParser(description="Train a model that predicts each token from the one before.")
     parser.add_argument("train")
     parser.add_argument("val")
@@ -71,6 +69,9 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args()
+
+    import torch
+
     splits = {name: RandomWindows(getattr(options, name), options.context + 1) for name in ("train", "val")}
     vocab_size = 1 + max(int(shard.max()) for split in splits.values() for shard in split.shards)
     torch.manual_seed(0)

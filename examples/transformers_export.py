@@ -6,7 +6,7 @@ python examples/transformers_export.py corpus.txt my_model
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 from bpeflow import Tokenizer
 
@@ -15,15 +15,24 @@ SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|pad|>"]
 
 def main() -> None:
     """Train, save and load."""
-    corpus, folder = sys.argv[1:]
-    tokenizer = Tokenizer.train(corpus, vocab_size=1000, special_tokens=SPECIAL_TOKENS)
+    parser = argparse.ArgumentParser(description="Train a tokenizer for a chat model.")
+    parser.add_argument("corpus")
+    parser.add_argument("folder")
+    options = parser.parse_args()
+    tokenizer = Tokenizer.train(options.corpus, vocab_size=1000, special_tokens=SPECIAL_TOKENS)
     tokenizer.save(
-        folder, "huggingface", eos="<|im_end|>", pad="<|pad|>", chat_template="chatml", max_length=2048, overwrite=True
+        options.folder,
+        "huggingface",
+        eos="<|im_end|>",
+        pad="<|pad|>",
+        chat_template="chatml",
+        max_length=2048,
+        overwrite=True,
     )
 
     from transformers import AutoTokenizer
 
-    loaded = AutoTokenizer.from_pretrained(folder)
+    loaded = AutoTokenizer.from_pretrained(options.folder)
     text = "What does a pre-token contain?"
     assert loaded.encode(text) == tokenizer.encode(text)
     print(loaded(["one", "one and another"], padding=True)["attention_mask"])

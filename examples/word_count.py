@@ -5,7 +5,7 @@ python examples/word_count.py README.md HACKING.md
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -24,9 +24,12 @@ def count_words(paths: Iterable[str]) -> Iterator[Counter[str]]:
 
 def main() -> None:
     """Print the ten most frequent words."""
+    parser = argparse.ArgumentParser(description="Print the ten most frequent words of files.")
+    parser.add_argument("files", nargs="+")
+    files = parser.parse_args().files
     counter = Stage("counter", count_words, reads=QueueSpec("path_queue"), workers=2)
     totals: Counter[str] = Counter()
-    for counts in Pipeline(Source("reader", partial(list, sys.argv[1:])), [counter]).run():
+    for counts in Pipeline(Source("reader", partial(list, files)), [counter]).run():
         totals.update(counts)
     for word, count in totals.most_common(10):
         print(f"{count:8,} {word}")

@@ -29,6 +29,15 @@ def run(name: str, *arguments: object, monkeypatch: pytest.MonkeyPatch) -> None:
     runpy.run_path(str(path), run_name="__main__")
 
 
+@pytest.mark.parametrize("name", [path.stem for path in sorted(EXAMPLES.glob("*.py"))])
+def test_without_arguments_an_example_says_how_it_is_used(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run(name, monkeypatch=monkeypatch)
+    assert capsys.readouterr().err.startswith(f"usage: {name}.py ")
+
+
 @pytest.mark.slow
 def test_words_are_counted(corpus: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     run("word_count", corpus, corpus, monkeypatch=monkeypatch)

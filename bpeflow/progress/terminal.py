@@ -58,7 +58,9 @@ def library_console() -> Console:
     notebook = Console()
     if notebook.is_jupyter and find_spec("ipywidgets"):  # which rich needs there
         return notebook
-    return Console(file=cast("IO[str]", LenientStream(sys.stderr)), force_jupyter=False)
+    # Jupyter's kernel sets FORCE_COLOR for itself, but what it shows does not follow a terminal's cursor.
+    terminal = False if notebook.is_jupyter else None
+    return Console(file=cast("IO[str]", LenientStream(sys.stderr)), force_jupyter=False, force_terminal=terminal)
 
 
 @contextmanager

@@ -298,12 +298,12 @@ def _merge_counts(runs: Sequence[RunData], charts: Charts) -> str:
     if not curves:
         return _figure("Merge counts", "", "The counts of the merges were not kept with the tokenizer.")
     lasts = [
-        f"{_prefix(run, runs)}{curves[run.name][1][-1]:,.0f} times when the last merge was made."
+        f"{_prefix(run, runs)}{curves[run.name][1][-1]:,.0f} times for the last merge."
         for run in runs
         if run.name in curves
     ]
     chart = charts.lines(curves, "rank of the merge", "count", log="xy")
-    return _figure("Merge counts", chart, "How often each pair occurred when it was merged:", *lasts)
+    return _figure("Merge counts", chart, "How often each pair occurred when it was merged.", *lasts)
 
 
 def _token_lengths(runs: Sequence[RunData], charts: Charts) -> str:

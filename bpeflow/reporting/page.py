@@ -63,7 +63,7 @@ def write_page(folders: Sequence[Path], path: Path, sample: Sequence[str] = ()) 
 def make_page(runs: Sequence[RunData], charts: Charts) -> str:
     """Return the page of one run or of several side by side."""
     title = "bpeflow: " + ", ".join(run.name for run in runs)
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    now = _time(datetime.now(timezone.utc))
     body = "\n".join(
         [
             f"<h1>{escape(title)}</h1>",
@@ -163,6 +163,15 @@ def _workers(report: RunReport) -> str:
     return ", ".join(f"{stage.workers} × {name}" for name, stage in stages.items() if name in ("counter", "merger"))
 
 
+def _time(time: datetime) -> str:
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _finished(run: RunData) -> str:
+    finished = run.report.finished
+    return _time(datetime.fromisoformat(finished)) if finished else ""
+
+
 def _learning(run: RunData) -> str:
     learning = run.report.learning
     return f"{learning.seconds:,.1f} s by {learning.backend.name}" if learning else ""
@@ -183,7 +192,7 @@ _OVERVIEW: Mapping[str, Callable[[RunData], str | None]] = {
     "Bytes per token": _ratio,
     "Counting": _counting,
     "Learning": _learning,
-    "Finished": lambda run: run.report.finished,
+    "Finished": _finished,
     "bpeflow": lambda run: run.report.bpeflow,
     "Machine": _machine,
 }

@@ -171,6 +171,7 @@ def test_a_notebook_without_widgets_gets_lines(
         pass
 
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as Jupyter's kernel does
     monkeypatch.setattr(terminal_module, "find_spec", lambda name: None)
     assert Console().is_jupyter
     bpeflow.learn_merges({"low": 5}, 258, progress=True)

@@ -91,6 +91,8 @@ def test_several_runs_side_by_side(
     text = text_of(out)
     assert re.search(r"Settings that differ\s+setting\s+small\s+other", text)
     assert re.search(r"pattern\s+gpt2\s+o200k", text)
+    assert re.search(r"Finished(\s+\d{4}-\d\d-\d\d \d\d:\d\d UTC){2}\s", text)
+    assert re.search(r"when it was merged\. small: [\d,]+ times for the last merge\. other: ", text)
     assert re.search(r"Sources of other\s+source\s+weight .* prose\s+1 .* again\s+2", text, re.DOTALL)
     assert f"Measured on {held_out}." in text
     assert out.read_text(encoding="utf-8").count('id="vocabulary-') == 3, "one for each run, and the choice of one"
