@@ -17,11 +17,13 @@ from bpeflow._util.library import Signature, check_status, load_library
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
-#: How OpenMP threads wait for work. Threads that wait actively spin. On a machine that is also busy otherwise they keep
-#: threads that have work off the cores: with one of two cores busy, a run of 0.43 s took 1.21 s. On an idle machine no
-#: difference could be measured. Spinning for a short time before sleeping (GOMP_SPINCOUNT of 2,000 to 20,000) was 6 to
-#: 12 % slower on two cores with a load of 4, in medians of paired runs; on an idle machine it has not been measured.
 _WAIT_POLICY = "OMP_WAIT_POLICY"
+
+#: How OpenMP threads wait for work: asleep. Those that wait actively spin. On a machine that is also busy otherwise they
+#: keep threads that have work off the cores: with one of two cores busy, a run of 0.43 s took 1.21 s. But waking a
+#: thread takes as long as a short list, so with GCC's OpenMP it spins for some 15 µs before it sleeps. On an idle
+#: machine with two cores learning is 6 to 10 % faster so. With one or two of them busy no difference could be measured.
+_WAITING = {_WAIT_POLICY: "passive", "GOMP_SPINCOUNT": "1000"}
 
 #: The values of `enum bpeflow_order`.
 _ORDERS = {"greatest_bytes": 0, "smallest_ids": 1}
@@ -127,17 +129,19 @@ class OmpBackend(NativeBackend):
     _parallel_in: ClassVar[int | None] = None  # the id of the process that has used several threads
 
     def _load(self) -> ctypes.CDLL:
-        """Load the library so that its threads wait passively, unless the user has set a policy.
+        """Load the library so that its threads wait as `_WAITING` says, unless the user has set a policy.
 
-        The OpenMP runtime reads the environment only once, when it is loaded, so the variable is removed again.
+        The OpenMP runtime reads the environment only once, when it is loaded, so the variables are removed again.
         """
         if _WAIT_POLICY in os.environ:
             return super()._load()
-        os.environ[_WAIT_POLICY] = "passive"
+        added = {name: value for name, value in _WAITING.items() if name not in os.environ}
+        os.environ.update(added)
         try:
             return super()._load()
         finally:
-            os.environ.pop(_WAIT_POLICY, None)
+            for name in added:
+                os.environ.pop(name, None)
 
     def start(self, task: MergeTask) -> NativeSession:
         if self._parallel_in not in (None, os.getpid()):

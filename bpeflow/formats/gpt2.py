@@ -36,7 +36,14 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, from_printable, to_printable
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.printable import Sides, bytes_of_forms, find_merge_ids, split_merges, vocab_of_forms
+from bpeflow.formats.printable import (
+    Sides,
+    bytes_of_forms,
+    find_merge_ids,
+    merge_lines,
+    split_merges,
+    vocab_of_forms,
+)
 from bpeflow.formats.published import find_merges
 from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
@@ -187,13 +194,12 @@ def save_files(vocab: Vocab, folder: Path) -> list[Path]:
             ids[form],
             token_id,
         )
-    by_id = dict(sorted(ids.items(), key=lambda item: item[1]))
+    by_id = dict(sorted(ids.items(), key=operator.itemgetter(1)))
     vocab_path, merges_path = folder / VOCAB_FILE, folder / MERGES_FILE
     with atomic_path(vocab_path) as temporary:
         temporary.write_text(json.dumps(by_id, ensure_ascii=False) + "\n", encoding="utf-8")
-    with atomic_path(merges_path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(_HEADER + "\n")
-        file.writelines(f"{to_printable(left)} {to_printable(right)}\n" for left, right in vocab.merges)
+    with atomic_path(merges_path) as temporary:
+        temporary.write_text(f"{_HEADER}\n{merge_lines(vocab.merges)}", encoding="utf-8", newline="\n")
     return [vocab_path, merges_path]
 
 

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from ctypes import c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from functools import cache
-from itertools import repeat
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,12 @@ from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
 from bpeflow._util.library import Signature, load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
-from bpeflow.vocab import Vocab
+from bpeflow.vocab import Merge, Vocab
 
 #: The left and the right sides of merges, in printable form.
 Sides = tuple[Sequence[str], Sequence[str]]
 
+_CODE_OF = np.frombuffer(BYTE_CHARACTERS.encode("utf-16-le"), "<u2")
 _NO_BYTE = 256
 _BYTE_OF = np.full(ord(max(BYTE_CHARACTERS)) + 1, _NO_BYTE, np.uint16)
 _BYTE_OF[[*map(ord, BYTE_CHARACTERS)]] = range(256)
@@ -97,6 +98,18 @@ def read_merges_natively(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint3
         return None
     found: NDArray[np.uint32] = np.fromiter(ids.values(), np.uint32, len(ids))[merges]
     return found
+
+
+def merge_lines(merges: Sequence[Merge]) -> str:
+    r"""Return a line for each merge: the printable forms of its sides, with a space between them.
+
+    >>> merge_lines([(b" ", b"t"), (b"h", b"e")])
+    'Ġ t\nh e\n'
+    """
+    sides = [*chain.from_iterable(merges)]
+    ends = np.cumsum(np.fromiter(map(len, sides), np.int64, len(sides)))
+    codes = _CODE_OF[np.frombuffer(b"".join(sides), np.uint8)]
+    return np.insert(codes, ends, np.resize([*map(ord, " \n")], len(ends))).tobytes().decode("utf-16-le")
 
 
 def split_merges(lines: str) -> Sides | None:

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bpeflow._util.byte_level import to_printable
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches, short_repr
 from bpeflow.errors import ConfigError, FormatError
+from bpeflow.formats.printable import merge_lines
 from bpeflow.formats.untrusted import is_text, read_json
 from bpeflow.vocab import Vocab
 
@@ -184,8 +184,7 @@ def find_merges(vocab: Vocab, folder: Path) -> Description | None:
     """Return the description of a published ``merges.txt`` in `folder`, by its merges; None if it is unknown."""
     if vocab.merge_count != _QWEN2_MERGES[0]:
         return None
-    lines = "".join(f"{to_printable(left)} {to_printable(right)}\n" for left, right in vocab.merges)
-    known = hashlib.sha256(lines.encode()).hexdigest() == _QWEN2_MERGES[1]
+    known = hashlib.sha256(merge_lines(vocab.merges).encode()).hexdigest() == _QWEN2_MERGES[1]
     return find_name("qwen2", folder) if known else None
 
 

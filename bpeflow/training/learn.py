@@ -322,10 +322,8 @@ def _step_to_the_end(
 
 def _pairs_of(records: npt.NDArray[np.void], tokens: list[bytes]) -> list[Merge]:
     """Return the bytes of the pairs, and append the new tokens to `tokens`."""
-    pairs: list[Merge] = []
-    for left_id, right_id, token in zip(*(records[name].tolist() for name in ("left", "right", "token")), strict=True):
-        left, right = tokens[left_id], tokens[right_id]
-        pairs.append((left, right))
+    left_ids, right_ids = records["left"].tolist(), records["right"].tolist()
+    for left_id, right_id, token in zip(left_ids, right_ids, records["token"].tolist(), strict=True):
         if token == len(tokens):
-            tokens.append(left + right)
-    return pairs
+            tokens.append(tokens[left_id] + tokens[right_id])
+    return [*zip(map(tokens.__getitem__, left_ids), map(tokens.__getitem__, right_ids), strict=True)]

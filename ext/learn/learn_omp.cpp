@@ -35,7 +35,7 @@ struct bpeflow_learner : learner {
 
     std::vector<part> parts; // [threads]
     side before{}, after{};  // sums over all parts
-    bpeflow::Pace pace;
+    bpeflow::Paces paces;
 };
 
 namespace bpeflow {
@@ -214,11 +214,12 @@ bool merge_in_parallel(bpeflow_learner &l, const pair &pair, const bpeflow_merge
 bool merge_pair(bpeflow_learner &l, const bpeflow_merge_record &merge) {
     const pair pair = *pairs_slot(&l.pairs, pair_key(merge.left, merge.right));
     if (parts_for(l, pair.length) == 1) return merge_occurrences(&l, &pair, &merge, &l.parts.front());
-    const bool several = ALWAYS_PARALLEL || l.pace.several();
+    Pace &pace = l.paces.of(pair.length);
+    const bool several = ALWAYS_PARALLEL || pace.several();
     const double start = seconds();
     const bool good =
         several ? merge_in_parallel(l, pair, merge) : merge_occurrences(&l, &pair, &merge, &l.parts.front());
-    l.pace.took(several, seconds() - start, pair.length);
+    pace.took(several, seconds() - start, pair.length);
     return good;
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace bpeflow {
 
@@ -41,6 +43,16 @@ class Pace {
     double each_[2] = {20e-9, 10e-9}; // seconds per entry, with one thread and with several: initial guesses
     bool several_better_ = true, trying_ = false;
     unsigned interval_ = shortest, until_trial_ = shortest;
+};
+
+// The paces of lists with 1, 2 or 3, 4 to 7 entries, and so on. An entry of a short list takes longer than one of a long
+// list, so with one pace for all, the variant that happened to get the long lists would seem to be the faster one.
+class Paces {
+  public:
+    Pace &of(std::uint64_t entries) { return paces_[static_cast<std::size_t>(63 - __builtin_clzll(entries))]; }
+
+  private:
+    std::array<Pace, 64> paces_;
 };
 
 } // namespace bpeflow

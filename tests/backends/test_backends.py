@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
@@ -28,9 +29,9 @@ from tasks import (
 
 from bpeflow._util.byte_level import from_printable
 from bpeflow._util.text import format_size
-from bpeflow.backends import BACKENDS
+from bpeflow.backends import BACKENDS, native_backend
 from bpeflow.backends.base import MergeBackend, MergeTask, lowest_count
-from bpeflow.backends.native_backend import NativeBackend
+from bpeflow.backends.native_backend import NativeBackend, OmpBackend
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CountOverflowError, NativeError, OutOfMemoryError
@@ -329,3 +330,26 @@ def test_a_step_after_close_is_an_error() -> None:
             session.close()
             with pytest.raises(NativeError, match="closed"):
                 session.step(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({}, ("passive", "1000")),
+        ({"GOMP_SPINCOUNT": "7"}, ("passive", "7")),
+        ({"OMP_WAIT_POLICY": "active"}, ("active", None)),
+    ],
+    ids=str,
+)
+def test_threads_wait_as_the_user_says_or_else_asleep(
+    given: dict[str, str], seen: tuple[str | None, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(native_backend, "load_library", lambda *_: tuple(map(os.environ.get, names)))
+    backend = OmpBackend("omp", "")
+    assert backend._library == seen
+    assert {name: os.environ[name] for name in names if name in os.environ} == given

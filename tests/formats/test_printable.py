@@ -16,6 +16,7 @@ from bpeflow.formats.printable import (
     bytes_of_forms,
     find_merge_ids,
     look_up,
+    merge_lines,
     read_merges_natively,
     split_merges,
     vocab_of_forms,
@@ -51,6 +52,11 @@ def test_all_other_characters_are_refused() -> None:
 
 def lines_of(merges: Iterable[Merge]) -> str:
     return "".join(f"{to_printable(left)} {to_printable(right)}\n" for left, right in merges)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=4), st.binary(max_size=4))))
+def test_merges_become_lines_all_at_once(merges: list[Merge]) -> None:
+    assert merge_lines(merges) == lines_of(merges)
 
 
 def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:
