@@ -85,6 +85,8 @@ class TextCodec(TokenLookup):
             SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
         """
         data = to_utf8(text)
+        if allowed_special == "all" and not disallowed_special:  # without a call, which a short text would notice
+            return self._encoder.encode(data, self._every_special)
         return self._encoder.encode(data, self._specials(data, allowed_special, disallowed_special))
 
     def encode_ordinary(self, text: str) -> list[int]:
