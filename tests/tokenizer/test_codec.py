@@ -245,6 +245,25 @@ def test_a_gap_in_the_vocabulary_cannot_be_decoded(encoder: str) -> None:
         tokenizer.decode([300, 299])
 
 
+@given(
+    ids=st.lists(st.integers(0, 255), max_size=100),
+    others=st.lists(st.sampled_from([-301, -300, -1, 256, 299, 300, 301])),
+)
+def test_a_few_ids_in_a_list_are_decoded_as_many_and_as_arrays(encoder: str, ids: list[int], others: list[int]) -> None:
+    """Negative ones too, which Python would count from the end."""
+    tokenizer = Tokenizer(BYTES | {300: b"x y"}, [], encoder=encoder)
+    for some in (ids, ids + others):
+        try:
+            expected: bytes | str = tokenizer.decode_bytes(np.array(some, np.int64))
+        except UnknownTokenError as error:
+            expected = str(error)
+        try:
+            found: bytes | str = tokenizer.decode_bytes(some)
+        except UnknownTokenError as error:
+            found = str(error)
+        assert found == expected
+
+
 class _Row:
     """A row of a tensor, as PyTorch has it: not comparable, and an index only with a single element."""
 
