@@ -247,8 +247,9 @@ class TextCodec(TokenLookup):
         Raises as `decode` does.
         """
         if isinstance(ids, list) and len(ids) <= _FEW_IDS and not skip_special_tokens:
-            if (few := self._decode_few(ids)) is not None:
-                return few
+            text = self._decode_few(ids)
+            if text is not None:
+                return text
         valid = validate_ids(ids, self.vocab_size)
         if not skip_special_tokens:
             return self._encoder.decode(valid)
@@ -261,7 +262,7 @@ class TextCodec(TokenLookup):
     def _decode_few(self, ids: list[int]) -> bytes | None:
         """Return the bytes of a few ids; None if one of them is invalid."""
         try:
-            tokens = [*map(self._spec.vocab.tokens.__getitem__, ids)]
+            tokens = [*map(self._spec.vocab.decoded_tokens.__getitem__, ids)]
         except (IndexError, TypeError):
             return None
         has_all = all(tokens) and min(ids, default=0) >= 0  # no gaps, and none counted from the end
