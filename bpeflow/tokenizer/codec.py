@@ -38,8 +38,8 @@ from bpeflow.tokenizer.validate import (
     validate_ids,
 )
 
-#: Up to so many ids in a list are decoded in Python, as streams and servers do it all the time. With more, the native
-#: decoder is faster, which begins with 4 µs.
+#: Up to so many ids in a list are decoded in Python, as streams and servers do all the time. With more, the native
+#: decoder is faster, which takes 4 µs to begin. The first time makes an object of each token (20 ms for 200,000).
 _FEW_IDS = 64
 
 
