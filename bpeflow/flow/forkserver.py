@@ -34,7 +34,7 @@ from .errors import FlowError
 from .failures import pack_failure
 from .meters import Meters
 from .pipes import Channel, Credits, Descriptor, open_here, write_all
-from .stage import run_stage
+from .stage import outputs
 
 #: To the main process, for each worker that has ended: its index, process id and exit code. If it could not be started:
 #: its index, 0 and an error number.
@@ -142,8 +142,9 @@ def work(plan: Plan, index: int) -> NoReturn:
         if plan.main_script:
             _run_main_script(plan.main_script)
         stage, route = pickle.loads(plan.jobs[step])  # noqa: S301 -- from our own parent
-        take = partial(plan.channels[step - 1].get, number, meter)
-        run_stage(stage, route, meter, take, plan.channels[step].put)
+        take = partial(plan.channels[step - 1].get, number, meter)  # which a source does not call
+        for packed, consumer in outputs(stage, route, meter, take):
+            plan.channels[step].put(packed, consumer, meter)
         meter.end(time.process_time())
         status = 0
     except SystemExit as error:

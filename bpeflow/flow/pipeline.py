@@ -91,7 +91,8 @@ class Pipeline:
     temporary: Sequence[str | os.PathLike[str]] = ()
 
     def __post_init__(self) -> None:
-        self.names = [self.source.name, *(stage.name for stage in self.stages)]
+        self.steps: list[Source | Stage] = [self.source, *self.stages]
+        self.names = [step.name for step in self.steps]
         self.queues = [*(stage.reads for stage in self.stages), self.results]
         self.meters = Meters([1, *(stage.workers for stage in self.stages), 1])
         self._executor: Executor | None = None

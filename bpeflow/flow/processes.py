@@ -63,8 +63,7 @@ class ProcessRun:
         self._meters = pipeline.meters
         self._jobs: list[bytes] = []
         self._main_script: Callable[[], dict[str, Any]] | None = None
-        steps: list[Source | Stage] = [pipeline.source, *pipeline.stages]
-        for step, output in zip(steps, pipeline.queues, strict=True):
+        for step, output in zip(pipeline.steps, pipeline.queues, strict=True):
             self._add_job(step, output.route)
         self._running = len(self._meters.workers)
         self._owner = os.getpid()
