@@ -162,22 +162,19 @@ def work(plan: Plan, index: int) -> NoReturn:
         os._exit(status)
 
 
-#: Whether this process is a worker that is running the main script.
-_running_main = False
+#: The name of a worker's main module while it runs the main script.
+_UNFINISHED = "__unfinished__"
 
 
 def _run_main_script(run: Callable[[], dict[str, Any]]) -> None:
     """Run the main script of the main process under another name, so code under its guard does not run."""
-    global _running_main
-    sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType("__main__")
-    _running_main = True
-    vars(main).update(run())
-    _running_main = False
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType(_UNFINISHED)
+    vars(main).update(run())  # `__name__`, too
 
 
 def check_not_running_main() -> None:
     """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
-    if _running_main:
+    if sys.modules["__main__"].__name__ == _UNFINISHED:
         raise FlowError(
             "a pipeline was started while a worker was importing the main script. Put the code that starts it "
             'under\n    if __name__ == "__main__":\n'

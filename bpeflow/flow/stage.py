@@ -125,7 +125,7 @@ class Inputs(Iterator[Any]):
     def __next__(self) -> Any:
         self._meter.weight_done += self._weight
         self._weight = 0
-        self._meter.set_activity(Activity.WAITING_FOR_ITEM)
+        self._meter.set_activity(Activity.WAITING_FOR_AN_ITEM)
         try:
             packed = self._take()
         except EndOfStreamError:

@@ -103,7 +103,7 @@ class ThreadRun:
         self._ended, self._keep_open = pipe()
         [meter] = self._meters.steps[-1]
         meter.begin()
-        meter.set_activity(Activity.WAITING_FOR_ITEM)
+        meter.set_activity(Activity.WAITING_FOR_AN_ITEM)
         try:
             for step, worker in self._meters.workers[1:]:
                 name = f"flow {self._pipeline.names[step]} {worker}"
@@ -112,7 +112,7 @@ class ThreadRun:
                 self._threads.append(thread)
             for result in self._pump(Inputs(partial(self._queues[-1].get, 0, meter), None, meter)):
                 yield result
-                meter.set_activity(Activity.WAITING_FOR_ITEM)  # also while the source works
+                meter.set_activity(Activity.WAITING_FOR_AN_ITEM)  # also while the source works
         except CancelledError:
             if self._failure is None:  # not this run was cancelled, but one that this thread belongs to
                 raise
