@@ -44,7 +44,7 @@ from .errors import FlowError, WorkerDiedError
 from .failures import KILLED, cannot_start, unpack_failure, worker_died
 from .forkserver import EVENT, Plan, check_not_running_main, interpreter
 from .pipes import Channel, Credits, Descriptor, anonymous_file, pipe
-from .stage import Inputs, Source, Stage
+from .stage import Inputs
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -62,26 +62,22 @@ class ProcessRun:
         self._pipeline = pipeline
         self._meters = pipeline.meters
         self._jobs: list[bytes] = []
-        self._main_script: Callable[[], dict[str, Any]] | None = None
-        for step, output in zip(pipeline.steps, pipeline.queues, strict=True):
-            self._add_job(step, output.route)
+        needs_main = False
+        for step, queue in zip(pipeline.steps, pipeline.queues, strict=True):
+            pickler = _JobPickler(job := io.BytesIO())
+            try:
+                pickler.dump((step, queue.route))
+            except Exception as error:
+                raise FlowError(
+                    f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module "
+                    "level, or run the pipeline in threads"
+                ) from error
+            needs_main |= pickler.needs_main
+            self._jobs.append(job.getvalue())
+        self._main_script = _find_main_script() if needs_main else None
         self._running = len(self._meters.workers)
         self._owner = os.getpid()
         self._server: subprocess.Popen[bytes] | None = None
-
-    def _add_job(self, step: Source | Stage, route: Callable[[Any], int] | None) -> None:
-        """Pickle the functions of a step, and find the main script if they need something in it."""
-        pickler = _JobPickler(job := io.BytesIO())
-        try:
-            pickler.dump((step, route))
-        except Exception as error:
-            raise FlowError(
-                f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module level, or "
-                "run the pipeline in threads"
-            ) from error
-        if pickler.needs_main:
-            self._main_script = _find_main_script()
-        self._jobs.append(job.getvalue())
 
     def results(self) -> Generator[Any, None, None]:
         """Start the workers and yield the results. Raises the first failure. No process is left at the end."""
