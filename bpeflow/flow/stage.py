@@ -84,7 +84,7 @@ class CancelledError(BaseException):
     """Raised in the threads of a run that has failed or was closed. Not an error that a stage function handles."""
 
 
-#: While a function of a pipeline runs: the meter of its worker, and a pipe that reaches its end with a run in threads.
+#: While a function of a pipeline runs: its worker's meter and, in threads, a pipe that reaches its end with the run.
 _worker: ContextVar[tuple[Meter, Descriptor | None] | None] = ContextVar("worker", default=None)
 
 
@@ -152,7 +152,7 @@ def outputs(
     """
     inputs = Inputs(take, step.weigh, meter) if isinstance(step, Stage) else iter(())
     function = partial(step.function, inputs) if isinstance(step, Stage) else step.function
-    context = copy_context()  # while the function runs, but not while its outputs are put: its thread may do other work
+    context = copy_context()  # not that of the thread, which in the case of a source is the caller's
     context.run(_worker.set, (meter, ended))
     meter.set_activity(Activity.WORKING)
     items, end = context.run(lambda: iter(function())), object()
