@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from .meters import QueueDepth, peak_memory
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
     from .pipeline import MAIN, Executor, Pipeline, StartMethod, WorkerReport, in_order
-    from .stage import QueueSpec, Source, Stage, set_gauge
-    from .threads import wait_readable
+    from .stage import QueueSpec, Source, Stage, set_gauge, wait_readable
 
 __all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "StartMethod", "WorkerReport", "in_order"]
 __all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]
@@ -59,7 +58,7 @@ __all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate",
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: errors need none of the machinery."""
-    for module in ("errors", "meters", "stage", "threads", "pipeline", "monitor") if name in __all__ else ():
+    for module in ("errors", "meters", "stage", "pipeline", "monitor") if name in __all__ else ():
         if hasattr(found := import_module(f".{module}", __name__), name):
             globals()[name] = value = getattr(found, name)
             return value

@@ -5,39 +5,33 @@ from __future__ import annotations
 import pickle
 import signal
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 
 from .errors import FlowError, WorkerDiedError, WorkerTracebackError
 
 
-def pack_failure(worker: int, error: BaseException) -> bytes:
-    """Pickle the index of a worker, the exception that it handles, and its traceback."""
+def pack_failure(stage: str, worker: int, error: BaseException) -> bytes:
+    """Pickle the exception that a worker handles, and what to raise instead if it cannot be pickled or loaded."""
     pickled = b""
     with suppress(Exception):
         pickled = pickle.dumps(error)
-    summary = "".join(traceback.format_exception_only(error)).strip()
-    return pickle.dumps((worker, pickled, summary, traceback.format_exc()))
+    instead = FlowError(
+        f"stage {stage!r}, worker {worker}, raised {''.join(traceback.format_exception_only(error)).strip()} (this "
+        "exception cannot be pickled; its traceback is above)"
+    )
+    return pickle.dumps((pickled, instead, (stage, worker, traceback.format_exc())))
 
 
-def unpack_failure(packed: bytes, workers: Sequence[tuple[str, int]]) -> BaseException | None:
-    """Return a packed exception, whose cause is the worker's traceback; None if `packed` is only a part of it.
-
-    `workers` has the stage and the number of each worker.
-    """
+def unpack_failure(packed: bytes) -> BaseException | None:
+    """Return a packed exception, whose cause is the worker's traceback; None if `packed` is only a part of it."""
+    error: BaseException
     try:
-        index, pickled, summary, text = pickle.loads(packed)  # noqa: S301 -- from our own worker
+        pickled, error, origin = pickle.loads(packed)  # noqa: S301 -- from our own worker
     except (EOFError, pickle.UnpicklingError):
         return None
-    stage, worker = workers[index]
-    try:
-        error: BaseException = pickle.loads(pickled)  # noqa: S301
-    except Exception:  # it could not be pickled, or has an unusual `__init__`
-        error = FlowError(
-            f"stage {stage!r}, worker {worker}, raised {summary} (this exception cannot be pickled; its traceback is "
-            "above)"
-        )
-    error.__cause__ = WorkerTracebackError(stage, worker, text)
+    with suppress(Exception):  # it could not be pickled, or has an unusual `__init__`
+        error = pickle.loads(pickled)  # noqa: S301
+    error.__cause__ = WorkerTracebackError(*origin)
     return error
 
 

@@ -22,39 +22,49 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from mmap import mmap
 from multiprocessing import spawn
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import FlowError
 from .failures import pack_failure
-from .meters import Meters
-from .pipes import Channel, Credits, Descriptor, open_here, write_all
-from .stage import run_stage
+from .pipes import Channel, Credits, Descriptor, anonymous_file, open_here, write_all
+from .stage import outputs
+
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
 
 #: To the main process, for each worker that has ended: its index, process id and exit code. If it could not be started:
 #: its index, 0 and an error number.
 EVENT = struct.Struct("<qqq")
 
+#: Runs the main script and returns its names.
+Script = Callable[[], dict[str, Any]]
 
-class Plan(NamedTuple):
-    """Everything that the server and the workers of a run need to know."""
 
-    fork: bool  # whether to fork the workers, which otherwise are new interpreters
-    preload: Sequence[str]  # modules that the workers need
-    temporary: Sequence[str | os.PathLike[str]]  # folders to remove if the main process dies
-    main_script: Callable[[], dict[str, Any]] | None  # runs it, if the workers need it
-    jobs: Sequence[bytes]  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
-    channels: Sequence[Channel]  # the queue that each step writes to
-    meters: Meters
-    failure: Descriptor  # a file for the first failure
-    failure_lock: Credits  # taken by the worker that reports it
-    events: Descriptor  # the pipe to the main process
-    alive: Descriptor  # a pipe that reaches its end when the main process has died
+class Plan:
+    """Everything that the server and the workers of a run need to know, and what they share with the main process."""
+
+    def __init__(
+        self, pipeline: Pipeline, jobs: list[bytes], main_script: Script | None, events: Descriptor, alive: Descriptor
+    ) -> None:
+        workers = [len(meters) for meters in pipeline.meters.steps]
+        self.fork = pipeline.start_method == "forkserver"  # else the workers are new interpreters
+        self.names = pipeline.names
+        self.preload = pipeline.preload
+        self.temporary = pipeline.temporary
+        self.meters = pipeline.meters
+        self.channels = list(map(Channel, pipeline.queues, workers, workers[1:]))  # the queue that each step writes to
+        self.jobs = jobs  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
+        self.main_script = main_script  # if the workers need it
+        self.failure = anonymous_file()  # for the first failure
+        self.failure_lock = Credits(1)  # taken by the worker that reports it
+        self.events = events  # the pipe to the main process
+        self.alive = alive  # a pipe that reaches its end when the main process has died
 
 
 def interpreter(code: str) -> list[str]:
@@ -142,8 +152,9 @@ def work(plan: Plan, index: int) -> NoReturn:
         if plan.main_script:
             _run_main_script(plan.main_script)
         stage, route = pickle.loads(plan.jobs[step])  # noqa: S301 -- from our own parent
-        take = partial(plan.channels[step - 1].get, number, meter)
-        run_stage(stage, route, meter, take, plan.channels[step].put)
+        take = partial(plan.channels[step - 1].get, number, meter)  # which a source does not call
+        for packed, consumer in outputs(stage, route, meter, take):
+            plan.channels[step].put(packed, consumer, meter)
         meter.end(time.process_time())
         status = 0
     except SystemExit as error:
@@ -151,7 +162,7 @@ def work(plan: Plan, index: int) -> NoReturn:
     except BaseException as error:  # of any kind: it goes to the caller
         plan.failure_lock.take()
         try:
-            write_all(plan.failure, pack_failure(index, error))
+            write_all(plan.failure, pack_failure(plan.names[step], number, error))
         except OSError:  # a file size limit
             traceback.print_exc()
     finally:
@@ -161,22 +172,19 @@ def work(plan: Plan, index: int) -> NoReturn:
         os._exit(status)
 
 
-#: Whether this process is a worker that is running the main script.
-_running_main = False
+#: The name of a worker's main module while it runs the main script.
+_UNFINISHED = "__unfinished__"
 
 
-def _run_main_script(run: Callable[[], dict[str, Any]]) -> None:
+def _run_main_script(run: Script) -> None:
     """Run the main script of the main process under another name, so code under its guard does not run."""
-    global _running_main
-    sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType("__main__")
-    _running_main = True
-    vars(main).update(run())
-    _running_main = False
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType(_UNFINISHED)
+    vars(main).update(run())  # `__name__`, too
 
 
 def check_not_running_main() -> None:
     """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
-    if _running_main:
+    if sys.modules["__main__"].__name__ == _UNFINISHED:
         raise FlowError(
             "a pipeline was started while a worker was importing the main script. Put the code that starts it "
             'under\n    if __name__ == "__main__":\n'

@@ -1,10 +1,8 @@
 """Counters in shared memory: what each worker has taken, put and finished, what it does now, and for how long.
 
-Every worker owns one row and is the only one that writes to it, so no lock is needed, and a killed process leaves none
-locked. Readers add up rows. The depth of a queue is the sum put by its producers less the sum taken by its consumers.
-
-Why plain stores are enough: each counter is an aligned 64-bit word with one writer, so a reader sees an old value or a
-new one, never a mixture. A display needs no more than that.
+Every worker is the only writer of a row of aligned 64-bit words, so a reader sees an old value or a new one, never a
+mixture, without a lock that a killed process could leave locked. Readers add up rows. The depth of a queue is the sum
+put by its producers less the sum taken by its consumers.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ class Activity(IntEnum):
 
     STARTING = 0  # it has not reached its own code yet
     WORKING = 1  # in the stage function
-    WAITING_FOR_ITEM = 2
+    WAITING_FOR_AN_ITEM = 2
     WAITING_FOR_ROOM = 3  # in the queue that it writes to
 
 
@@ -43,28 +41,23 @@ class QueueDepth:
 
 
 class Meter(ctypes.Structure):
-    """The row of one worker. Times are those of the clock `time.monotonic_ns`.
-
-    `pid` is the worker's process, and 0 unless it runs. `gauge` is the number given to `set_gauge`. `cpu` and
-    `peak_memory` are 0 until the worker has finished. `past` has the time spent in each activity until `since`.
-    """
+    """The row of one worker. Times are in nanoseconds, by the clock `time.monotonic_ns`."""
 
     items_in: int
     bytes_in: int
     items_out: int
     bytes_out: int
     weight_done: int
-    pid: int
+    gauge: int  # given to `set_gauge`
+    pid: int  # the worker's process; 0 unless it runs
     activity: int
-    since: int
-    cpu: int
-    peak_memory: int
-    gauge: int
-    past: Any
+    since: int  # the beginning of the activity
+    cpu: int  # 0 until the worker has finished
+    peak_memory: int  # in bytes; 0 until the worker has finished
+    past: Any  # the time spent in each activity until `since`
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("items_in", "bytes_in", "items_out", "bytes_out", "weight_done")),
-        *((name, ctypes.c_int64) for name in ("pid", "activity", "since", "cpu", "peak_memory", "gauge")),
+        *((name, ctypes.c_int64) for name in list(__annotations__)[:-1]),
         ("past", ctypes.c_int64 * len(Activity)),
         ("padding", ctypes.c_int64),  # to two cache lines, so that no two processes write to the same one
     )

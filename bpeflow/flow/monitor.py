@@ -11,17 +11,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .meters import Activity, Meter, QueueDepth
 from .pipeline import MAIN, Pipeline, Snapshot
 
-if TYPE_CHECKING:
-    import psutil
-
 _log = logging.getLogger(__name__)
-
-_WAITING = {Activity.WAITING_FOR_ITEM: "waiting for an item", Activity.WAITING_FOR_ROOM: "waiting for room"}
 
 #: Workers of a stall that are described one by one: a stage may have hundreds.
 _MAX_DESCRIBED = 8
@@ -179,16 +173,17 @@ class Monitor:
         import psutil  # here, because its import takes longer than many runs that are not monitored
 
         uses = []
-        for stage, number, meter in snapshot.running():
-            if meter.pid != os.getpid():
-                with suppress(psutil.Error):  # it has just exited
-                    uses.append(self._use(stage, number, psutil.Process(meter.pid), seconds))
-        return (*uses, self._use(MAIN, 0, psutil.Process(), seconds))
-
-    def _use(self, stage: str, worker: int, process: psutil.Process, seconds: float) -> ProcessUse:
-        used = sum(process.cpu_times()[:2])  # by the user and by the system
-        before, self._cpu_seconds[process.pid] = self._cpu_seconds.get(process.pid, 0.0), used
-        return ProcessUse(stage, worker, process.pid, 100 * (used - before) / seconds, process.memory_info().rss)
+        workers = [
+            (stage, number, meter.pid) for stage, number, meter in snapshot.running() if meter.pid != os.getpid()
+        ]
+        for stage, number, pid in (*workers, (MAIN, 0, os.getpid())):
+            with suppress(psutil.Error):  # it has just exited
+                process = psutil.Process(pid)
+                used = sum(process.cpu_times()[:2])  # by the user and by the system
+                before, self._cpu_seconds[pid] = self._cpu_seconds.get(pid, 0.0), used
+                percent = 100 * (used - before) / seconds
+                uses.append(ProcessUse(stage, number, pid, percent, process.memory_info().rss))
+        return tuple(uses)
 
 
 def _stage_rate(stage: str, last: Snapshot, now: Snapshot, seconds: float) -> StageRate:
@@ -239,8 +234,8 @@ def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     It may be slow, stopped or stuck forever. The state of its process gives a clue.
     """
     running = snapshot.running()
-    still = [worker for worker in running if snapshot.time - worker.meter.since >= patience * 1e9]
-    stalled = [worker for worker in still if worker.meter.activity <= Activity.WORKING]
+    still = [worker for worker in running if snapshot.time - worker[-1].since >= patience * 1e9]
+    stalled = [worker for worker in still if worker[-1].activity <= Activity.WORKING]
     if len(still) == len(running):
         stalled = stalled or still
     if not stalled:
@@ -248,7 +243,7 @@ def find_stall(snapshot: Snapshot, patience: float) -> Stall | None:
     described = [_describe(*worker) for worker in stalled[:_MAX_DESCRIBED]]
     if (more := len(stalled) - _MAX_DESCRIBED) > 0:
         described.append(f"and {more} more")
-    return Stall(min(snapshot.time - worker.meter.since for worker in stalled) / 1e9, described)
+    return Stall(min(snapshot.time - meter.since for *_, meter in stalled) / 1e9, described)
 
 
 def _describe(stage: str, number: int, meter: Meter) -> str:
@@ -258,8 +253,8 @@ def _describe(stage: str, number: int, meter: Meter) -> str:
 
         status = f", {psutil.Process(meter.pid).status()}"
     who = stage if meter.pid == os.getpid() else f"{stage} {number}"
-    activity = Activity(meter.activity)
-    return f"{who} {_WAITING.get(activity, activity.name.lower())} (pid {meter.pid}{status})"
+    activity = Activity(meter.activity).name.lower().replace("_", " ")
+    return f"{who} {activity} (pid {meter.pid}{status})"
 
 
 def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:
@@ -277,5 +272,5 @@ def find_bottleneck(last: Snapshot, now: Snapshot) -> str | None:
         held_up = before[Activity.WAITING_FOR_ROOM] >= _HALF or not any(before)
         if held_up and share[Activity.WORKING] >= _BUSY:
             return name
-    source_is_slow = shares[0][Activity.WORKING] >= _BUSY and shares[1][Activity.WAITING_FOR_ITEM] >= _HALF
+    source_is_slow = shares[0][Activity.WORKING] >= _BUSY and shares[1][Activity.WAITING_FOR_AN_ITEM] >= _HALF
     return names[0] if source_is_slow else None

@@ -35,14 +35,6 @@ class WorkerReport:
     peak_memory: int  # of its process, in bytes
 
 
-class RunningWorker(NamedTuple):
-    """A running worker, by stage and number within it."""
-
-    stage: str
-    number: int
-    meter: Meter
-
-
 class Snapshot(NamedTuple):
     """The state of a pipeline at one moment, by the names of queues and stages, from the source to "main"."""
 
@@ -50,10 +42,10 @@ class Snapshot(NamedTuple):
     meters: Mapping[str, Sequence[Meter]]
     time: int  # of the clock `time.monotonic_ns`
 
-    def running(self) -> list[RunningWorker]:
-        """Return the running workers, which may be threads of the main process."""
-        workers = [RunningWorker(stage, *worker) for stage in self.meters for worker in enumerate(self.meters[stage])]
-        return [worker for worker in workers if worker.meter.pid]
+    def running(self) -> list[tuple[str, int, Meter]]:
+        """Return the stage, number and meter of each running worker, which may be a thread of the main process."""
+        workers = [(stage, *worker) for stage, meters in self.meters.items() for worker in enumerate(meters)]
+        return [(stage, number, meter) for stage, number, meter in workers if meter.pid]
 
     def total(self, stage: str, counter: str) -> int:
         """Return the sum of a counter, by name, of all workers of a stage."""
@@ -91,7 +83,8 @@ class Pipeline:
     temporary: Sequence[str | os.PathLike[str]] = ()
 
     def __post_init__(self) -> None:
-        self.names = [self.source.name, *(stage.name for stage in self.stages)]
+        self.steps: list[Source | Stage] = [self.source, *self.stages]
+        self.names = [step.name for step in self.steps]
         self.queues = [*(stage.reads for stage in self.stages), self.results]
         self.meters = Meters([1, *(stage.workers for stage in self.stages), 1])
         self._executor: Executor | None = None

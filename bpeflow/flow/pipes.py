@@ -69,14 +69,7 @@ class Descriptor:
 #: The descriptors of this process. A child that other code forks closes them: it would keep the readers of a pipe
 #: waiting for an end of file.
 open_here: WeakSet[Descriptor] = WeakSet()
-
-
-def _close_all() -> None:
-    for descriptor in list(open_here):
-        descriptor.close()
-
-
-os.register_at_fork(after_in_child=_close_all)
+os.register_at_fork(after_in_child=lambda: list(map(Descriptor.close, list(open_here))))
 
 
 def pipe() -> tuple[Descriptor, Descriptor]:
@@ -110,8 +103,7 @@ class Credits:
         """Give credits back. Never blocks: what was taken has room."""
         os.write(self._writer.fileno(), bytes(count))
 
-    def __enter__(self) -> None:
-        self.take()
+    __enter__ = take
 
     def __exit__(self, *exception: object) -> None:
         self.give()

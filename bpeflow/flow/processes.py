@@ -33,7 +33,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -42,9 +42,9 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import FlowError, WorkerDiedError
 from .failures import KILLED, cannot_start, unpack_failure, worker_died
-from .forkserver import EVENT, Plan, check_not_running_main, interpreter
-from .pipes import Channel, Credits, Descriptor, anonymous_file, pipe
-from .stage import Inputs, Source, Stage
+from .forkserver import EVENT, Plan, Script, check_not_running_main, interpreter
+from .pipes import Descriptor, anonymous_file, pipe
+from .stage import Inputs
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
@@ -62,27 +62,22 @@ class ProcessRun:
         self._pipeline = pipeline
         self._meters = pipeline.meters
         self._jobs: list[bytes] = []
-        self._main_script: Callable[[], dict[str, Any]] | None = None
-        steps: list[Source | Stage] = [pipeline.source, *pipeline.stages]
-        for step, output in zip(steps, pipeline.queues, strict=True):
-            self._add_job(step, output.route)
+        needs_main = False
+        for step, queue in zip(pipeline.steps, pipeline.queues, strict=True):
+            pickler = _JobPickler(job := io.BytesIO())
+            try:
+                pickler.dump((step, queue.route))
+            except Exception as error:
+                raise FlowError(
+                    f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module "
+                    "level, or run the pipeline in threads"
+                ) from error
+            needs_main |= pickler.needs_main
+            self._jobs.append(job.getvalue())
+        self._main_script = _find_main_script() if needs_main else None
         self._running = len(self._meters.workers)
         self._owner = os.getpid()
         self._server: subprocess.Popen[bytes] | None = None
-
-    def _add_job(self, step: Source | Stage, route: Callable[[Any], int] | None) -> None:
-        """Pickle the functions of a step, and find the main script if they need something in it."""
-        pickler = _JobPickler(job := io.BytesIO())
-        try:
-            pickler.dump((step, route))
-        except Exception as error:
-            raise FlowError(
-                f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module level, or "
-                "run the pipeline in threads"
-            ) from error
-        if pickler.needs_main:
-            self._main_script = _find_main_script()
-        self._jobs.append(job.getvalue())
 
     def results(self) -> Generator[Any, None, None]:
         """Start the workers and yield the results. Raises the first failure. No process is left at the end."""
@@ -108,26 +103,13 @@ class ProcessRun:
             return Descriptor, (descriptor.fileno(),)
 
         try:
-            workers = [len(meters) for meters in self._meters.steps]
-            # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
-            # process does, and report an error that is only a consequence.
-            self._channels = list(map(Channel, self._pipeline.queues, workers, workers[1:]))
-            self._failure = anonymous_file()
             self._events, events = pipe()
             alive, self._alive = pipe()
-            plan = Plan(
-                fork=self._pipeline.start_method == "forkserver",
-                preload=self._pipeline.preload,
-                temporary=self._pipeline.temporary,
-                main_script=self._main_script,
-                jobs=self._jobs,
-                channels=self._channels,
-                meters=self._meters,
-                failure=self._failure,
-                failure_lock=Credits(1),
-                events=events,
-                alive=alive,
-            )
+            plan = Plan(self._pipeline, self._jobs, self._main_script, events, alive)
+            self._failure = plan.failure
+            # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
+            # process does, and report an error that is only a consequence.
+            self._channels = plan.channels
             file = anonymous_file()
             with open(file.fileno(), "wb", closefd=False) as stream:
                 pickler = pickle.Pickler(stream)
@@ -170,10 +152,8 @@ class ProcessRun:
         step, number = self._meters.workers[index]
         meters = self._meters.steps[step]
         if status or not meters[number].finished:
-            names = self._pipeline.names
-            workers = [(names[step], number) for step, number in self._meters.workers]
             reported = os.pread(self._failure.fileno(), os.fstat(self._failure.fileno()).st_size, 0)
-            raise unpack_failure(reported, workers) or worker_died(names[step], number, len(meters), pid, status)
+            raise unpack_failure(reported) or worker_died(self._pipeline.names[step], number, len(meters), pid, status)
         self._running -= 1
 
     def _end(self) -> None:
@@ -205,7 +185,7 @@ class _JobPickler(pickle.Pickler):
         return NotImplemented
 
 
-def _find_main_script() -> Callable[[], dict[str, Any]]:
+def _find_main_script() -> Script:
     """Return a function that runs the main script of this process in a worker. Raises `FlowError` if there is none."""
     main = sys.modules["__main__"]
     if spec := getattr(main, "__spec__", None):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+import select
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from .errors import FlowError
 from .meters import Activity, Meter
-from .pipes import EndOfStreamError, Packed
+from .pipes import Descriptor, EndOfStreamError, Packed
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,12 @@ class Stage:
             raise FlowError(f"stage {self.name!r}: workers must be at least 1, not {self.workers}")
 
 
-#: The meter of the worker that this thread runs.
-_current = threading.local()
+class CancelledError(BaseException):
+    """Raised in the threads of a run that has failed or was closed. Not an error that a stage function handles."""
+
+
+#: While a function of a pipeline runs: its worker's meter and, in threads, a pipe that reaches its end with the run.
+_worker: ContextVar[tuple[Meter, Descriptor | None] | None] = ContextVar("worker", default=None)
 
 
 def set_gauge(value: int) -> None:
@@ -87,12 +93,28 @@ def set_gauge(value: int) -> None:
 
     Outside of a stage function it does nothing.
     """
-    if (meter := getattr(_current, "meter", None)) is not None:
-        meter.gauge = value
+    if worker := _worker.get():
+        worker[0].gauge = value
+
+
+def wait_readable(descriptor: int) -> None:
+    """Wait until there is something to read from a pipe or a socket; for sources that read one.
+
+    In a thread a plain read would go on waiting although the run has failed: this ends it.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if (worker := _worker.get()) and worker[1]:
+        poll.register(worker[1], select.POLLIN)
+    if any(number != descriptor for number, _ in poll.poll()):
+        raise CancelledError
 
 
 class Inputs(Iterator[Any]):
-    """The inputs of a stage function, which cannot close it. An item is finished when the next one is requested."""
+    """The inputs of a stage function, which cannot close it. An item is finished when the next one is requested.
+
+    `take` returns one, and raises `EndOfStreamError` at their end.
+    """
 
     def __init__(self, take: Callable[[], Packed], weigh: Callable[[Any], int] | None, meter: Meter) -> None:
         self._take = take
@@ -101,10 +123,9 @@ class Inputs(Iterator[Any]):
         self._weight = 0
 
     def __next__(self) -> Any:
-        """Return the next item."""
         self._meter.weight_done += self._weight
         self._weight = 0
-        self._meter.set_activity(Activity.WAITING_FOR_ITEM)
+        self._meter.set_activity(Activity.WAITING_FOR_AN_ITEM)
         try:
             packed = self._take()
         except EndOfStreamError:
@@ -117,27 +138,28 @@ class Inputs(Iterator[Any]):
         return item
 
 
-def run_stage(
+def outputs(
     step: Source | Stage,
     route: Callable[[Any], int] | None,
     meter: Meter,
     take: Callable[[], Packed],
-    put: Callable[[Packed, int, Meter], object],
-) -> None:
-    """Call the function of a source, or that of a stage with its inputs, and put out what it yields.
+    ended: Descriptor | None = None,
+) -> Iterator[tuple[Packed, int]]:
+    """Call the function of a source, or that of a stage with its inputs, and yield what it yields, packed.
 
-    `take` returns an input, and raises `EndOfStreamError` at their end; `put` is given a number, by `route`, as well.
-    Raises `FlowError` if a stage function has not taken every item: nothing is dropped silently.
+    Each item comes with its number by `route`. `take` is that of `Inputs`. Raises `FlowError` if a stage function has
+    not taken every item: nothing is dropped silently.
     """
+    inputs = Inputs(take, step.weigh, meter) if isinstance(step, Stage) else iter(())
+    function = partial(step.function, inputs) if isinstance(step, Stage) else step.function
+    context = copy_context()  # not that of the thread, which in the case of a source is the caller's
+    context.run(_worker.set, (meter, ended))
     meter.set_activity(Activity.WORKING)
-    _current.meter = meter
-    inputs: Iterator[Any] = iter(())
-    if isinstance(step, Stage):
-        inputs = Inputs(take, step.weigh, meter)
-    for item in step.function() if isinstance(step, Source) else step.function(inputs):
+    items, end = context.run(lambda: iter(function())), object()
+    while (item := context.run(next, items, end)) is not end:
         packed, consumer = Packed.of(item), route(item) if route else 0
         meter.set_activity(Activity.WAITING_FOR_ROOM)
-        put(packed, consumer, meter)
+        yield packed, consumer
         meter.set_activity(Activity.WORKING)
     for _ in inputs:
         raise FlowError(

@@ -11,7 +11,6 @@ themselves, without a copy.
 
 from __future__ import annotations
 
-import select
 import sys
 import threading
 import time
@@ -22,31 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from .meters import Activity, Meter
 from .pipes import EndOfStreamError, Packed, pipe
-from .stage import Inputs, QueueSpec, run_stage
+from .stage import CancelledError, Inputs, QueueSpec, outputs
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
-
-
-class CancelledError(BaseException):
-    """Raised in the workers of a run that has failed or was closed. Not an error that a stage function handles."""
-
-
-_current = threading.local()
-
-
-def wait_readable(descriptor: int) -> None:
-    """Wait until there is something to read from a pipe or a socket; for sources that read one.
-
-    In a thread a plain read would go on waiting although the run has failed: this ends it.
-    """
-    run: ThreadRun | None = getattr(_current, "run", None)
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    if run is not None:
-        poll.register(run.ended, select.POLLIN)
-    if any(number != descriptor for number, _ in poll.poll()):
-        raise CancelledError
 
 
 class _Changes(threading.Condition):
@@ -109,7 +87,7 @@ class _Queue:
 
 
 class ThreadRun:
-    """One run of a pipeline in threads. `ended` is a descriptor that is readable when it has ended."""
+    """One run of a pipeline in threads."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -122,20 +100,19 @@ class ThreadRun:
 
     def results(self) -> Generator[Any, None, None]:
         """Start the threads, run the source, and yield the results. Raises the first failure."""
-        self.ended, self._keep_open = pipe()
+        self._ended, self._keep_open = pipe()
         [meter] = self._meters.steps[-1]
         meter.begin()
-        meter.set_activity(Activity.WAITING_FOR_ITEM)
+        meter.set_activity(Activity.WAITING_FOR_AN_ITEM)
         try:
-            for step, stage in enumerate(self._pipeline.stages, 1):
-                for worker in range(stage.workers):
-                    name = f"flow {stage.name} {worker}"
-                    thread = threading.Thread(target=self._work, args=(step, worker), name=name, daemon=True)
-                    thread.start()
-                    self._threads.append(thread)
+            for step, worker in self._meters.workers[1:]:
+                name = f"flow {self._pipeline.names[step]} {worker}"
+                thread = threading.Thread(target=self._work, args=(step, worker), name=name, daemon=True)
+                thread.start()
+                self._threads.append(thread)
             for result in self._pump(Inputs(partial(self._queues[-1].get, 0, meter), None, meter)):
                 yield result
-                meter.set_activity(Activity.WAITING_FOR_ITEM)  # also while the source works
+                meter.set_activity(Activity.WAITING_FOR_AN_ITEM)  # also while the source works
         except CancelledError:
             if self._failure is None:  # not this run was cancelled, but one that this thread belongs to
                 raise
@@ -148,49 +125,35 @@ class ThreadRun:
     def _pump(self, results: Inputs) -> Iterator[Any]:
         """Move items from the source to the first queue, and yield those in the last, as long as there are any."""
         [meter], [last] = self._meters.steps[0], self._queues[-1].waiting
-        first, route = self._queues[0], self._pipeline.queues[0].route
         meter.begin()
         start = time.thread_time()
-        for item in self._source_items(meter):
-            packed, consumer = Packed.of(item), route(item) if route else 0
-            meter.set_activity(Activity.WAITING_FOR_ROOM)
-            while not first.put(packed, consumer, meter, instead=last):
+        for packed, consumer in self._outputs(0, 0):
+            while not self._queues[0].put(packed, consumer, meter, instead=last):
                 yield next(results)
             while last:
                 yield next(results)
         meter.end(time.thread_time() - start)  # with the work of the caller in between
-        first.close_producer()
+        self._queues[0].close_producer()
         yield from results
-
-    def _source_items(self, meter: Meter) -> Iterator[Any]:
-        """Yield the items of the source. While it works, `wait_readable` finds this run."""
-        items, end = None, object()
-        while True:
-            meter.set_activity(Activity.WORKING)
-            outer, _current.run = getattr(_current, "run", None), self
-            try:
-                items = iter(self._pipeline.source.function()) if items is None else items
-                item = next(items, end)
-            finally:
-                _current.run = outer
-            if item is end:
-                return
-            yield item
 
     def _work(self, step: int, worker: int) -> None:
         """Run a worker in this thread."""
-        stage, route = self._pipeline.stages[step - 1], self._pipeline.queues[step].route
         meter = self._meters.steps[step][worker]
         meter.begin()
         try:
-            take = partial(self._queues[step - 1].get, worker, meter)
-            run_stage(stage, route, meter, take, self._queues[step].put)
+            for packed, consumer in self._outputs(step, worker):
+                self._queues[step].put(packed, consumer, meter)
             meter.end(time.thread_time())
         except CancelledError:
             pass
         except BaseException as error:
             self._cancel(error)
         self._queues[step].close_producer()
+
+    def _outputs(self, step: int, worker: int) -> Iterator[tuple[Packed, int]]:
+        meter = self._meters.steps[step][worker]
+        take = partial(self._queues[step - 1].get, worker, meter)  # which a source does not call
+        return outputs(self._pipeline.steps[step], self._pipeline.queues[step].route, meter, take, self._ended)
 
     def _cancel(self, failure: BaseException | None = None) -> None:
         with self._changes:

@@ -129,8 +129,8 @@ def test_snapshots_before_during_and_after_a_run(executor: Executor) -> None:
     assert set(pids(pipeline)) == {("source", 0), ("stage", 0), ("stage", 1)}
     assert {pid == os.getpid() for pid in pids(pipeline).values()} == {executor == "threads"}
     assert all(psutil.pid_exists(pid) for pid in pids(pipeline).values())
-    assert [worker.stage for worker in snapshot.running()].count("stage") == 2
-    assert snapshot.running()[-1].stage == "main"
+    assert [stage for stage, *_ in snapshot.running()].count("stage") == 2
+    assert snapshot.running()[-1][0] == "main"
     if executor == "processes":
         assert wait_until(lambda: pipeline.snapshot().queues["out"].items == 4)
         assert pipeline.snapshot().queues["out"].bytes > 0

@@ -88,6 +88,18 @@ def test_a_source_reads_a_pipe_to_its_end() -> None:
     os.close(reader)
 
 
+def test_a_source_may_wait_after_the_end_of_a_run_within_it() -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+
+    def source() -> Iterator[int]:
+        yield from w.simple_pipeline(partial(w.numbers, 3), w.pass_on, workers=1).run("threads")
+        wait_readable(reader)
+
+    assert list(w.simple_pipeline(source, w.pass_on, workers=1).run("threads")) == [0, 1, 2]
+    os.close(reader)
+
+
 @pytest.mark.parametrize("before", [True, False], ids=["before the wait", "during the wait"])
 def test_a_failure_ends_the_wait_of_the_source_for_an_idle_pipe(before: bool, idle_pipe: tuple[int, int]) -> None:
     def source() -> Iterator[bytes]:
