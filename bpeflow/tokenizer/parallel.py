@@ -25,9 +25,9 @@ from bpeflow.tokenizer.special_tokens import SpecialTokens
 #: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
-#: Parts in the queue to each thread. Fewer: threads idle until the caller takes a result. More: more results wait in
-#: memory.
-_PARTS_PER_THREAD = 3
+#: Parts in the queue to each thread. Fewer: threads idle until the caller takes a result, or while another one is
+#: behind, as parts are dealt out in turn. More: more results wait in memory.
+_PARTS_PER_THREAD = 8
 
 Span = tuple[int, int]
 Result = TypeVar("Result")
