@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,10 @@ from bpeflow.dataset.token_file import DTYPES, FORMAT, NPY_HEADER, OFFSET_DTYPE,
 
 #: Ids that are moved to another file at a time. More: more memory. Fewer: more calls.
 _AT_A_TIME = 1 << 20
+
+#: Bytes that are appended before the system is asked to write them to the disk. More: more is left to wait for when the
+#: file is flushed at the end. Fewer: more calls.
+_WRITE_BACK = 32 << 20
 
 #: The ends of no documents.
 NO_ENDS: NDArray[np.int64] = np.empty(0, np.int64)
@@ -38,11 +42,14 @@ class ArrayFile:
     def __init__(self, file: Path, path: Path) -> None:
         self.path = path
         self.size = 0
+        self._written_back = 0  # bytes at the beginning that the system was asked to write to the disk
         self._stream = FileIO(os.fspath(file), "w+")
 
     def append(self, data: bytes | NDArray[Any]) -> None:
         """Append numbers. Raises `OSError` if writing fails."""
         self.size += self.write_at(self.size, data)
+        if self.size - self._written_back >= _WRITE_BACK:
+            self._write_back()
 
     def write_at(self, position: int, data: bytes | NDArray[Any]) -> int:
         """Write numbers at a position in bytes, and return the size of them. Raises `OSError` if writing fails."""
@@ -65,6 +72,18 @@ class ArrayFile:
         with name_errors(self.path):
             self._stream.truncate(size)
         self.size = size
+        self._written_back = min(self._written_back, size)
+
+    def _write_back(self) -> None:
+        """Let the system begin to write to the disk what it would otherwise keep until the file is flushed.
+
+        Linux does so when it is advised that the pages are not needed. They stay in memory, as it only drops pages that
+        are on the disk already.
+        """
+        if hasattr(os, "posix_fadvise"):
+            begin, self._written_back = self._written_back, self.size
+            with suppress(OSError):  # it is only advice
+                os.posix_fadvise(self._stream.fileno(), begin, self.size - begin, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
         """Close the file. Raises `OSError` if that fails."""

@@ -18,7 +18,7 @@ from bpeflow.tokenizer.encoder import STREAM_CACHE_BYTES
 from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.lookup import TokenLookup
 from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
-from bpeflow.tokenizer.parallel import concatenate, cut_text, group_texts, in_threads
+from bpeflow.tokenizer.parallel import JoinedIds, cut_text, group_texts, in_threads
 from bpeflow.tokenizer.special_tokens import (
     NO_SPECIAL_TOKENS,
     SpecialChoice,
@@ -125,14 +125,16 @@ class TextCodec(TokenLookup):
         data = as_utf8(text)
         specials = self._specials(data, allowed_special, disallowed_special)
         ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self.vocab_size)
+        joined = JoinedIds(len(data), ids_dtype)
 
-        def encode(begin: int, end: int) -> NDArray[Any]:
+        def encode(begin: int, end: int) -> None:
             with memoryview(data) as view, view[begin:end] as part:
-                return self._encoder.encode_to_array(part, specials, ids_dtype)
+                joined.add(begin, end, self._encoder.encode_to_array(part, specials, ids_dtype))
 
-        encoded = in_threads(cut_text(data, self._pretokenizer, specials), encode, num_threads)
         try:
-            return concatenate(encoded, len(data), ids_dtype)
+            for _ in in_threads(cut_text(data, self._pretokenizer, specials), encode, num_threads):
+                pass
+            return joined.result()
         except UnmatchedTextError:
             raise
         except InvalidTextError:

@@ -35,6 +35,11 @@ _UNKNOWN_ID = 9
 #: the allocation of an array. Smaller: less memory, 4 bytes per byte of text.
 _SHORT_TEXT = 4096
 
+#: Maximum length in bytes of a text that is encoded to memory that each session keeps, from which the ids are copied.
+#: Providing and clearing new pages for an array of one id per byte takes the kernel longer than the copy. Larger:
+#: longer texts avoid that. Smaller: less memory.
+_REUSED_ROOM = 8 * 1024 * 1024
+
 
 class _Vocabulary(Structure):
     """`bpeflow_vocabulary` of the header."""
@@ -174,12 +179,22 @@ class NativeEncoder:
     def encode_to_array(
         self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
-        ids = np.empty(len(text), dtype)
         if self._pattern == _NO_PATTERN:
+            ids = np.empty(len(text), dtype)
             self._encode_pieces(self._pretokens(bytes(text), specials), specials, ids)
-        else:
-            self._encode(text, specials, ids)
-        return ids
+            return ids
+        session = self._take_session()
+        try:
+            reuse = len(text) <= _REUSED_ROOM
+            ids = session.room(len(text), dtype) if reuse else np.empty(len(text), dtype)
+            written = self._encode(session, text, specials, ids)
+            if reuse:
+                ids = ids[:written].copy()
+            else:
+                ids.resize(written, refcheck=False)
+            return ids
+        finally:
+            self._idle.append(session)
 
     def encode_batch(
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
@@ -195,7 +210,11 @@ class NativeEncoder:
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         if self._pattern == _NO_PATTERN:
             return len(self.encode_to_array(text, specials, np.dtype(np.uint32)))
-        return self._encode(text, specials, None)
+        session = self._take_session()
+        try:
+            return self._encode(session, text, specials, None)
+        finally:
+            self._idle.append(session)
 
     def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
         arguments = (self._model.handle, ids.ctypes.data, ids.itemsize, len(ids))
@@ -210,16 +229,21 @@ class NativeEncoder:
             self._library.bpeflow_model_decode(*arguments, text, len(text))
         return text
 
-    def _encode(self, text: Utf8, specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]] | None) -> int:
-        """Encode one text into `ids`, which is shrunk to fit; or only count its ids. Return their number."""
-        session, native_specials = self._take_session(), self._native_specials(specials)
-        try:
-            encoding = session.encoding(self._pattern, native_specials, ids)
-            function = self._library.bpeflow_encoder_encode
-            status = function(session.handle, byref(encoding), _address(text), len(text))
-        finally:
-            self._idle.append(session)
-        return _finish(status, function, encoding, text, ids)
+    def _encode(
+        self,
+        session: _Session,
+        text: Utf8,
+        specials: SpecialTokens,
+        ids: NDArray[np.unsignedinteger[Any]] | None,
+    ) -> int:
+        """Encode one text into `ids`, or only count its ids. Return their number."""
+        native_specials = self._native_specials(specials)
+        encoding = session.encoding(self._pattern, native_specials, ids)
+        function = self._library.bpeflow_encoder_encode
+        status = function(session.handle, byref(encoding), _address(text), len(text))
+        if status:
+            _raise(status, function, bytes(text))
+        return int(encoding.written)
 
     def _encode_pieces(
         self, pieces: Sequence[bytes], specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]]
@@ -235,7 +259,10 @@ class NativeEncoder:
             status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
         finally:
             self._idle.append(session)
-        _finish(status, function, encoding, text, ids)
+        if status:
+            _raise(status, function, text)
+        # The array was allocated for one id per byte of text. The rest was never written to, so it has not used memory.
+        ids.resize(encoding.written, refcheck=False)
         return id_ends
 
     def _pretokens(self, text: bytes, specials: SpecialTokens) -> list[bytes]:
@@ -320,7 +347,7 @@ class _Cache:
 
 
 class _Session:
-    """A native encoder and a buffer for short texts, for one call at a time."""
+    """A native encoder and its buffers, for one call at a time."""
 
     def __init__(self, model: _Model, pattern: int, instructions: bytes, cache: _Cache) -> None:
         library = _library()
@@ -337,8 +364,15 @@ class _Session:
         self.short_reference = byref(self.short)
         self.length = c_uint64()
         self.function = _encode_short()
+        self._room = np.empty(0, np.uint8)
         self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
         self._native_specials: _Specials | None = None
+
+    def room(self, length: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger[Any]]:
+        """Return memory for ids, which is valid during one call."""
+        if self._room.nbytes < length * dtype.itemsize:
+            self._room = np.empty(length * dtype.itemsize, np.uint8)
+        return self._room[: length * dtype.itemsize].view(dtype)
 
     def set_specials(self, specials: SpecialTokens, native: _Specials | None) -> None:
         """Choose the special tokens of short texts."""
@@ -355,25 +389,6 @@ class _Session:
         if ids is None:
             return _Encoding(pattern, 4, handle, None, 0, 0)
         return _Encoding(pattern, ids.itemsize, handle, ids.ctypes.data, len(ids), 0)
-
-
-def _finish(
-    status: int,
-    function: Any,
-    encoding: _Encoding,
-    text: Utf8,
-    ids: NDArray[np.unsignedinteger[Any]] | None,
-) -> int:
-    """Check the status, and shrink `ids` to fit. Return the number of ids.
-
-    `ids` was allocated for one id per byte of text. The rest was never written to, so it has not used any memory.
-    """
-    if status:
-        _raise(status, function, bytes(text))
-    written: int = encoding.written
-    if ids is not None:
-        ids.resize(written, refcheck=False)
-    return written
 
 
 def _raise(status: int, function: Any, text: bytes) -> None:

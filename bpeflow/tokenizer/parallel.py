@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from operator import itemgetter
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from bpeflow.tokenizer.special_tokens import SpecialTokens
 #: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
-#: Parts in the queue to each thread. Fewer: threads idle until the caller takes a result. More: more results wait in
+#: Parts in the queue for each thread. Fewer: threads idle until the caller takes a result. More: more results wait in
 #: memory.
 _PARTS_PER_THREAD = 3
 
@@ -53,7 +54,8 @@ def in_threads(spans: Iterable[Span], work: Callable[[int, int], Result], thread
         for number, span in numbered:
             yield number, work(*span)
 
-    queue = QueueSpec("part_queue", max_items=workers * _PARTS_PER_THREAD, route=itemgetter(0))
+    # Without a route, as each thread takes the next part when it is free. In turns, the faster ones would wait.
+    queue = QueueSpec("part_queue", max_items=workers * _PARTS_PER_THREAD)
     parts = Source("parts", lambda: enumerate(itertools.chain(first, remaining)))
     with closing(Pipeline(parts, [Stage("encoder", encode, queue, workers)]).run("threads")) as encoded:
         for _, result in in_order(encoded, itemgetter(0)):
@@ -107,22 +109,50 @@ def group_texts(texts: Sequence[bytes]) -> Iterator[Span]:
         yield begin, len(texts)
 
 
-def concatenate(parts: Iterable[NDArray[Any]], max_length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Concatenate one or more arrays as they arrive, given an estimate of their total length.
+class JoinedIds:
+    """Joins the ids of the parts of a text in one array. Threads add parts in any order, and copy them into place.
 
-    The array is allocated for `max_length` ids from the start. That costs nothing, because the system provides memory
-    only for pages that are written. Only a normalizer can make more ids than a text has bytes.
+    Copying is worth sharing: when the system provides the memory of the array, page by page, that may take as long as
+    encoding.
+
+    The array is allocated for one id per byte. That costs nothing, because only pages that are written take memory.
+    Only a normalizer can make more ids than a text has bytes.
+
+    Args:
+        length: the length of the text in bytes.
+        dtype: the dtype of the ids.
     """
-    remaining = iter(parts)
-    first = next(remaining)
-    second = next(remaining, None)
-    if second is None:
-        return first
-    ids, end = np.empty(max_length, dtype), 0
-    for part in itertools.chain((first, second), remaining):
-        if end + len(part) > len(ids):
-            ids.resize(2 * (end + len(part)), refcheck=False)
-        ids[end : end + len(part)] = part
-        end += len(part)
-    ids.resize(end, refcheck=False)
-    return ids
+
+    def __init__(self, length: int, dtype: np.dtype[Any]) -> None:
+        self._length = length
+        self._ids = np.empty(length, dtype)
+        self._lock = Lock()
+        self._early: dict[int, tuple[int, NDArray[Any]]] = {}  # by the begin of the part: its end and its ids
+        self._joined = self._end = 0  # bytes of text whose ids have places, and the number of these ids
+        self._excess: list[NDArray[Any]] = []  # what does not fit, and all that follows it
+
+    def add(self, begin: int, end: int, ids: NDArray[Any]) -> None:
+        """Add the ids of a part of the text. Copy those that have places now: these, and others that came too early."""
+        if end - begin == self._length:
+            self._ids, self._end = ids, len(ids)
+            return
+        with self._lock:
+            self._early[begin] = end, ids
+            placed = [*self._place()]
+        for first, part in placed:
+            self._ids[first : first + len(part)] = part
+
+    def _place(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Find places for the parts that follow those that have one. Yield both."""
+        while self._joined in self._early:
+            self._joined, ids = self._early.pop(self._joined)
+            if self._excess or self._end + len(ids) > len(self._ids):
+                self._excess.append(ids)
+            else:
+                yield self._end, ids
+                self._end += len(ids)
+
+    def result(self) -> NDArray[Any]:
+        """Return the ids of the whole text, when all parts were added."""
+        self._ids.resize(self._end, refcheck=False)
+        return np.concatenate([self._ids, *self._excess]) if self._excess else self._ids

@@ -45,6 +45,7 @@ def test_a_failure_in_a_thread_ends_all_threads(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("pattern", ["gpt2", CUSTOM], ids=["threads", "processes"])
 def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first chunk takes long (a custom pattern never cuts a document). A bounded number of others wait for it."""
+    monkeypatch.setattr(corpus_encoder, "_CHUNKS_PER_WORKER", 2)
     monkeypatch.setattr(corpus_encoder, "SMALL_INPUT", 0)
     encode_chunk = ChunkEncoder.encode
 

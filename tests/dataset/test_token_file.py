@@ -13,6 +13,7 @@ import pytest
 
 import bpeflow
 from bpeflow._util.text import UnmatchedPolicy
+from bpeflow.dataset import token_writer
 from bpeflow.dataset.token_file import (
     choose_dtype,
     index_path,
@@ -52,6 +53,16 @@ def test_the_ids_are_a_flat_array_with_everything_else_in_other_files(path: Path
         "format": "bpeflow tokens", "version": 1, "dtype": "uint16", "byte_order": "little", "tokens": 4,
         "documents": 3, "index": True, **FACTS,
     }  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="a system without this advice")
+def test_a_long_file_is_written_back_while_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_writer, "_WRITE_BACK", 6)
+    ranges: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, begin, size, __: ranges.append((begin, size)))
+    write(tmp_path / "train.bin", [[1], [2, 3, 4], [5], [6, 7], [8]], index=False)
+    assert ranges == [(0, 8), (8, 6)]
+    assert bpeflow.load_tokens(tmp_path / "train.bin").tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_tokens_are_mapped_read_only(path: Path) -> None:

@@ -289,6 +289,14 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
     assert sorted(freed) == [f"bpeflow_{owned}_free" for owned in ("cache", "encoder", "model", "specials")]
 
 
+@pytest.mark.parametrize("most", [0, 100])
+def test_an_array_stays_when_the_next_text_is_encoded(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(native_encoder, "_REUSED_ROOM", most)
+    encoder = NativeEncoder(spec_of([]))
+    arrays = [encoder.encode_to_array(text, NO_SPECIAL_TOKENS, UINT16) for text in (b"ab", b"", b"cdef", b"g")]
+    assert [array.tolist() for array in arrays] == [[97, 98], [], [99, 100, 101, 102], [103]]
+
+
 def test_an_array_uses_no_more_memory_than_its_ids() -> None:
     ids = NativeEncoder(spec_of([(b"a", b"a"), (b"aa", b"aa")])).encode_to_array(
         b"a" * 40_000, NO_SPECIAL_TOKENS, UINT16

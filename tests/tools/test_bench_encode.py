@@ -68,6 +68,14 @@ def test_wrong_ids_change_the_result(folder: Path, monkeypatch: pytest.MonkeyPat
     assert right[1:] != wrong[1:]
 
 
+def test_the_time_to_a_file_is_that_of_a_complete_token_file(folder: Path, tmp_path: Path) -> None:
+    files = [folder / "corpus.txt"] * 2
+    tool = tools.Bpeflow(folder, "gpt2", files, 1)
+    in_memory = tools.do(tool, "first", files)
+    assert tools.do(tool, "file", files, tmp_path)[1:] == in_memory[1:]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.bin", "0.bin.json", "1.bin", "1.bin.json"]
+
+
 def test_cutting_the_text_changes_no_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "PART_BYTES", 64)
     files = [folder / "corpus.txt"]

@@ -16,6 +16,7 @@ GPT2 = frozenset({"gpt2"})
 WORKS = {
     "first": "the whole input, first call of the process",
     "warm": "the whole input, median of three calls after the first",
+    "file": "the whole input to a token file, first call; peers, which write no files, to memory",
     "lines": "all lines in one call, to lists",
     "short": "up to 100,000 strings of 20 characters, one call each, one thread",
     "decode": "all ids to bytes, one thread",
@@ -26,7 +27,8 @@ def _contender(name: str, package: str | None, note: str, on_request: bool = Fal
     def arguments(job: Job) -> list[str]:
         named = NAMED_PATTERNS.get(job.pattern)
         pattern = named.regex if named else job.pattern
-        return [str(SCRIPT), name, job.work, str(job.processes), pattern, str(job.tokenizer), *job.files]
+        folders = [str(job.tokenizer), str(job.out_dir)]
+        return [str(SCRIPT), name, job.work, str(job.processes), pattern, *folders, *job.files]
 
     return Contender(
         name,
@@ -60,7 +62,9 @@ SUBJECT = Subject(
     "text → ids → text, without the start of the process and the loading of the tokenizer",
     (
         _contender(
-            "bpeflow", None, "Tokenizer.encode_to_numpy on the file's bytes, reading included; encode_batch; encode"
+            "bpeflow",
+            None,
+            "Tokenizer.encode_to_numpy on the file's bytes, reading included; encode_file; encode_batch; encode",
         ),
         _contender("bpeflow-python", None, "the same with encoder='python'", on_request=True),
         _contender("gigatoken", "gigatoken", "encode_files, reading included; encode_batch_list; encode"),

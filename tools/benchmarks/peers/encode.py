@@ -1,4 +1,4 @@
-"""Encode or decode: `encode.py TOOL WORK THREADS PATTERN TOKENIZER FILE...`, started by `tools/bench.py`.
+"""Encode or decode: `encode.py TOOL WORK THREADS PATTERN TOKENIZER OUT_DIR FILE...`, started by `tools/bench.py`.
 
 TOOL is bpeflow or a peer, WORK one of `benchmarks.encode.WORKS`, TOKENIZER a folder with vocab.json and merges.txt.
 The last line of the output is JSON: the seconds of the work, the number of ids (of bytes when decoding), and their
@@ -58,6 +58,19 @@ class Bpeflow:
     def _encode(self, path: Path) -> Ids:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             return self._tokenizer.encode_to_numpy(text, num_threads=self._threads)
+
+    def write(self, out_dir: Path) -> list[Path]:
+        """Encode each file to a token file."""
+        written = [out_dir / f"{number}.bin" for number in range(len(self._files))]
+        for path, target in zip(self._files, written, strict=True):
+            self._tokenizer.encode_file(path, target, num_threads=self._threads)
+        return written
+
+    def read(self, written: list[Path]) -> Ids:
+        """Return the ids in token files."""
+        from bpeflow import load_tokens
+
+        return _concatenated([load_tokens(path) for path in written])
 
     def lines(self, lines: list[str]) -> list[list[int]]:
         return self._tokenizer.encode_batch(lines, num_threads=self._threads)
@@ -195,9 +208,13 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
     return time.perf_counter() - started, result
 
 
-def do(tool: Tool, work: str, files: list[Path]) -> tuple[float, bytes, int]:
+def do(tool: Tool, work: str, files: list[Path], out_dir: Path = Path()) -> tuple[float, bytes, int]:
     """Do the work. Return its seconds, the result as bytes, and the number of ids (of bytes when decoding)."""
-    if work in ("first", "warm", "decode"):
+    if work == "file" and isinstance(tool, Bpeflow):
+        seconds, written = _timed(lambda: tool.write(out_dir))
+        ids = tool.read(written)
+        return seconds, ids.astype("<u4").tobytes(), len(ids)
+    if work in ("first", "warm", "decode", "file"):
         seconds, ids = _timed(tool.files)
         if work == "warm":
             seconds = statistics.median(_timed(tool.files)[0] for _ in range(3))
@@ -227,9 +244,9 @@ TOOLS: dict[str, Callable[[Path, str, list[Path], int], Tool]] = {
 }
 
 
-def main(name: str, work: str, threads: str, pattern: str, folder: str, *names: str) -> None:
+def main(name: str, work: str, threads: str, pattern: str, folder: str, out_dir: str, *names: str) -> None:
     files = [Path(file) for file in names]
-    seconds, result, count = do(TOOLS[name](Path(folder), pattern, files, int(threads)), work, files)
+    seconds, result, count = do(TOOLS[name](Path(folder), pattern, files, int(threads)), work, files, Path(out_dir))
     unit = "bytes" if work == "decode" else "ids"
     print("\n" + json.dumps({"seconds": seconds, unit: count, "checksum": zlib.crc32(result)}))
 
