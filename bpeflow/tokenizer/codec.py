@@ -50,7 +50,8 @@ class TextCodec(TokenLookup):
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
         self._every_special = self._control.every
-        self._dtype = smallest_dtype(len(spec.vocab))
+        self._tokens = len(spec.vocab)
+        self._dtype = smallest_dtype(self._tokens)
 
     @property
     def unmatched(self) -> UnmatchedPolicy:
@@ -240,7 +241,7 @@ class TextCodec(TokenLookup):
 
         Raises as `decode` does.
         """
-        valid = validate_ids(ids, self.vocab_size)
+        valid = validate_ids(ids, self._tokens)
         if not skip_special_tokens:
             return self._encoder.decode(valid)
         try:
