@@ -116,8 +116,6 @@ class VocabIds:
         Raises:
             FormatError: as for `merge_ids`.
         """
-        if self._packed:
-            return self.tokens
         decoded = list(self.tokens)
         for token_id in self._special_ids:
             decoded[token_id] = self.ordinary_tokens[token_id] or decoded[token_id]

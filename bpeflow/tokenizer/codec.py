@@ -38,10 +38,6 @@ from bpeflow.tokenizer.validate import (
     validate_ids,
 )
 
-#: Up to so many ids in a list are decoded in Python, as streams and servers do all the time. With more, the native
-#: decoder is faster, which takes 4 µs to begin. The first time makes an object of each token (20 ms for 200,000).
-_FEW_IDS = 64
-
 
 class TextCodec(TokenLookup):
     """Encoding and decoding, with the vocabulary, the pattern and the encoder that `_set_up` is given."""
@@ -54,7 +50,8 @@ class TextCodec(TokenLookup):
         self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
         self._every_special = self._control.every
-        self._dtype = smallest_dtype(len(spec.vocab))
+        self._tokens = len(spec.vocab)
+        self._dtype = smallest_dtype(self._tokens)
 
     @property
     def unmatched(self) -> UnmatchedPolicy:
@@ -248,11 +245,7 @@ class TextCodec(TokenLookup):
 
         Raises as `decode` does.
         """
-        if isinstance(ids, list) and len(ids) <= _FEW_IDS and not skip_special_tokens:
-            text = self._decode_few(ids)
-            if text is not None:
-                return text
-        valid = validate_ids(ids, self.vocab_size)
+        valid = validate_ids(ids, self._tokens)
         if not skip_special_tokens:
             return self._encoder.decode(valid)
         try:
@@ -260,15 +253,6 @@ class TextCodec(TokenLookup):
         except UnknownTokenError:
             self._encoder.decode(valid)  # raises with the index in `ids`
             raise
-
-    def _decode_few(self, ids: list[int]) -> bytes | None:
-        """Return the bytes of a few ids; None if one of them is invalid."""
-        try:
-            tokens = [*map(self._spec.vocab.decoded_tokens.__getitem__, ids)]
-        except (IndexError, TypeError):
-            return None
-        has_all = all(tokens) and min(ids, default=0) >= 0  # no gaps, and none counted from the end
-        return b"".join(tokens) if has_all else None
 
     def decode_batch(
         self, batch: Iterable[Ids], errors: str = "replace", *, skip_special_tokens: bool = False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from array import array
 from collections import deque
-from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, PYFUNCTYPE, Structure, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
 from functools import cache
 from itertools import accumulate
 from typing import Any
@@ -40,6 +41,10 @@ _SHORT_TEXT = 4096
 #: longer texts avoid that. Smaller: less memory.
 _REUSED_ROOM = 8 * 1024 * 1024
 
+#: Maximum number of ids that are decoded by looking up each in a dictionary, which then takes as long as the native
+#: functions, with the preparations for calling them.
+_FEW_IDS = 64
+
 
 class _Vocabulary(Structure):
     """`bpeflow_vocabulary` of the header."""
@@ -70,6 +75,12 @@ class _Encoding(Structure):
     )
 
 
+class _Prepared(Structure):
+    """`bpeflow_prepared` of the header."""
+
+    _fields_ = (("encoder", c_void_p), ("encoding", _Encoding))
+
+
 # Functions that return a status but are not checked here (None) are called where speed matters, or return a status that
 # the caller handles.
 _SIGNATURES: dict[str, Signature] = {
@@ -83,6 +94,7 @@ _SIGNATURES: dict[str, Signature] = {
     "bpeflow_encoder_free": (None, [c_void_p], None),
     "bpeflow_encoder_encode": (c_int, [c_void_p, c_void_p, c_void_p, c_uint64], None),
     "bpeflow_encoder_encode_pieces": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p], None),
+    "bpeflow_encode_prepared": (c_int32, [POINTER(_Prepared), c_char_p, c_int32], None),
     "bpeflow_model_decoded_size": (
         c_int,
         [c_void_p, c_void_p, c_uint32, c_uint64, POINTER(c_uint64), POINTER(c_uint64)],
@@ -98,14 +110,14 @@ def _library() -> ctypes.CDLL:
 
 
 @cache
-def _encode_short() -> Any:
-    """Return the function that encodes a text, as one that keeps the interpreter lock.
+def _encode_prepared() -> Callable[..., int]:
+    """Return the function for short texts, in the form that takes the least time to call.
 
-    Threads that hand it to each other for microseconds wait for it longer: two of them take 1.2 µs for each text of 20
-    characters if it is kept, and 1.9 µs if not. Texts of 4,096 bytes take about 20 µs.
+    It keeps the interpreter lock, as getting the lock back can take longer than encoding: with two threads, 3.0 instead
+    of 1.2 µs for 20 characters. It has no argument types, as ctypes then takes half the time to pass arguments.
     """
-    library = _library()
-    return ctypes.PyDLL(library._name, handle=library._handle)["bpeflow_encoder_encode"]
+    address: Any = ctypes.cast(_library().bpeflow_encode_prepared, c_void_p).value
+    return PYFUNCTYPE(c_int32)(address)
 
 
 # Creates a `bytes` object. If the first argument is NULL, the content is uninitialized and is to be filled in.
@@ -125,7 +137,11 @@ class NativeEncoder:
     name = "native"
 
     def __init__(
-        self, spec: TokenizerSpec, cache_bytes: int = DEFAULT_CACHE_BYTES, instructions: str | None = None
+        self,
+        spec: TokenizerSpec,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        instructions: str | None = None,
+        model: _Model | None = None,
     ) -> None:
         """Prepare a vocabulary.
 
@@ -134,45 +150,33 @@ class NativeEncoder:
             cache_bytes: size of the cache of merged pre-tokens, in bytes. Sessions share three quarters of it. When
                 these are full, each session adds a quarter of its own.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
+            model: the vocabulary in native memory, if it is there already.
 
         Raises:
             NativeUnavailableError: the native library is not available.
             FormatError: a byte, or a part or the result of a merge, has no id.
         """
+        self._spec = spec
         self._library = _library()
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, _NO_PATTERN)
-        self._longest_short = -1 if self._pattern == _NO_PATTERN else _SHORT_TEXT
-        self._instructions = (instructions or chosen_instructions()).encode()
-        self._model = _Model(spec)
+        self._instructions = instructions or chosen_instructions()
+        self._model = model or _Model(spec)
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, _Specials] = weakref.WeakKeyDictionary()
-        self._begin_cache(cache_bytes)
-
-    def _begin_cache(self, cache_bytes: int) -> None:
+        self._decoded: dict[int, bytes] = {}
         self._cache = _Cache(cache_bytes)
         self._idle: deque[_Session] = deque()
 
     def with_cache(self, cache_bytes: int) -> NativeEncoder:
-        other = NativeEncoder.__new__(NativeEncoder)
-        other.__dict__ |= self.__dict__
-        other._begin_cache(cache_bytes)
-        return other
+        return NativeEncoder(self._spec, cache_bytes, self._instructions, self._model)
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
-        if len(text) > self._longest_short:
+        if len(text) > _SHORT_TEXT or self._pattern == _NO_PATTERN:
             ids: list[int] = self.encode_to_array(text, specials, np.dtype(np.uint32)).tolist()
             return ids
+        session = self._take_session()
         try:
-            session = self._idle.pop()
-        except IndexError:
-            session = self._take_session()
-        try:
-            if specials is not session.specials:
-                session.set_specials(specials, self._native_specials(specials))
-            session.length.value = len(text)
-            if status := session.function(session.handle, session.short_reference, text, session.length):
-                _raise(status, session.function, text)
-            return session.ids[: session.short.written].tolist()
+            return session.ids[: self._encode_short(session, text, specials)].tolist()
         finally:
             self._idle.append(session)
 
@@ -212,11 +216,24 @@ class NativeEncoder:
             return len(self.encode_to_array(text, specials, np.dtype(np.uint32)))
         session = self._take_session()
         try:
-            return self._encode(session, text, specials, None)
+            if len(text) > _SHORT_TEXT or not isinstance(text, bytes):
+                return self._encode(session, text, specials, None)
+            return self._encode_short(session, text, specials)
         finally:
             self._idle.append(session)
 
     def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
+        if len(ids) > _FEW_IDS:
+            return self._decode(ids)
+        try:
+            return b"".join(map(self._decoded.__getitem__, ids.tolist()))
+        except KeyError:
+            decoded = self._decode(ids)
+            for token_id in ids.tolist():
+                self._decoded[token_id] = self._decode(np.array([token_id], np.uint32))
+            return decoded
+
+    def _decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
         arguments = (self._model.handle, ids.ctypes.data, ids.itemsize, len(ids))
         size, bad = c_uint64(), c_uint64()
         function = self._library.bpeflow_model_decoded_size
@@ -228,6 +245,16 @@ class NativeEncoder:
         if text:  # safe to write to: no other reference exists yet (but the empty object is shared by all)
             self._library.bpeflow_model_decode(*arguments, text, len(text))
         return text
+
+    def _encode_short(self, session: _Session, text: bytes, specials: SpecialTokens) -> int:
+        """Encode a text of up to `_SHORT_TEXT` bytes. Return the number of its ids, which `session.ids` begins with."""
+        if specials is not session.specials:
+            session.set_specials(specials, self._native_specials(specials))
+        encode = session.encode_prepared
+        count = encode(session.prepared, text, len(text))
+        if count < 0:
+            _raise(-count, self._library.bpeflow_encode_prepared, text)
+        return count
 
     def _encode(
         self,
@@ -286,7 +313,7 @@ class NativeEncoder:
         try:
             return self._idle.pop()
         except IndexError:
-            return _Session(self._model, self._pattern, self._instructions, self._cache)
+            return _Session(self._model, self._pattern, self._instructions.encode(), self._cache)
 
     def _native_specials(self, specials: SpecialTokens) -> _Specials | None:
         if not specials.ids:
@@ -355,15 +382,12 @@ class _Session:
         self.handle = c_void_p()
         library.bpeflow_encoder_new(model.handle, cache.handle, instructions, byref(self.handle))
         weakref.finalize(self, library.bpeflow_encoder_free, c_void_p(self.handle.value))
-        # Encoding a short text takes about a microsecond, so everything that can be prepared is, and `encode` uses it
-        # itself: a call would take a twentieth of that. A function without argument types takes objects of ctypes as
-        # they are, in half the time of converting them.
-        ids = np.empty(_SHORT_TEXT, np.uint32)
-        self.ids = ids.data  # whose slices take half the time of an array's
-        self.short = self.encoding(pattern, None, ids)
-        self.short_reference = byref(self.short)
-        self.length = c_uint64()
-        self.function = _encode_short()
+        # Everything that can be prepared is, as encoding a short text takes less than a microsecond.
+        self.ids = array("I", bytes(4 * _SHORT_TEXT))
+        address, length = self.ids.buffer_info()
+        self._short = _Prepared(self.handle, _Encoding(pattern, 4, None, address, length, 0))
+        self.prepared = byref(self._short)
+        self.encode_prepared = _encode_prepared()
         self._room = np.empty(0, np.uint8)
         self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
         self._native_specials: _Specials | None = None
@@ -377,7 +401,7 @@ class _Session:
     def set_specials(self, specials: SpecialTokens, native: _Specials | None) -> None:
         """Choose the special tokens of short texts."""
         self.specials = None
-        self.short.specials = None if native is None else native.handle
+        self._short.encoding.specials = None if native is None else native.handle
         self._native_specials = native
         self.specials = specials
 

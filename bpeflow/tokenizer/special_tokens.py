@@ -118,6 +118,8 @@ class SpecialTokenControl:
         """
         if isinstance(allowed_special, str) and allowed_special == "all":
             return self.every
+        if isinstance(allowed_special, tuple) and not allowed_special:
+            return NO_SPECIAL_TOKENS  # for each short text that is untrusted
         return self._set_of(self._check_names(allowed_special, "allowed_special"))
 
     def disallowed(self, allowed_special: SpecialChoice, disallowed_special: SpecialChoice) -> SpecialTokens:

@@ -143,6 +143,13 @@ int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *en
     return bpeflow::status_of([&] { encoder->encoder.encode(*encoding, specials, data, ends, pieces, id_ends); });
 }
 
+std::int32_t bpeflow_encode_prepared(bpeflow_prepared *prepared, const std::uint8_t *text, std::int32_t length) {
+    if (!prepared || length < 0) return -BPEFLOW_BAD_ARGUMENT;
+    const int status =
+        bpeflow_encoder_encode(prepared->encoder, &prepared->encoding, text, static_cast<std::uint64_t>(length));
+    return status == BPEFLOW_OK ? static_cast<std::int32_t>(prepared->encoding.written) : -status;
+}
+
 void bpeflow_encoder_free(bpeflow_encoder *encoder) {
     delete encoder;
 }

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 9
+#define BPEFLOW_ABI 10
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -366,6 +366,15 @@ BPEFLOW_API int bpeflow_encoder_encode(bpeflow_encoder *encoder, bpeflow_encodin
  * id_ends[i]. `id_ends` may be NULL. */
 BPEFLOW_API int bpeflow_encoder_encode_pieces(bpeflow_encoder *encoder, bpeflow_encoding *encoding, const uint8_t *data,
                                               const uint64_t *ends, uint64_t pieces, uint64_t *id_ends);
+
+/* An encoder with the parameters of its calls, prepared once for many texts. */
+typedef struct {
+    bpeflow_encoder *encoder;
+    bpeflow_encoding encoding;
+} bpeflow_prepared;
+
+/* The same as bpeflow_encoder_encode. Return the number of ids, or -status. */
+BPEFLOW_API int32_t bpeflow_encode_prepared(bpeflow_prepared *prepared, const uint8_t *text, int32_t length);
 
 BPEFLOW_API void bpeflow_encoder_free(bpeflow_encoder *encoder);
 

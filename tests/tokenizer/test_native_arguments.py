@@ -86,6 +86,15 @@ def test_invalid_arguments_return_a_status() -> None:
     assert encode(None, native_encoder.byref(session.encoding(0, None, ids)), b"a", 1) == 4
     assert encode(session.handle, None, b"a", 1) == 4
     assert encode(session.handle, native_encoder.byref(session.encoding(0, None, ids)), None, 1) == 4
+    prepared = native_encoder._Prepared(session.handle, session.encoding(0, None, ids))
+    encode_prepared = library.bpeflow_encode_prepared
+    assert encode_prepared(native_encoder.byref(prepared), b"abc", 3) == 3
+    assert encode_prepared(native_encoder.byref(prepared), b"too long", 8) == -8
+    assert encode_prepared(native_encoder.byref(prepared), b"\xff", 1) == -7
+    assert encode_prepared(native_encoder.byref(prepared), b"abc", -1) == -4
+    assert encode_prepared(native_encoder.byref(prepared), None, 1) == -4
+    assert encode_prepared(None, b"abc", 3) == -4
+    assert encode_prepared(native_encoder.byref(native_encoder._Prepared()), b"abc", 3) == -4
     descending = np.array([2, 1], np.uint64)
     encoding = session.encoding(0, None, ids)
     assert pieces(session.handle, native_encoder.byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4

@@ -93,7 +93,7 @@ def test_ids_are_not_written_beyond_the_capacity(dtype: np.dtype[Any]) -> None:
         ids = np.full(len(expected) + 64, unused, dtype)
         encoding = session.encoding(encoder._pattern, None, ids)
         encoding.capacity = capacity
-        status = session.function(session.handle, ctypes.byref(encoding), text, ctypes.c_uint64(len(text)))
+        status = encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, len(text))
         assert status == (0 if capacity == len(expected) else 8)
         assert (ids[capacity:] == unused).all()
     assert ids[: encoding.written].tolist() == expected

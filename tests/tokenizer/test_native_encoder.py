@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from random_vocabularies import merge_as_defined, vocabularies
 from small import spec_of
 
-from bpeflow.errors import InvalidTextError, NativeUnavailableError
+from bpeflow.errors import InvalidTextError, NativeUnavailableError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -202,7 +202,43 @@ def test_decoded_text_is_a_separate_object(count: int) -> None:
     assert (first, b"x"[:1], b"") == (b"x" * count, b"x", b"")
 
 
+def test_few_ids_decode_to_their_tokens_at_any_time() -> None:
+    """They are looked up one by one, after the first time in a dictionary; more are decoded in one native call."""
+    spec = spec_of([(b"a", b"b"), (b"\xc3", b"\xa9")])
+    encoder = NativeEncoder(spec)
+    few = native_encoder._FEW_IDS
+    for count in (1, few, few + 1, few, 1, 0):
+        ids = [number % len(spec.vocab) for number in range(7, 7 * (count + 1), 7)]
+        for dtype in (UINT16, UINT32):
+            for _ in range(2):
+                assert encoder.decode(np.array(ids, dtype)) == b"".join(spec.vocab.tokens[i] for i in ids)
+        with pytest.raises(UnknownTokenError, match=f"unknown id 300 at index {count}"):
+            encoder.decode(np.array([*ids, 300], UINT16))
+
+
 # ---- sessions ----
+
+
+def test_a_short_text_is_encoded_as_a_long_one() -> None:
+    """Each side of the limit has buffers and functions of its own. Ids of an earlier text must not be seen again."""
+    spec = spec_of([(b"a", b"b"), (b" ", b"ab"), (b"\xc3", b"\xa9")])
+    encoder, python = NativeEncoder(spec), PythonEncoder(spec)
+    specials = SpecialTokens.of({"<a>": 70000})
+    limit = native_encoder._SHORT_TEXT
+    for length in (limit - 1, limit, limit + 1, 20, 0, limit, 1):
+        for unit in ("x", " ab", "é<a>ab"):
+            text = (unit * limit).encode()[:length].decode(errors="ignore").encode()
+            text += b"-" * (length - len(text))
+            for chosen in (specials, NO_SPECIAL_TOKENS):
+                expected = python.encode(text, chosen)
+                assert encoder.encode(text, chosen) == expected
+                assert encoder.count_tokens(text, chosen) == len(expected)
+                assert encoder.count_tokens(memoryview(text), chosen) == len(expected)
+                assert encoder.encode_to_array(text, chosen, UINT32).tolist() == expected
+    for call in (encoder.encode, encoder.count_tokens):
+        with pytest.raises(InvalidTextError, match="at byte 2"):
+            call(b"ab\xff", NO_SPECIAL_TOKENS)
+    assert len(encoder._idle) == 1
 
 
 @pytest.mark.threads
