@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
-from ctypes import POINTER, PYFUNCTYPE, Structure, byref, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
-from functools import cache
+from collections.abc import Sequence
+from ctypes import byref, c_uint64, c_void_p
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util.library import check_status
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
-from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
+from bpeflow.tokenizer.native_memory import SHORT_TEXT, Cache, Model, Session, Specials, encode_library
+from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
-#: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
-_NO_PATTERN = 0xFFFF
+#: BPEFLOWNO_PATTERN of the header: the text is already split into pre-tokens.
+NO_PATTERN = 0xFFFF
 
 #: BPEFLOW_NOT_UTF8 and BPEFLOW_UNKNOWN_ID of the header, which are errors in the caller's input.
 _NOT_UTF8 = 7
 _UNKNOWN_ID = 9
-
-#: Maximum length in bytes of a short text, whose ids go to a buffer that each session keeps. Larger: more texts avoid
-#: the allocation of an array. Smaller: less memory, 4 bytes per byte of text.
-_SHORT_TEXT = 4096
 
 #: Maximum length in bytes of a text that is encoded to memory that each session keeps, from which the ids are copied.
 #: Providing and clearing new pages for an array of one id per byte takes the kernel longer than the copy. Larger:
@@ -44,81 +39,6 @@ _REUSED_ROOM = 8 * 1024 * 1024
 #: Maximum number of ids that are decoded by looking up each in a dictionary, which then takes as long as the native
 #: functions, with the preparations for calling them.
 _FEW_IDS = 64
-
-
-class _Vocabulary(Structure):
-    """`bpeflow_vocabulary` of the header."""
-
-    _fields_ = (
-        ("token_data", c_char_p),
-        ("token_offsets", c_void_p),
-        ("ordinary_data", c_char_p),
-        ("ordinary_offsets", c_void_p),
-        ("tokens", c_uint32),
-        ("byte_ids", c_void_p),
-        ("merges", c_void_p),
-        ("merge_count", c_uint64),
-        ("whole_tokens", c_uint32),
-    )
-
-
-class _Encoding(Structure):
-    """`bpeflow_encoding` of the header."""
-
-    _fields_ = (
-        ("pattern", c_uint32),
-        ("id_size", c_uint32),
-        ("specials", c_void_p),
-        ("ids", c_void_p),
-        ("capacity", c_uint64),
-        ("written", c_uint64),
-    )
-
-
-class _Prepared(Structure):
-    """`bpeflow_prepared` of the header."""
-
-    _fields_ = (("encoder", c_void_p), ("encoding", _Encoding))
-
-
-# Functions that return a status but are not checked here (None) are called where speed matters, or return a status that
-# the caller handles.
-_SIGNATURES: dict[str, Signature] = {
-    "bpeflow_model_new": (c_int, [POINTER(_Vocabulary), POINTER(c_void_p)], check_status),
-    "bpeflow_model_free": (None, [c_void_p], None),
-    "bpeflow_specials_new": (c_int, [c_char_p, c_void_p, c_void_p, c_uint32, POINTER(c_void_p)], check_status),
-    "bpeflow_specials_free": (None, [c_void_p], None),
-    "bpeflow_cache_new": (c_int, [c_uint64, POINTER(c_void_p)], check_status),
-    "bpeflow_cache_free": (None, [c_void_p], None),
-    "bpeflow_encoder_new": (c_int, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)], check_status),
-    "bpeflow_encoder_free": (None, [c_void_p], None),
-    "bpeflow_encoder_encode": (c_int, [c_void_p, c_void_p, c_void_p, c_uint64], None),
-    "bpeflow_encoder_encode_pieces": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p], None),
-    "bpeflow_encode_prepared": (c_int32, [POINTER(_Prepared), c_char_p, c_int32], None),
-    "bpeflow_model_decoded_size": (
-        c_int,
-        [c_void_p, c_void_p, c_uint32, c_uint64, POINTER(c_uint64), POINTER(c_uint64)],
-        None,
-    ),
-    "bpeflow_model_decode": (c_int, [c_void_p, c_void_p, c_uint32, c_uint64, c_void_p, c_uint64], check_status),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("encode", _SIGNATURES)
-
-
-@cache
-def _encode_prepared() -> Callable[..., int]:
-    """Return the function for short texts, in the form that takes the least time to call.
-
-    It keeps the interpreter lock, as getting the lock back can take longer than encoding: with two threads, 3.0 instead
-    of 1.2 µs for 20 characters. It has no argument types, as ctypes then takes half the time to pass arguments.
-    """
-    address: Any = ctypes.cast(_library().bpeflow_encode_prepared, c_void_p).value
-    return PYFUNCTYPE(c_int32)(address)
-
 
 # Creates a `bytes` object. If the first argument is NULL, the content is uninitialized and is to be filled in.
 _new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
@@ -141,7 +61,7 @@ class NativeEncoder:
         spec: TokenizerSpec,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         instructions: str | None = None,
-        model: _Model | None = None,
+        model: Model | None = None,
     ) -> None:
         """Prepare a vocabulary.
 
@@ -157,21 +77,21 @@ class NativeEncoder:
             FormatError: a byte, or a part or the result of a merge, has no id.
         """
         self._spec = spec
-        self._library = _library()
+        self._library = encode_library()
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
-        self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, _NO_PATTERN)
+        self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, NO_PATTERN)
         self._instructions = instructions or chosen_instructions()
-        self._model = model or _Model(spec)
-        self._specials: weakref.WeakKeyDictionary[SpecialTokens, _Specials] = weakref.WeakKeyDictionary()
+        self._model = model or Model(spec)
+        self._specials: weakref.WeakKeyDictionary[SpecialTokens, Specials] = weakref.WeakKeyDictionary()
         self._decoded: dict[int, bytes] = {}
-        self._cache = _Cache(cache_bytes)
-        self._idle: deque[_Session] = deque()
+        self._cache = Cache(cache_bytes)
+        self._idle: deque[Session] = deque()
 
     def with_cache(self, cache_bytes: int) -> NativeEncoder:
         return NativeEncoder(self._spec, cache_bytes, self._instructions, self._model)
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
-        if len(text) > _SHORT_TEXT or self._pattern == _NO_PATTERN:
+        if len(text) > SHORT_TEXT or self._pattern == NO_PATTERN:
             ids: list[int] = self.encode_to_array(text, specials, np.dtype(np.uint32)).tolist()
             return ids
         session = self._take_session()
@@ -183,7 +103,7 @@ class NativeEncoder:
     def encode_to_array(
         self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
-        if self._pattern == _NO_PATTERN:
+        if self._pattern == NO_PATTERN:
             ids = np.empty(len(text), dtype)
             self._encode_pieces(self._pretokens(bytes(text), specials), specials, ids)
             return ids
@@ -204,7 +124,7 @@ class NativeEncoder:
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
         ids = np.empty(sum(map(len, texts)), dtype)
-        if self._pattern != _NO_PATTERN:
+        if self._pattern != NO_PATTERN:
             return ids, self._encode_pieces(texts, specials, ids)
         pretokens = [self._pretokens(text, specials) for text in texts]
         ends = self._encode_pieces([piece for pieces in pretokens for piece in pieces], specials, ids)
@@ -212,11 +132,11 @@ class NativeEncoder:
         return ids, np.concatenate([[0], ends])[pretokens_before_end]
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
-        if self._pattern == _NO_PATTERN:
+        if self._pattern == NO_PATTERN:
             return len(self.encode_to_array(text, specials, np.dtype(np.uint32)))
         session = self._take_session()
         try:
-            if len(text) > _SHORT_TEXT or not isinstance(text, bytes):
+            if len(text) > SHORT_TEXT or not isinstance(text, bytes):
                 return self._encode(session, text, specials, None)
             return self._encode_short(session, text, specials)
         finally:
@@ -246,8 +166,8 @@ class NativeEncoder:
             self._library.bpeflow_model_decode(*arguments, text, len(text))
         return text
 
-    def _encode_short(self, session: _Session, text: bytes, specials: SpecialTokens) -> int:
-        """Encode a text of up to `_SHORT_TEXT` bytes. Return the number of its ids, which `session.ids` begins with."""
+    def _encode_short(self, session: Session, text: bytes, specials: SpecialTokens) -> int:
+        """Encode a text of up to `SHORT_TEXT` bytes. Return the number of its ids, which `session.ids` begins with."""
         if specials is not session.specials:
             session.set_specials(specials, self._native_specials(specials))
         encode = session.encode_prepared
@@ -258,7 +178,7 @@ class NativeEncoder:
 
     def _encode(
         self,
-        session: _Session,
+        session: Session,
         text: Utf8,
         specials: SpecialTokens,
         ids: NDArray[np.unsignedinteger[Any]] | None,
@@ -308,111 +228,20 @@ class NativeEncoder:
             raise unmatched_text_error(text, specials, self._pretokenizer) from None
         return pieces
 
-    def _take_session(self) -> _Session:
+    def _take_session(self) -> Session:
         """Return a session for one call, which must return it to `_idle`."""
         try:
             return self._idle.pop()
         except IndexError:
-            return _Session(self._model, self._pattern, self._instructions.encode(), self._cache)
+            return Session(self._model, self._pattern, self._instructions.encode(), self._cache)
 
-    def _native_specials(self, specials: SpecialTokens) -> _Specials | None:
+    def _native_specials(self, specials: SpecialTokens) -> Specials | None:
         if not specials.ids:
             return None
         native = self._specials.get(specials)
         if native is None:
-            native = self._specials[specials] = _Specials(specials)
+            native = self._specials[specials] = Specials(specials)
         return native
-
-
-class _Model:
-    """A vocabulary of `tokens` ids in native memory. `handle` is freed together with the object."""
-
-    def __init__(self, spec: TokenizerSpec) -> None:
-        library, vocab = _library(), spec.vocab
-        self.tokens = len(vocab)
-        tokens, ordinary = vocab.packed()
-        byte_ids = np.array(vocab.byte_ids, np.uint32)
-        merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
-        native = _Vocabulary(
-            tokens.data,
-            tokens.offsets.ctypes.data,
-            ordinary.data,
-            ordinary.offsets.ctypes.data,
-            len(vocab),
-            byte_ids.ctypes.data,
-            merges.ctypes.data,
-            len(merges),
-            spec.whole_tokens or vocab.merging_yields_all,
-        )
-        self.handle = c_void_p()
-        library.bpeflow_model_new(byref(native), byref(self.handle))
-        weakref.finalize(self, library.bpeflow_model_free, c_void_p(self.handle.value))
-
-
-class _Specials:
-    """Special tokens in native memory. `handle` is freed together with the object."""
-
-    def __init__(self, specials: SpecialTokens) -> None:
-        library = _library()
-        lengths = np.array([len(token) for token in specials.ids], np.uint32)
-        ids = np.array([*specials.ids.values()], np.uint32)
-        self.handle = c_void_p()
-        library.bpeflow_specials_new(
-            b"".join(specials.ids), lengths.ctypes.data, ids.ctypes.data, len(ids), byref(self.handle)
-        )
-        weakref.finalize(self, library.bpeflow_specials_free, c_void_p(self.handle.value))
-
-
-class _Cache:
-    """A cache in native memory. `handle` is freed together with the object."""
-
-    def __init__(self, size: int) -> None:
-        library = _library()
-        self.handle = c_void_p()
-        library.bpeflow_cache_new(size, byref(self.handle))
-        weakref.finalize(self, library.bpeflow_cache_free, c_void_p(self.handle.value))
-
-
-class _Session:
-    """A native encoder and its buffers, for one call at a time."""
-
-    def __init__(self, model: _Model, pattern: int, instructions: bytes, cache: _Cache) -> None:
-        library = _library()
-        self._borrowed = (model, cache)  # keeps alive what the native encoder uses
-        self.handle = c_void_p()
-        library.bpeflow_encoder_new(model.handle, cache.handle, instructions, byref(self.handle))
-        weakref.finalize(self, library.bpeflow_encoder_free, c_void_p(self.handle.value))
-        # Everything that can be prepared is, as encoding a short text takes less than a microsecond.
-        self.ids = array("I", bytes(4 * _SHORT_TEXT))
-        address, length = self.ids.buffer_info()
-        self._short = _Prepared(self.handle, _Encoding(pattern, 4, None, address, length, 0))
-        self.prepared = byref(self._short)
-        self.encode_prepared = _encode_prepared()
-        self._room = np.empty(0, np.uint8)
-        self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
-        self._native_specials: _Specials | None = None
-
-    def room(self, length: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger[Any]]:
-        """Return memory for ids, which is valid during one call."""
-        if self._room.nbytes < length * dtype.itemsize:
-            self._room = np.empty(length * dtype.itemsize, np.uint8)
-        return self._room[: length * dtype.itemsize].view(dtype)
-
-    def set_specials(self, specials: SpecialTokens, native: _Specials | None) -> None:
-        """Choose the special tokens of short texts."""
-        self.specials = None
-        self._short.encoding.specials = None if native is None else native.handle
-        self._native_specials = native
-        self.specials = specials
-
-    def encoding(
-        self, pattern: int, specials: _Specials | None, ids: NDArray[np.unsignedinteger[Any]] | None
-    ) -> _Encoding:
-        """Return the parameters of an encoding call. If `ids` is None, the call only counts."""
-        handle = None if specials is None else specials.handle
-        if ids is None:
-            return _Encoding(pattern, 4, handle, None, 0, 0)
-        return _Encoding(pattern, ids.itemsize, handle, ids.ctypes.data, len(ids), 0)
 
 
 def _raise(status: int, function: Any, text: bytes) -> None:

@@ -14,7 +14,7 @@ from small import spec_of
 from bpeflow.errors import InvalidTextError, NativeError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer import native_memory
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 from bpeflow.vocab import Vocab
@@ -63,7 +63,7 @@ def test_a_dtype_too_small_for_the_vocabulary_is_rejected() -> None:
 
 
 def test_invalid_arguments_return_a_status() -> None:
-    library = native_encoder._library()
+    library = native_memory.encode_library()
     encoder = NativeEncoder(spec_of([]))
     session = encoder._take_session()
     ids = np.empty(4, np.uint32)
@@ -73,7 +73,7 @@ def test_invalid_arguments_return_a_status() -> None:
         encoding = session.encoding(0, None, ids)
         for name, value in (changed or {}).items():
             setattr(encoding, name, value)
-        result: int = encode(session.handle, native_encoder.byref(encoding), text, len(text))
+        result: int = encode(session.handle, native_memory.byref(encoding), text, len(text))
         return result
 
     assert status() == 0
@@ -83,36 +83,36 @@ def test_invalid_arguments_return_a_status() -> None:
     assert status(changed={"id_size": 3}) == 4
     assert status(b"\xff") == 7
     assert status(b"\xff", changed={"pattern": 0xFFFF}) == 0
-    assert encode(None, native_encoder.byref(session.encoding(0, None, ids)), b"a", 1) == 4
+    assert encode(None, native_memory.byref(session.encoding(0, None, ids)), b"a", 1) == 4
     assert encode(session.handle, None, b"a", 1) == 4
-    assert encode(session.handle, native_encoder.byref(session.encoding(0, None, ids)), None, 1) == 4
-    prepared = native_encoder._Prepared(session.handle, session.encoding(0, None, ids))
+    assert encode(session.handle, native_memory.byref(session.encoding(0, None, ids)), None, 1) == 4
+    prepared = native_memory.Prepared(session.handle, session.encoding(0, None, ids))
     encode_prepared = library.bpeflow_encode_prepared
-    assert encode_prepared(native_encoder.byref(prepared), b"abc", 3) == 3
-    assert encode_prepared(native_encoder.byref(prepared), b"too long", 8) == -8
-    assert encode_prepared(native_encoder.byref(prepared), b"\xff", 1) == -7
-    assert encode_prepared(native_encoder.byref(prepared), b"abc", -1) == -4
-    assert encode_prepared(native_encoder.byref(prepared), None, 1) == -4
+    assert encode_prepared(native_memory.byref(prepared), b"abc", 3) == 3
+    assert encode_prepared(native_memory.byref(prepared), b"too long", 8) == -8
+    assert encode_prepared(native_memory.byref(prepared), b"\xff", 1) == -7
+    assert encode_prepared(native_memory.byref(prepared), b"abc", -1) == -4
+    assert encode_prepared(native_memory.byref(prepared), None, 1) == -4
     assert encode_prepared(None, b"abc", 3) == -4
-    assert encode_prepared(native_encoder.byref(native_encoder._Prepared()), b"abc", 3) == -4
+    assert encode_prepared(native_memory.byref(native_memory.Prepared()), b"abc", 3) == -4
     descending = np.array([2, 1], np.uint64)
     encoding = session.encoding(0, None, ids)
-    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
-    assert pieces(session.handle, native_encoder.byref(encoding), b"abc", None, 2, None) == 4
-    assert pieces(session.handle, native_encoder.byref(encoding), None, None, 0, None) == 0
+    assert pieces(session.handle, native_memory.byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
+    assert pieces(session.handle, native_memory.byref(encoding), b"abc", None, 2, None) == 4
+    assert pieces(session.handle, native_memory.byref(encoding), None, None, 0, None) == 0
     with pytest.raises(NativeError, match="rules"):
         library.bpeflow_encoder_new(
-            encoder._model.handle, encoder._cache.handle, b"mmx", native_encoder.byref(c_void_p())
+            encoder._model.handle, encoder._cache.handle, b"mmx", native_memory.byref(c_void_p())
         )
     with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_encoder_new(encoder._model.handle, None, None, native_encoder.byref(c_void_p()))
+        library.bpeflow_encoder_new(encoder._model.handle, None, None, native_memory.byref(c_void_p()))
     with pytest.raises(NativeError, match="rules"):
         library.bpeflow_specials_new(
-            b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_encoder.byref(c_void_p())
+            b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_memory.byref(c_void_p())
         )
-    size = native_encoder.c_uint64()
+    size = native_memory.c_uint64()
     decoded_size = library.bpeflow_model_decoded_size
-    assert decoded_size(encoder._model.handle, ids.ctypes.data, 3, 1, native_encoder.byref(size), size) == 4
+    assert decoded_size(encoder._model.handle, ids.ctypes.data, 3, 1, native_memory.byref(size), size) == 4
     with pytest.raises(NativeError):
         library.bpeflow_model_decode(encoder._model.handle, ids.ctypes.data, 4, 4, ids.ctypes.data, 0)
 
@@ -132,12 +132,12 @@ def test_invalid_arguments_return_a_status() -> None:
     ids=str,
 )
 def test_an_invalid_vocabulary_returns_a_status(invalid: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Invalid(native_encoder._Vocabulary):
+    class Invalid(native_memory.Vocabulary):
         def __init__(self, *values: Any) -> None:
             super().__init__(*values)
             for name, value in invalid.items():
                 setattr(self, name, value)
 
-    monkeypatch.setattr(native_encoder, "_Vocabulary", Invalid)
+    monkeypatch.setattr(native_memory, "Vocabulary", Invalid)
     with pytest.raises(NativeError, match="rules"):
         NativeEncoder(spec_of([(b"a", b"b"), (b"ab", b"c")]))

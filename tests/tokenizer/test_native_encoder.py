@@ -21,7 +21,7 @@ from bpeflow.errors import InvalidTextError, NativeUnavailableError, UnknownToke
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.tokenizer import native_encoder
+from bpeflow.tokenizer import native_encoder, native_memory
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
@@ -224,7 +224,7 @@ def test_a_short_text_is_encoded_as_a_long_one() -> None:
     spec = spec_of([(b"a", b"b"), (b" ", b"ab"), (b"\xc3", b"\xa9")])
     encoder, python = NativeEncoder(spec), PythonEncoder(spec)
     specials = SpecialTokens.of({"<a>": 70000})
-    limit = native_encoder._SHORT_TEXT
+    limit = native_memory.SHORT_TEXT
     for length in (limit - 1, limit, limit + 1, 20, 0, limit, 1):
         for unit in ("x", " ab", "é<a>ab"):
             text = (unit * limit).encode()[:length].decode(errors="ignore").encode()
@@ -315,8 +315,9 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
         def __getitem__(self, name: str) -> Any:
             return library[name]
 
-    library = native_encoder._library()
-    monkeypatch.setattr(native_encoder, "_library", SpyLibrary)
+    library = native_memory.encode_library()
+    monkeypatch.setattr(native_memory, "encode_library", SpyLibrary)
+    monkeypatch.setattr(native_encoder, "encode_library", SpyLibrary)
     specials = SpecialTokens.of({"<a>": 0})
     encoder = NativeEncoder(spec_of([]))
     encoder.encode(b"<a>", specials)
