@@ -115,7 +115,7 @@ def _encode(choices: Choices) -> None:
 
 
 def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, specials: c_void_p) -> None:
-    """Encode arbitrary bytes in arbitrary pieces to an array that may be too small."""
+    """Encode arbitrary bytes, in arbitrary pieces and at once, to an array that may be too small."""
     text, pieces = _bytes(choices, 200), choices.below(5)
     ends = _offsets(choices, pieces, len(text)).astype(np.uint64)[1:]
     id_ends, ids = np.empty(pieces, np.uint64), np.empty(choices.below(200), np.uint32)
@@ -125,6 +125,8 @@ def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, sp
     library.bpeflow_encoder_encode_pieces(
         encoder, byref(request), text.ctypes.data, ends.ctypes.data, pieces, id_ends.ctypes.data
     )
+    prepared = memory.Prepared(encoder, request)
+    library.bpeflow_encode_prepared(byref(prepared), text.tobytes(), len(text) - choices.below(2))
 
 
 def _decode(choices: Choices, library: ctypes.CDLL, model: c_void_p) -> None:
