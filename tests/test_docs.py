@@ -159,7 +159,8 @@ def test_the_layout_is_the_docstrings_of_the_rooms(document: str, prefix: str) -
         for path in PACKAGE.glob("*/__init__.py")
     }
     lines = {room: (docstring or "").splitlines()[0] for room, docstring in rooms.items()}
-    listed = re.findall(rf"^\| `{prefix}(\w+)/` \| (.*) \|$", page.partition("## Layout")[2], re.MULTILINE)
+    section = page.partition("## Layout")[2].partition("\n## ")[0]
+    listed = re.findall(rf"^\| `{prefix}(\w+)/` \| (.*) \|$", section, re.MULTILINE)
     assert {room: line for room, line in listed if room not in {"ext", "docs"}} == lines
 
 
