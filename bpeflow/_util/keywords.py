@@ -162,7 +162,6 @@ class EncodeKeywords(TypedDict, total=False):
     index: bool
     format: str | None
     shard_tokens: int | None
-    shards: int | None
     val_fraction: float
     seed: int
     overwrite: bool
