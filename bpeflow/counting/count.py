@@ -364,8 +364,7 @@ def count(
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
             `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`, `scanner`,
-            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`,
-            `start_method`.
+            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`.
 
     Returns:
         The distinct pre-tokens and their counts.
