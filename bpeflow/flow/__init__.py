@@ -1,4 +1,4 @@
-"""A small producer/consumer framework: stages in processes, bounded queues between them, clean failure, a monitor.
+"""The multiprocessing framework: stages in processes or threads, bounded queues, clean failure, a monitor.
 
 It builds on the standard library (and on psutil, for the monitor) and knows nothing about text. The example counts
 words in threads of the calling process. Without `executor="threads"` it would run one process for the reader and four
