@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import pkgutil
 import re
@@ -48,7 +49,8 @@ def run(script: str, folder: Path, *arguments: str) -> str:
 
 
 def test_the_word_count_of_hacking_runs(tmp_path: Path) -> None:
-    [script] = python_blocks("HACKING.md")
+    module, script = python_blocks("HACKING.md")
+    (tmp_path / "words.py").write_text(module, encoding="utf-8")
     for name in ("a", "b"):
         (tmp_path / name).write_text("to be or not to be", encoding="utf-8")
     assert run(script, tmp_path, "a", "b") == "[('to', 4), ('be', 4), ('or', 2), ('not', 2)]\n"
@@ -150,11 +152,17 @@ def test_all_configs_that_are_shown_are_valid() -> None:
             make_settings(Settings, {"vocab_size": 1000, **values})
 
 
-def test_every_folder_of_the_package_is_in_the_readme_and_in_hacking() -> None:
-    readme, hacking = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "HACKING.md"))
-    for folder in (path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()):
-        assert f"bpeflow/{folder.name}/" in readme
-        assert f"`{folder.name}/`" in hacking
+@pytest.mark.parametrize(("document", "prefix"), [("README.md", "bpeflow/"), ("HACKING.md", "")])
+def test_the_layout_is_the_docstrings_of_the_rooms(document: str, prefix: str) -> None:
+    page = (ROOT / document).read_text(encoding="utf-8")
+    rooms = {
+        path.parent.name: ast.get_docstring(ast.parse(path.read_text("utf-8")))
+        for path in PACKAGE.glob("*/__init__.py")
+    }
+    lines = {room: (docstring or "").splitlines()[0] for room, docstring in rooms.items()}
+    section = page.partition("## Layout")[2].partition("\n## ")[0]
+    listed = re.findall(rf"^\| `{prefix}(\w+)/` \| (.*) \|$", section, re.MULTILINE)
+    assert {room: line for room, line in listed if room not in {"ext", "docs"}} == lines
 
 
 def test_every_public_name_is_in_the_reference() -> None:

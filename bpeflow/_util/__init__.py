@@ -1,1 +1,1 @@
-"""Helpers without a room of their own: durable files, text, YAML, cores and memory, libraries that may be missing."""
+"""Small tools without a room of their own: durable files, text, memory, native and optional libraries."""

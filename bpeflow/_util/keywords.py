@@ -113,7 +113,6 @@ class CountKeywords(TypedDict, total=False):
     scratch_dir: str | Path | None
     segment_size: Size
     queue: QueueKeywords
-    start_method: Literal["forkserver", "spawn"]
 
 
 class LearnKeywords(TypedDict, total=False):

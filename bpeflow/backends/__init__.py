@@ -1,4 +1,4 @@
-"""Backends, which learn merges: their list, and the choice of one by name. `base` is the contract."""
+"""The merge backends: the contract, the specification in Python, the native ones."""
 
 from __future__ import annotations
 

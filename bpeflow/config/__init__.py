@@ -1,4 +1,4 @@
-"""Settings: their models, and how they are made from YAML, flags and keyword arguments."""
+"""Settings: their models, the only description of each, and how they are read."""
 
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
 from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, QueueSettings, ThinRare

@@ -43,7 +43,6 @@ from bpeflow.config.sections import (
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
-StartMethod = Literal["forkserver", "spawn"]
 
 #: The name of the source that `input` describes.
 UNNAMED_SOURCE = "input"
@@ -219,9 +218,6 @@ class CountSettings(TokenSettings):
         example="8gb",
     )
     queue: QueueSettings = QueueSettings.model_construct()
-    start_method: StartMethod = _pipeline(
-        "forkserver", "how worker processes start: forkserver or spawn", example="spawn"
-    )
 
     @model_validator(mode="before")
     @classmethod

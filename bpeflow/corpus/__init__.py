@@ -1,1 +1,1 @@
-"""The corpus: finding its files, dividing them into chunks, and decoding chunks into texts."""
+"""The files of a corpus, where they may be cut, and how a chunk of them becomes documents."""

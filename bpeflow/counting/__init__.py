@@ -1,1 +1,1 @@
-"""Counting: chunks to pre-token counts."""
+"""Chunks to pre-token counts: counters, mergers and the reducer; shards, segments and their sums."""

@@ -24,7 +24,7 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
 #: setting, including any added in future, is part of the fingerprint.
 _EXCLUDED = frozenset(
     {"input", "exclude", "separator", "pattern", "scanner", "num_counter", "num_merger", "chunk_size", "small_input"}
-    | {"memory_limit", "scratch_dir", "segment_size", "queue", "start_method"}
+    | {"memory_limit", "scratch_dir", "segment_size", "queue"}
 )
 
 #: The most changes that an error lists, and the most characters of a value that it shows.

@@ -251,7 +251,6 @@ class PipelineBuilder:
             flow.Source("chunk reader", reader),
             stages,
             results=queue("merged_queue"),
-            start_method=settings.start_method,
             preload=("bpeflow.corpus.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
             temporary=(self.scratch.folder,),
         )
@@ -278,7 +277,6 @@ class PipelineBuilder:
                 )
             ],
             results=QueueSpec("merged_queue", queue.max_items, int(queue.max_bytes)),
-            start_method=self.settings.start_method,
             preload=("bpeflow.counting.merger",),
             temporary=(self.scratch.folder,),
         )

@@ -1,1 +1,1 @@
-"""Corpora to token files and back, the evaluation of tokenizers on corpora, and the public `Tokenizer`."""
+"""Corpora to token files and back, and the evaluation of tokenizers on corpora."""

@@ -1,1 +1,1 @@
-"""File formats of tokenizers."""
+"""The file formats of tokenizers, one module each, loading and saving together."""

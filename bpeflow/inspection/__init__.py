@@ -1,1 +1,1 @@
-"""Looking at tokenizers: why a text has its tokens, what a vocabulary has, and where two differ."""
+"""Looking at tokenizers: why a text has its tokens, figures of a vocabulary, differences of two."""

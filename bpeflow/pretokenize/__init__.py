@@ -1,1 +1,1 @@
-"""Splitting text into pre-tokens: patterns, safe cuts, the reference matcher and the native scanner."""
+"""Text to pre-tokens: the patterns, where they may be cut, the definition and the native scanner."""

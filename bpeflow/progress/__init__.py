@@ -1,4 +1,4 @@
-"""Progress: the protocol (`observer`), who shows it (`plain`, `terminal`), and the choice of one (`shown`)."""
+"""The progress of a run: the protocol, the live view and plain lines."""
 
 from __future__ import annotations
 

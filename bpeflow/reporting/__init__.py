@@ -1,1 +1,1 @@
-"""`report.html`: training runs as a page to look at, in one file that needs nothing else."""
+"""The page about a training run, `report.html`."""

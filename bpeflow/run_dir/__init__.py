@@ -1,1 +1,1 @@
-"""The run folder: everything that a training run keeps on disk."""
+"""The run folder: every file that a training run keeps, how it is published, locked and resumed."""

@@ -36,7 +36,7 @@ from bpeflow.run_dir.layout import SEGMENTS
         {"segment_size": "2kb", "chunk_size": 600, "num_counter": 3, "num_merger": 2},
         {"segment_size": "10kb", "invalid_utf8": "skip"},
         {"segment_size": "25kb", "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 1000},
-        {"segment_size": "40kb", "small_input": 0, "num_counter": 1, "start_method": "spawn", "scanner": "regex"},
+        {"segment_size": "40kb", "small_input": 0, "num_counter": 1, "scanner": "regex"},
         {"segment_size": "10kb", "pattern": r"\w+|\W"},
     ],
     ids=str,

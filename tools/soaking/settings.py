@@ -87,7 +87,6 @@ def draw_run_settings(choose: Random, drawn: dict[str, Any], size: int, scratch:
         "scratch_dir": choose.choice((None, None, scratch)),
         "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
         "queue": {"max_items": choose.choice((1, 3, 64)), "max_bytes": _between(choose, 1, 10_000_000)},
-        "start_method": choose.choices(("forkserver", "spawn"), (8, 2))[0],
         "backend": backend,
         "threads": choose.choice((None, 1, 2, 3)),
         "max_search": "heap" if slow else choose.choice(("heap", "scan")),
