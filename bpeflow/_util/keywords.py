@@ -104,7 +104,6 @@ class CountKeywords(TypedDict, total=False):
     memory_limit: Size | None
     scratch_dir: str | Path | None
     segment_size: Size
-    start_method: Literal["forkserver", "spawn"]
 
 
 class LearnKeywords(TypedDict, total=False):

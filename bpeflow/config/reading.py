@@ -26,6 +26,7 @@ _REMOVED = {
     "queue": "the bounds of queues are fixed",
     "scanner": "native code is used where it can; BPEFLOW_INSTRUCTIONS=regex forces the regex module",
     "small_input": "use executor: auto, threads or processes",
+    "start_method": "workers are always forked from a server",
 }
 
 

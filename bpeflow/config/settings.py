@@ -42,7 +42,6 @@ from bpeflow.config.sections import (
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
-StartMethod = Literal["forkserver", "spawn"]
 
 #: The name of the source that `input` describes.
 UNNAMED_SOURCE = "input"
@@ -214,9 +213,6 @@ class CountSettings(TokenSettings):
         "a larger corpus is counted in segments of this size, so that an interrupted run can resume",
         "Smaller segments lose less work; each costs about half a second.",
         example="8gb",
-    )
-    start_method: StartMethod = _pipeline(
-        "forkserver", "how worker processes start: forkserver or spawn", example="spawn"
     )
 
     @model_validator(mode="before")

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.machine import available_cores, explain_memory_error
-from bpeflow.config import CountSettings, ThinRare, make_settings
+from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
@@ -23,7 +23,6 @@ from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.growth import Growth, GrowthForecast, GrowthPoint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
@@ -33,7 +32,7 @@ from bpeflow.counting.segments import (
     has_segments,
     remove_segments,
 )
-from bpeflow.counting.shards import RECORD, Shard, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.shards import RECORD, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
@@ -88,7 +87,6 @@ class CorpusCounts:
         memory_limit: limit in bytes for the counts in all processes together.
         spilled: amount of data written to the scratch folder because of the limit.
         segments: statistics about the segments; None for a corpus that was counted in one go.
-        growth: the growth of the vocabulary over segments, and at the end.
     """
 
     counts: PretokenCounts
@@ -103,7 +101,6 @@ class CorpusCounts:
     memory_limit: int
     spilled: Spilled
     segments: SegmentStatistics | None = None
-    growth: tuple[GrowthPoint, ...] = ()
 
 
 class CorpusCounter:
@@ -158,8 +155,6 @@ class CorpusCounter:
         observer: Observer | None = None,
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
-        on_forecast: Callable[[GrowthForecast], None] | None = None,
-        thin: ThinRare | None = None,
         distributor: Distributor | None = None,
     ) -> CorpusCounts:
         """Count the corpus.
@@ -171,8 +166,6 @@ class CorpusCounter:
             observer: progress callbacks.
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
-            on_forecast: callback for forecasts of the vocabulary at the end, while segments are counted.
-            thin: the setting `thin_rare`, for the forecasts.
             distributor: has the segments counted elsewhere. There must be a folder for them, which all tasks share.
 
         Raises:
@@ -210,8 +203,7 @@ class CorpusCounter:
             look=look,
         )
         shared = SharedTables()
-        growth = Growth(self.total_bytes, on_forecast, thin)
-        segments = self._segments(memory, distributor, lambda shard, weight: growth.add([shard], weight))
+        segments = self._segments(memory, distributor)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
             if distributor is not None and segments is not None:
@@ -247,9 +239,6 @@ class CorpusCounter:
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
-        whole = GrowthPoint(
-            bytes=documents.bytes, pretokens=counts.total, distinct=len(counts), positions=len(counts.data)
-        )
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
@@ -263,7 +252,6 @@ class CorpusCounter:
             memory_limit=limit,
             spilled=runner.spilled,
             segments=statistics,
-            growth=(*(point for point in growth.points if point.bytes < whole.bytes), whole),
         )
 
     def forget_segments(self) -> None:
@@ -295,9 +283,7 @@ class CorpusCounter:
             memory=distributor.memory,
         )
 
-    def _segments(
-        self, memory: MemoryBudget, distributor: Distributor | None, on_segment: Callable[[Shard, int], None]
-    ) -> SegmentFolder | None:
+    def _segments(self, memory: MemoryBudget, distributor: Distributor | None) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
         if distributor is not None:
             size, memory = distributor.segment_size(self.total_bytes, size), distributor.memory
@@ -313,7 +299,7 @@ class CorpusCounter:
             longest=memory.longest_text,
         )
         plan = SegmentPlan(self.corpus.entries, size, boundary)
-        return SegmentFolder(folder, plan, self.fingerprint, on_segment)
+        return SegmentFolder(folder, plan, self.fingerprint)
 
     def _executor(self) -> Executor:
         if self.corpus.main_process_only:
@@ -369,7 +355,7 @@ def count(
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
             `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`,
-            `num_counter`, `num_merger`, `chunk_size`, `executor`, `memory_limit`, `scratch_dir`, `start_method`.
+            `num_counter`, `num_merger`, `chunk_size`, `executor`, `memory_limit`, `scratch_dir`.
 
     Returns:
         The distinct pre-tokens and their counts.

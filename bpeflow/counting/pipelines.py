@@ -254,7 +254,6 @@ class PipelineBuilder:
             flow.Source("chunk reader", reader),
             stages,
             results=queue("merged_queue"),
-            start_method=settings.start_method,
             preload=("bpeflow.corpus.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
             temporary=(self.scratch.folder,),
         )
@@ -280,7 +279,6 @@ class PipelineBuilder:
                 )
             ],
             results=QueueSpec("merged_queue", QUEUE_ITEMS, QUEUE_BYTES),
-            start_method=self.settings.start_method,
             preload=("bpeflow.counting.merger",),
             temporary=(self.scratch.folder,),
         )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-from ctypes import c_char_p
-from functools import cache
 from typing import Literal
 
-from bpeflow._util.library import Signature, load_library
+from bpeflow._util.native import load_library
 from bpeflow.errors import ConfigError, NativeUnavailableError
 from bpeflow.pretokenize.regex import Pretokenizer
 
@@ -22,16 +19,6 @@ _REGEX = "regex"
 #: The numbers of the named patterns, as in `enum bpeflow_pattern` of the header.
 NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
 
-_SIGNATURES: dict[str, Signature] = {
-    "bpeflow_unicode_version": (c_char_p, [], None),
-    "bpeflow_instructions": (c_char_p, [], None),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("count", _SIGNATURES)
-
 
 def why_regex(pretokenizer: Pretokenizer) -> str | None:
     """Return the reason why only the `regex` module can find the pre-tokens; None if the native scanner can."""
@@ -40,7 +27,7 @@ def why_regex(pretokenizer: Pretokenizer) -> str | None:
     if os.environ.get(INSTRUCTIONS_VARIABLE) == _REGEX:
         return f"{INSTRUCTIONS_VARIABLE} is {_REGEX}"
     try:
-        _library()
+        load_library("count")
     except NativeUnavailableError as error:
         return str(error)
     return None
@@ -48,13 +35,13 @@ def why_regex(pretokenizer: Pretokenizer) -> str | None:
 
 def native_unicode_version() -> str:
     """Return the Unicode version of the native scanner's tables. Raises `NativeUnavailableError`."""
-    version: bytes = _library().bpeflow_unicode_version()
+    version: bytes = load_library("count").bpeflow_unicode_version()
     return version.decode()
 
 
 def native_instructions() -> tuple[str, ...]:
     """Return the vector instructions available on this processor, best first. Raises `NativeUnavailableError`."""
-    names: bytes = _library().bpeflow_instructions()
+    names: bytes = load_library("count").bpeflow_instructions()
     return tuple(names.decode().split())
 
 

@@ -40,7 +40,6 @@ from bpeflow.run_dir.layout import SEGMENTS
             "segment_size": "40kb",
             "executor": "processes",
             "num_counter": 1,
-            "start_method": "spawn",
             "pattern": r"\w+|\W",
         },
         {"segment_size": "10kb", "pattern": r"\w+|\W"},

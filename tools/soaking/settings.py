@@ -84,7 +84,6 @@ def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]
         "memory_limit": choose.choice((None, "16mb", "16mb", "40mb")),
         "scratch_dir": choose.choice((None, None, scratch)),
         "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
-        "start_method": choose.choices(("forkserver", "spawn"), (8, 2))[0],
         "backend": backend,
         "threads": choose.choice((None, 1, 2, 3)),
         "max_search": "heap" if slow else choose.choice(("heap", "scan")),
