@@ -33,7 +33,7 @@ from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
-from bpeflow.pretokenize.native import choose_scanner, chosen_instructions, native_unicode_version, why_regex
+from bpeflow.pretokenize.native import Scanner, chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.progress import Observer, shown
@@ -115,9 +115,10 @@ class CorpusCounter:
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
-        if self.scanner == "regex" and settings.scanner == "auto":
-            log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(self.pretokenizer))
+        reason = why_regex(self.pretokenizer)
+        self.scanner: Scanner = "regex" if reason else "native"
+        if reason:
+            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
         self.total_bytes = self.corpus.known_bytes
@@ -160,8 +161,8 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
-        in_process = self.corpus.main_process_only or self.total_bytes <= self._small_input()
-        executor: Executor = "threads" if in_process else "processes"
+        executor = self._executor()
+        in_process = executor == "threads"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         mergers = self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1)
@@ -309,11 +310,15 @@ class CorpusCounter:
         plan = SegmentPlan(self.corpus.entries, size, boundary)
         return SegmentFolder(folder, plan, self.fingerprint)
 
-    def _small_input(self) -> int:
-        if self.settings.small_input is not None:
-            return int(self.settings.small_input)
+    def _executor(self) -> Executor:
+        if self.corpus.main_process_only:
+            return "threads"
+        if self.settings.executor != "auto":
+            return self.settings.executor
         small = SMALL_INPUT["regex" if self.settings.normalizer else self.scanner]  # neither releases the lock
-        return min(small, SMALL_STREAMS) if self.corpus.streams else small
+        if self.corpus.streams:
+            small = min(small, SMALL_STREAMS)
+        return "threads" if self.total_bytes <= small else "processes"
 
     def _counters(self, in_process: bool) -> int:
         counters = self.settings.num_counter or available_cores()
@@ -358,8 +363,8 @@ def count(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`, `scanner`,
-            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`,
+            `num_counter`, `num_merger`, `chunk_size`, `executor`, `memory_limit`, `scratch_dir`.
 
     Returns:
         The distinct pre-tokens and their counts.
