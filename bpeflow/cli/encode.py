@@ -38,8 +38,7 @@ Encode a corpus to a token file: the ids of its documents, concatenated, as litt
 sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
 
 --shard_tokens divides the file into train_000000.bin and so on, between documents, and --val_fraction chooses documents
-at random for val.bin. --engine ray encodes on a Ray cluster,
-which writes these in parallel.
+at random for val.bin. --engine ray encodes on a Ray cluster.
 
   bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
   bpeflow encode --tokenizer runs/mix --config mix.yaml --out train.bin
