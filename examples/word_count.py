@@ -36,4 +36,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import word_count  # workers import this file as a module, not as the main script
+
+    word_count.main()

@@ -49,7 +49,8 @@ def run(script: str, folder: Path, *arguments: str) -> str:
 
 
 def test_the_word_count_of_hacking_runs(tmp_path: Path) -> None:
-    [script] = python_blocks("HACKING.md")
+    module, script = python_blocks("HACKING.md")
+    (tmp_path / "words.py").write_text(module, encoding="utf-8")
     for name in ("a", "b"):
         (tmp_path / name).write_text("to be or not to be", encoding="utf-8")
     assert run(script, tmp_path, "a", "b") == "[('to', 4), ('be', 4), ('or', 2), ('not', 2)]\n"

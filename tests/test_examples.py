@@ -26,6 +26,7 @@ def corpus(tmp_path: Path) -> Path:
 def run(name: str, *arguments: object, monkeypatch: pytest.MonkeyPatch) -> None:
     path = EXAMPLES / f"{name}.py"
     monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
+    monkeypatch.syspath_prepend(EXAMPLES)
     runpy.run_path(str(path), run_name="__main__")
 
 

@@ -68,9 +68,11 @@ def make_tables() -> str:
     comment = "// CLASSES[BLOCKS[code_point >> 8]][code_point & 255] is the class of a code point.\n"
     tables = (
         comment
-        + f"constexpr std::uint8_t BLOCKS[{len(index)}] = {{\n{rows(index)}}};\n\n"
+        + f"constexpr std::uint8_t BLOCKS[{len(index)}] = {{\n"
+        + "".join(f"    {row(index[start : start + BLOCK])},\n" for start in range(0, len(index), BLOCK))
+        + "};\n\n"
         + f"constexpr std::uint8_t CLASSES[{len(blocks)}][{BLOCK}] = {{\n"
-        + "".join(f"    {{\n{rows(block, indent=8)}    }},\n" for block in blocks)
+        + "".join(f"    {{{row(block)}}},\n" for block in blocks)
         + "};\n"
     )
     return f"{head}// clang-format off\n{tables}// clang-format on\n\n}} // namespace bpeflow::unicode\n"
@@ -87,9 +89,8 @@ def classify() -> bytearray:
     return classes
 
 
-def rows(values: bytes | list[int], indent: int = 4, width: int = 32) -> str:
-    lines = (values[start : start + width] for start in range(0, len(values), width))
-    return "".join(" " * indent + ",".join(map(str, line)) + ",\n" for line in lines)
+def row(values: bytes | list[int]) -> str:
+    return ",".join(map(str, values))
 
 
 if __name__ == "__main__":

@@ -40,13 +40,6 @@ class SourceKeywords(TypedDict, total=False):
     text_column: str | None
 
 
-class QueueKeywords(TypedDict, total=False):
-    """The content of `queue`."""
-
-    max_items: int
-    max_bytes: Size
-
-
 class TransformersKeywords(TypedDict, total=False):
     """Further parameters of `bpeflow.Tokenizer.save`, for transformers."""
 
@@ -104,16 +97,13 @@ class CountKeywords(TypedDict, total=False):
     bad_records: BadRecordsPolicy
     unmatched: UnmatchedPolicy
     normalizer: NormalizerName | Sequence[NormalizerName]
-    scanner: Literal["auto", "native", "regex"]
     num_counter: int | None
     num_merger: int | None
     chunk_size: Size
-    small_input: Size | None
+    executor: Literal["auto", "threads", "processes"]
     memory_limit: Size | None
     scratch_dir: str | Path | None
     segment_size: Size
-    queue: QueueKeywords
-    start_method: Literal["forkserver", "spawn"]
 
 
 class LearnKeywords(TypedDict, total=False):

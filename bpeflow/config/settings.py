@@ -31,7 +31,6 @@ from bpeflow.config.sections import (
     NonEmpty,
     OutputSettings,
     Paths,
-    QueueSettings,
     Size,
     ThinRare,
     VocabSize,
@@ -43,7 +42,6 @@ from bpeflow.config.sections import (
 from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
-StartMethod = Literal["forkserver", "spawn"]
 
 #: The name of the source that `input` describes.
 UNNAMED_SOURCE = "input"
@@ -174,11 +172,8 @@ class CountSettings(TokenSettings):
         "The format tiktoken cannot hold it.",
         example=["nfc"],
     )
-    scanner: Literal["auto", "native", "regex"] = _pretokens(
-        "auto", "how pre-tokens are found: native code (named patterns only) or the regex module", example="regex"
-    )
 
-    num_counter: int | None = _pipeline(None, "counter processes", unset="one per core", example=8, ge=1)
+    num_counter: int | None = _pipeline(None, "counters (threads or processes)", unset="one per core", example=8, ge=1)
     num_merger: int | None = _pipeline(
         None,
         "mergers, each with a partition of the counts",
@@ -192,11 +187,12 @@ class CountSettings(TokenSettings):
         "Smaller chunks balance the load better, larger ones cost more memory.",
         example="8mb",
     )
-    small_input: Annotated[ByteSize, Field(ge=0)] | None = _pipeline(
-        None,
-        "input up to this size is counted in threads rather than processes",
-        unset="1gb, and 4mb with the regex scanner",
-        example="100mb",
+    executor: Literal["auto", "threads", "processes"] = _pipeline(
+        "auto",
+        "what counters and mergers run as: threads, processes, or auto (threads for small input)",
+        "auto takes threads for up to 1 GB of plain text, and for up to 4 MB of other formats or of text that only "
+        "the regex module can split. Standard input and iterables are always counted in threads.",
+        example="processes",
     )
     memory_limit: MemoryLimit | None = _pipeline(
         None,
@@ -217,10 +213,6 @@ class CountSettings(TokenSettings):
         "a larger corpus is counted in segments of this size, so that an interrupted run can resume",
         "Smaller segments lose less work; each costs about half a second.",
         example="8gb",
-    )
-    queue: QueueSettings = QueueSettings.model_construct()
-    start_method: StartMethod = _pipeline(
-        "forkserver", "how worker processes start: forkserver or spawn", example="spawn"
     )
 
     @model_validator(mode="before")

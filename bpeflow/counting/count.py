@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.machine import available_cores, explain_memory_error
-from bpeflow.config import CountSettings, ThinRare, make_settings
+from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
@@ -23,7 +23,6 @@ from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.growth import Growth, GrowthForecast, GrowthPoint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
@@ -33,12 +32,12 @@ from bpeflow.counting.segments import (
     has_segments,
     remove_segments,
 )
-from bpeflow.counting.shards import RECORD, Shard, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.shards import RECORD, Spilled, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
-from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
+from bpeflow.pretokenize.native import Scanner, native_unicode_version, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
 from bpeflow.progress import Observer, shown
 
@@ -88,7 +87,6 @@ class CorpusCounts:
         memory_limit: limit in bytes for the counts in all processes together.
         spilled: amount of data written to the scratch folder because of the limit.
         segments: statistics about the segments; None for a corpus that was counted in one go.
-        growth: the growth of the vocabulary over segments, and at the end.
     """
 
     counts: PretokenCounts
@@ -103,7 +101,6 @@ class CorpusCounts:
     memory_limit: int
     spilled: Spilled
     segments: SegmentStatistics | None = None
-    growth: tuple[GrowthPoint, ...] = ()
 
 
 class CorpusCounter:
@@ -135,9 +132,10 @@ class CorpusCounter:
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
         self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
-        if self.scanner == "regex" and settings.scanner == "auto":
-            log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(self.pretokenizer))
+        reason = why_regex(self.pretokenizer)
+        self.scanner: Scanner = "regex" if reason else "native"
+        if reason:
+            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
         self.total_bytes = self.corpus.known_bytes
@@ -157,8 +155,6 @@ class CorpusCounter:
         observer: Observer | None = None,
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
-        on_forecast: Callable[[GrowthForecast], None] | None = None,
-        thin: ThinRare | None = None,
         distributor: Distributor | None = None,
     ) -> CorpusCounts:
         """Count the corpus.
@@ -170,8 +166,6 @@ class CorpusCounter:
             observer: progress callbacks.
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
-            on_forecast: callback for forecasts of the vocabulary at the end, while segments are counted.
-            thin: the setting `thin_rare`, for the forecasts.
             distributor: has the segments counted elsewhere. There must be a folder for them, which all tasks share.
 
         Raises:
@@ -184,8 +178,8 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
-        in_process = self.corpus.main_process_only or self.total_bytes <= self._small_input()
-        executor: Executor = "threads" if in_process else "processes"
+        executor = self._executor()
+        in_process = executor == "threads"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         mergers = self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1)
@@ -209,8 +203,7 @@ class CorpusCounter:
             look=look,
         )
         shared = SharedTables()
-        growth = Growth(self.total_bytes, on_forecast, thin)
-        segments = self._segments(memory, distributor, lambda shard, weight: growth.add([shard], weight))
+        segments = self._segments(memory, distributor)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
             if distributor is not None and segments is not None:
@@ -246,9 +239,6 @@ class CorpusCounter:
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
-        whole = GrowthPoint(
-            bytes=documents.bytes, pretokens=counts.total, distinct=len(counts), positions=len(counts.data)
-        )
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
@@ -262,7 +252,6 @@ class CorpusCounter:
             memory_limit=limit,
             spilled=runner.spilled,
             segments=statistics,
-            growth=(*(point for point in growth.points if point.bytes < whole.bytes), whole),
         )
 
     def forget_segments(self) -> None:
@@ -294,9 +283,7 @@ class CorpusCounter:
             memory=distributor.memory,
         )
 
-    def _segments(
-        self, memory: MemoryBudget, distributor: Distributor | None, on_segment: Callable[[Shard, int], None]
-    ) -> SegmentFolder | None:
+    def _segments(self, memory: MemoryBudget, distributor: Distributor | None) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
         if distributor is not None:
             size, memory = distributor.segment_size(self.total_bytes, size), distributor.memory
@@ -312,13 +299,17 @@ class CorpusCounter:
             longest=memory.longest_text,
         )
         plan = SegmentPlan(self.corpus.entries, size, boundary)
-        return SegmentFolder(folder, plan, self.fingerprint, on_segment)
+        return SegmentFolder(folder, plan, self.fingerprint)
 
-    def _small_input(self) -> int:
-        if self.settings.small_input is not None:
-            return int(self.settings.small_input)
+    def _executor(self) -> Executor:
+        if self.corpus.main_process_only:
+            return "threads"
+        if self.settings.executor != "auto":
+            return self.settings.executor
         small = SMALL_INPUT["regex" if self.settings.normalizer else self.scanner]  # neither releases the lock
-        return min(small, SMALL_STREAMS) if self.corpus.streams else small
+        if self.corpus.streams:
+            small = min(small, SMALL_STREAMS)
+        return "threads" if self.total_bytes <= small else "processes"
 
     def _counters(self, in_process: bool) -> int:
         counters = self.settings.num_counter or available_cores()
@@ -363,9 +354,8 @@ def count(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`, `scanner`,
-            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`,
-            `start_method`.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`,
+            `num_counter`, `num_merger`, `chunk_size`, `executor`, `memory_limit`, `scratch_dir`.
 
     Returns:
         The distinct pre-tokens and their counts.

@@ -88,20 +88,13 @@ class SegmentFolder:
         path: the folder, which need not exist before `open`.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        plan: SegmentPlan,
-        fingerprint: Fingerprint,
-        on_segment: Callable[[Shard, int], None] | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, plan: SegmentPlan, fingerprint: Fingerprint) -> None:
         """Read the manifest, if there is one.
 
         Args:
             folder: the folder.
             plan: where segments end.
             fingerprint: everything that the counts depend on.
-            on_segment: callback for each segment that is counted: its shard, with statistics, and its bytes of input.
 
         Raises:
             ResumeError: the manifest is damaged, or of other counts.
@@ -114,7 +107,6 @@ class SegmentFolder:
         self._resumed: list[SegmentRecord] = []
         self._recounted = 0
         self._since = perf_counter()
-        self._on_segment = on_segment
 
     def open(self, are_intact: Callable[[Sequence[SegmentRecord]], Sequence[bool]]) -> None:
         """Create the folder, or resume with the segments of an earlier run that are intact.
@@ -192,8 +184,6 @@ class SegmentFolder:
         except OSError as error:
             raise cannot_write_segment(self.path / record.file, error) from error
         self._records.append(record)
-        if self._on_segment is not None:
-            self._on_segment(replace(counts.shard(self.path), statistics=counts.statistics), part.weight)
 
     def count(self, runner: PipelineRunner, count_entries: CountEntries, memory: MemoryBudget) -> list[Shard]:
         """Count the segments that are missing, one after another. Returns the shards of all, in order of bytes.

@@ -2,8 +2,7 @@
 
 It builds on the standard library (and on psutil, for the monitor) and knows nothing about text. The example counts
 words in threads of the calling process. Without `executor="threads"` it would run one process for the reader and four
-for the counters. Those must be able to import `read` and `count`, from any module. If that module is the main script,
-the code that starts the pipeline goes under `if __name__ == "__main__":`.
+for the counters. Those must be able to import `read` and `count`, so these could not be defined in the main script.
 
     >>> from collections import Counter
     >>> from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
@@ -48,10 +47,10 @@ if TYPE_CHECKING:
     from .errors import FlowError, WorkerDiedError
     from .meters import QueueDepth, peak_memory
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
-    from .pipeline import MAIN, Executor, Pipeline, StartMethod, WorkerReport, in_order
+    from .pipeline import MAIN, Executor, Pipeline, WorkerReport, in_order
     from .stage import QueueSpec, Source, Stage, set_gauge, wait_readable
 
-__all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "StartMethod", "WorkerReport", "in_order"]
+__all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "WorkerReport", "in_order"]
 __all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]
 __all__ += ["Monitor", "MonitorSample", "ProcessUse", "QueueDepth", "StageRate", "stall_watch"]
 

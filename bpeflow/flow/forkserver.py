@@ -27,10 +27,8 @@ from contextlib import suppress
 from functools import partial
 from mmap import mmap
 from multiprocessing import spawn
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from .errors import FlowError
 from .failures import pack_failure
 from .pipes import Channel, Credits, Descriptor, anonymous_file, open_here, write_all
 from .stage import outputs
@@ -42,46 +40,35 @@ if TYPE_CHECKING:
 #: its index, 0 and an error number.
 EVENT = struct.Struct("<qqq")
 
-#: Runs the main script and returns its names.
-Script = Callable[[], dict[str, Any]]
-
 
 class Plan:
     """Everything that the server and the workers of a run need to know, and what they share with the main process."""
 
-    def __init__(
-        self, pipeline: Pipeline, jobs: list[bytes], main_script: Script | None, events: Descriptor, alive: Descriptor
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, jobs: list[bytes], events: Descriptor, alive: Descriptor) -> None:
         workers = [len(meters) for meters in pipeline.meters.steps]
-        self.fork = pipeline.start_method == "forkserver"  # else the workers are new interpreters
         self.names = pipeline.names
         self.preload = pipeline.preload
         self.temporary = pipeline.temporary
         self.meters = pipeline.meters
         self.channels = list(map(Channel, pipeline.queues, workers, workers[1:]))  # the queue that each step writes to
         self.jobs = jobs  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
-        self.main_script = main_script  # if the workers need it
         self.failure = anonymous_file()  # for the first failure
         self.failure_lock = Credits(1)  # taken by the worker that reports it
         self.events = events  # the pipe to the main process
         self.alive = alive  # a pipe that reaches its end when the main process has died
 
 
-def interpreter(code: str) -> list[str]:
-    """Return the command that runs code here, in an interpreter with this one's options, path and arguments."""
+def server_command(file: int) -> list[str]:
+    """Return the command that runs `serve` in an interpreter with this one's options, path and arguments."""
     command = spawn.get_command_line()
     setup = f"import sys; sys.path[:] = {[*map(str, sys.path)]}; sys.argv[:] = {sys.argv}"
-    return [*command[: command.index("-c")], "-c", f"{setup}; from bpeflow.flow import forkserver; forkserver.{code}"]
-
-
-def load(file: int) -> Plan:
-    """Return the plan in an inherited file."""
-    return pickle.loads(mmap(file, 0))  # type: ignore[no-any-return]  # noqa: S301 -- from our own parent
+    serve = f"from bpeflow.flow import forkserver; forkserver.serve({file})"
+    return [*command[: command.index("-c")], "-c", f"{setup}; {serve}"]
 
 
 def serve(file: int) -> NoReturn:
     """Run the server, given the file with its plan."""
-    plan = load(file)
+    plan: Plan = pickle.loads(mmap(file, 0))  # noqa: S301 -- from our own parent
 
     def report(index: int, pid: int, status: int) -> None:
         with suppress(BrokenPipeError):  # the main process has died
@@ -100,11 +87,8 @@ def serve(file: int) -> NoReturn:
             report(index, 0, error.errno or 0)
             break
         if not pid:
-            if plan.fork:
-                open_here.update(inherited)
-                work(plan, index)
-            command = interpreter(f"work(forkserver.load({file}), {index})")
-            os.execv(command[0], command)  # noqa: S606 -- our own interpreter
+            open_here.update(inherited)
+            _work(plan, index)
         running[pid] = index
     for descriptor in inherited - {plan.events, plan.alive}:
         descriptor.close()
@@ -135,7 +119,7 @@ def _after_main(alive: Descriptor, action: Callable[[], object]) -> None:
     threading.Thread(target=wait, name="parent watch", daemon=True).start()
 
 
-def work(plan: Plan, index: int) -> NoReturn:
+def _work(plan: Plan, index: int) -> NoReturn:
     """Run the worker with this index in this process, and exit."""
     step, number = plan.meters.workers[index]
     meter = plan.meters.steps[step][number]
@@ -149,8 +133,6 @@ def work(plan: Plan, index: int) -> NoReturn:
     status = 1
     try:
         _after_main(plan.alive, partial(os._exit, 1))
-        if plan.main_script:
-            _run_main_script(plan.main_script)
         stage, route = pickle.loads(plan.jobs[step])  # noqa: S301 -- from our own parent
         take = partial(plan.channels[step - 1].get, number, meter)  # which a source does not call
         for packed, consumer in outputs(stage, route, meter, take):
@@ -170,23 +152,3 @@ def work(plan: Plan, index: int) -> NoReturn:
             with suppress(Exception):
                 stream.flush()
         os._exit(status)
-
-
-#: The name of a worker's main module while it runs the main script.
-_UNFINISHED = "__unfinished__"
-
-
-def _run_main_script(run: Script) -> None:
-    """Run the main script of the main process under another name, so code under its guard does not run."""
-    sys.modules["__main__"] = sys.modules["__mp_main__"] = main = ModuleType(_UNFINISHED)
-    vars(main).update(run())  # `__name__`, too
-
-
-def check_not_running_main() -> None:
-    """Raise `FlowError` in a worker that runs a main script without a guard, which would start workers again."""
-    if sys.modules["__main__"].__name__ == _UNFINISHED:
-        raise FlowError(
-            "a pipeline was started while a worker was importing the main script. Put the code that starts it "
-            'under\n    if __name__ == "__main__":\n'
-            "or move the stage functions to a separate module"
-        )

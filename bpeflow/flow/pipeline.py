@@ -14,7 +14,6 @@ from .stage import QueueSpec, Source, Stage
 from .threads import ThreadRun
 
 Executor = Literal["processes", "threads"]
-StartMethod = Literal["forkserver", "spawn"]
 _DEFAULT_RESULTS = QueueSpec("results")
 
 #: The stage name of the calling process.
@@ -66,9 +65,7 @@ class Pipeline:
         source: Produces the items.
         stages: The stages, in order.
         results: The queue between the last stage and the caller.
-        start_method: How processes start. `"forkserver"` forks them from a small clean process that has imported only
-            the modules named in `preload`, `"spawn"` starts a new interpreter for each.
-        preload: Modules that the fork server imports once, so that workers need not.
+        preload: Modules that the fork server, from which the workers are forked, imports once so that they need not.
         temporary: Folders that are removed if the main process is killed. In every other case the caller removes them.
 
     Raises:
@@ -78,7 +75,6 @@ class Pipeline:
     source: Source
     stages: Sequence[Stage]
     results: QueueSpec = _DEFAULT_RESULTS
-    start_method: StartMethod = "forkserver"
     preload: Sequence[str] = ()
     temporary: Sequence[str | os.PathLike[str]] = ()
 
@@ -88,8 +84,6 @@ class Pipeline:
         self.queues = [*(stage.reads for stage in self.stages), self.results]
         self.meters = Meters([1, *(stage.workers for stage in self.stages), 1])
         self._executor: Executor | None = None
-        if self.start_method not in get_args(StartMethod):
-            raise FlowError(f"start method {self.start_method!r} is not one of {', '.join(get_args(StartMethod))}")
         for kind, names in (("stages", self.names), ("queues", [queue.name for queue in self.queues])):
             if duplicates := {name for name in names if names.count(name) > 1}:
                 raise FlowError(f"two {kind} have the same name: {', '.join(sorted(duplicates))}")
@@ -107,7 +101,7 @@ class Pipeline:
                 thread. Threads suit small inputs, and functions that release the interpreter lock.
 
         Raises:
-            FlowError: If the pipeline has already run, or a stage function cannot be pickled.
+            FlowError: If the pipeline has already run, or workers cannot import a stage function.
             WorkerDiedError: From the generator, if a worker process dies.
             Exception: From the generator, the exception of a stage function; from a process, with the worker's
                 traceback as its cause.

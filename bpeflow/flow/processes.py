@@ -28,21 +28,18 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import runpy
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .errors import FlowError, WorkerDiedError
 from .failures import KILLED, cannot_start, unpack_failure, worker_died
-from .forkserver import EVENT, Plan, Script, check_not_running_main, interpreter
+from .forkserver import EVENT, Plan, server_command
 from .pipes import Descriptor, anonymous_file, pipe
 from .stage import Inputs
 
@@ -55,26 +52,21 @@ _END_SECONDS = 5.0
 
 
 class ProcessRun:
-    """One run of a pipeline in processes. Raises `FlowError` if a stage function cannot be pickled."""
+    """One run of a pipeline in processes. Raises `FlowError` if workers cannot import a stage function."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        check_not_running_main()
         self._pipeline = pipeline
         self._meters = pipeline.meters
         self._jobs: list[bytes] = []
-        needs_main = False
         for step, queue in zip(pipeline.steps, pipeline.queues, strict=True):
-            pickler = _JobPickler(job := io.BytesIO())
             try:
-                pickler.dump((step, queue.route))
+                _JobPickler(job := io.BytesIO()).dump((step, queue.route))
             except Exception as error:
                 raise FlowError(
-                    f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions at module "
-                    "level, or run the pipeline in threads"
+                    f"stage {step.name!r} cannot be sent to its workers: {error}: define its functions in a module "
+                    "that they can import, or run the pipeline in threads"
                 ) from error
-            needs_main |= pickler.needs_main
             self._jobs.append(job.getvalue())
-        self._main_script = _find_main_script() if needs_main else None
         self._running = len(self._meters.workers)
         self._owner = os.getpid()
         self._server: subprocess.Popen[bytes] | None = None
@@ -105,7 +97,7 @@ class ProcessRun:
         try:
             self._events, events = pipe()
             alive, self._alive = pipe()
-            plan = Plan(self._pipeline, self._jobs, self._main_script, events, alive)
+            plan = Plan(self._pipeline, self._jobs, events, alive)
             self._failure = plan.failure
             # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
             # process does, and report an error that is only a consequence.
@@ -116,7 +108,7 @@ class ProcessRun:
                 pickler.dispatch_table = {Descriptor: inherit}
                 pickler.dump(plan)
             self._server = subprocess.Popen(
-                interpreter(f"serve({file.fileno()})"),
+                server_command(file.fileno()),
                 pass_fds=[file.fileno(), *inherited],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -175,25 +167,9 @@ class ProcessRun:
 
 
 class _JobPickler(pickle.Pickler):
-    """Notes whether an object needs something in the main script. A script that is not needed needs no guard."""
-
-    needs_main = False
+    """Refuses functions and classes of the main script, which workers do not import."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
-            self.needs_main = True
+            raise pickle.PicklingError(f"{obj.__qualname__} is defined in the main script (__main__)")
         return NotImplemented
-
-
-def _find_main_script() -> Script:
-    """Return a function that runs the main script of this process in a worker. Raises `FlowError` if there is none."""
-    main = sys.modules["__main__"]
-    if spec := getattr(main, "__spec__", None):
-        return partial(runpy.run_module, spec.name, run_name="__mp_main__", alter_sys=True)
-    file = Path(getattr(main, "__file__", None) or "")
-    if not file.is_file():
-        raise FlowError(
-            "a stage function is defined in __main__, which workers cannot import here (an interactive session, "
-            "python -c, or standard input): move it to a module, or run the pipeline in threads"
-        )
-    return partial(runpy.run_path, str(file.absolute()), run_name="__mp_main__")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.library import load_extra
+from bpeflow._util.extras import load_extra
 from bpeflow.errors import ConfigError
 from bpeflow.reporting.data import Curve, RunData, enough_size, fit_heaps, merge_count_curve, token_lengths
 
@@ -274,8 +274,7 @@ def _growth(runs: Sequence[RunData], charts: Charts) -> str:
                 f"{_prefix(run, runs)}n pre-tokens have about {fit.factor:.3g} × n^{fit.exponent:.3f} distinct ones, "
                 f"so twice the corpus would have {2**fit.exponent:.2f} times as many."
             )
-    recorded = any(run.report.counting and len(run.report.counting.growth) > 2 for run in runs)
-    how = "As counted, segment by segment;" if recorded else "Computed from the counts, for the corpus in random order;"
+    how = "Computed from the counts, for the corpus in random order;"
     chart = charts.lines(curves, "pre-tokens", "distinct pre-tokens", log="xy", fits=fits)
     return _figure(title, chart, how, "dotted: Heaps' law, fitted, up to four times the corpus.", *sentences)
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from bpeflow.corpus.excerpts import SAMPLE_BYTES, TextSample, sample_corpus
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.growth import GrowthPoint
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.run_report import RunReport, read_report
@@ -111,7 +110,8 @@ def load_runs(folders: Mapping[str, Path], sample: Sequence[str] = ()) -> list[R
     for name, folder in folders.items():
         tokenizer = BaseTokenizer.load(folder) if reports[name].learning is not None else None
         monitored = _read_samples(folder / MONITOR_FILE)
-        growth = _growth(reports[name], folder / COUNTS_FILE)
+        path = folder / COUNTS_FILE
+        growth = expected_growth(PretokenCounts.read(path).counts) if path.is_file() else None
         counts = (tokenizer and tokenizer.vocab.merge_counts) or ()
         runs.append(RunData(name, reports[name], tokenizer, counts, monitored, taken, growth))
     return runs
@@ -135,13 +135,6 @@ def _take_sample(reports: Mapping[str, RunReport], sample: Sequence[str]) -> Tex
         return samples[names[0]]
     texts = {f"{name}: {source}": texts for name in names for source, texts in samples[name].texts.items()}
     return TextSample(texts, f"a sample of the corpora of {', '.join(names)}, which they were trained on")
-
-
-def _growth(report: RunReport, path: Path) -> Curve | None:
-    """Return the growth that a run in segments has recorded, else that which the counts let expect."""
-    if report.counting is not None and len(report.counting.growth) > 2:
-        return recorded_growth(report.counting.growth)
-    return expected_growth(PretokenCounts.read(path).counts) if path.is_file() else None
 
 
 def _read_samples(path: Path) -> list[dict[str, Any]]:
@@ -182,11 +175,6 @@ def expected_growth(counts: NDArray[np.int64]) -> Curve:
     sizes = _spread(1, total)
     distinct = [float(np.sum(words * -np.expm1(times * np.log1p(-size / total)))) for size in sizes[:-1]]
     return [float(size) for size in sizes], [*distinct, float(len(counts))]
-
-
-def recorded_growth(growth: Sequence[GrowthPoint]) -> Curve:
-    """Return numbers of pre-tokens, and how many distinct ones the corpus had up to there."""
-    return [float(point.pretokens) for point in growth], [float(point.distinct) for point in growth]
 
 
 def fit_heaps(growth: Curve) -> HeapsFit | None:

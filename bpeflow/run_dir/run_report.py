@@ -13,7 +13,6 @@ from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import FingerprintSummary
-from bpeflow.counting.growth import GrowthPoint
 from bpeflow.counting.segments import SegmentStatistics
 from bpeflow.counting.shards import Spilled
 from bpeflow.counting.thinning import Thinned
@@ -160,7 +159,6 @@ class CountingReport(_Record):
         threads: counting threads of the calling process; 1 if there were worker processes.
         stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
         fingerprint: everything that the counts depend on, to compare with when resuming.
-        growth: distinct pre-tokens and positions by the amount of text; the last point is the whole corpus.
         engine: the engine, if not the local one.
     """
 
@@ -172,7 +170,6 @@ class CountingReport(_Record):
     threads: int
     stages: dict[str, StageReport]
     fingerprint: FingerprintSummary
-    growth: tuple[GrowthPoint, ...] = ()
     engine: EngineReport | None = None
 
 

@@ -1,16 +1,12 @@
-"""Whether learning will fit into memory: an estimate, and an early warning while the corpus is still being counted."""
+"""Whether learning fits into memory: an estimate from the counts, which a warning and an error message state."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from bpeflow._util.machine import available_memory
 from bpeflow._util.text import format_size
-
-if TYPE_CHECKING:
-    from bpeflow.config import Settings
-    from bpeflow.counting.growth import GrowthForecast
+from bpeflow.counting.counts import PretokenCounts
 
 #: Bytes per position of everything whose size is found out only while learning: occurrence lists, pairs, and what the
 #: merge with the most occurrences takes. Measured at 32,000 tokens: 5.4 for multilingual text (33 million positions),
@@ -37,53 +33,32 @@ def memory_needed(words: int, positions: int, vocab_size: int) -> int:
     >>> memory_needed(1_435_704, 32_979_193, 32_000) // 10**6
     322
     """
-    counts = positions + 16 * words
     ids = (positions + words) * (2 if vocab_size <= _NARROW_IDS else 4)
-    return counts + ids + _GROWING * positions
+    return _size_of_counts(words, positions) + ids + _GROWING * positions
 
 
-class MergeStepWarning:
-    """Warns once, when a forecast says that learning the merges will take more memory than is available."""
+def describe_need(counts: PretokenCounts, vocab_size: int) -> str:
+    """State the memory that learning takes, and the remedies if that is too much."""
+    words, positions = len(counts), int(counts.offsets[-1])
+    return (
+        f"{words:,} distinct pre-tokens of {format_size(positions)} in total take about "
+        f"{format_size(memory_needed(words, positions, vocab_size))} with backend c. Have fewer of them (thin_rare "
+        "keeps a part of the rare ones, such as below=5,keep=0.1; max_bytes of a source takes a part of the documents),"
+        " or add memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
+    )
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._available = available_memory()
-        self._done = settings.skip_merge
 
-    def __call__(self, forecast: GrowthForecast) -> None:
-        """Look at a forecast."""
-        needed = learning_memory(forecast, self._settings)
-        if self._done or needed <= self._available:
-            return
-        self._done = True
-        thinned = self._settings.thin_rare is not None
+def warn_of_need(counts: PretokenCounts, vocab_size: int) -> None:
+    """Warn if learning from `counts`, which are in memory already, takes more memory than is available."""
+    words, positions = len(counts), int(counts.offsets[-1])
+    available = available_memory()
+    if memory_needed(words, positions, vocab_size) - _size_of_counts(words, positions) > available:
         log.warning(
-            "judging by %s of %s, the corpus has about %s distinct pre-tokens of %s in total%s: learning merges takes "
-            "about %s of memory, and %s are available. Use %s, also after counting (bpeflow merge, or --resume); or "
-            "take a sample of the corpus (max_bytes of a source)",
-            format_size(forecast.done),
-            format_size(forecast.total),
-            _about(forecast.distinct),
-            format_size(forecast.positions),
-            f", {format_size(forecast.learned)} after thin_rare" if thinned else "",
-            format_size(needed),
-            format_size(self._available),
-            "thin_rare with a smaller keep" if thinned else "--thin_rare below=5,keep=0.1",
+            "learning the merges may run out of memory, of which %s are available: %s",
+            format_size(available),
+            describe_need(counts, vocab_size),
         )
 
 
-def learning_memory(forecast: GrowthForecast, settings: Settings) -> int:
-    """Return the approximate memory of learning in bytes, the counts included: with `thin_rare` exact and thinned."""
-    size = settings.sizes[-1] if settings.sizes else 0
-    if settings.thin_rare is None:
-        return memory_needed(forecast.distinct, forecast.positions, size)
-    kept = round(forecast.distinct * forecast.learned / forecast.positions)
-    return 16 * forecast.distinct + forecast.positions + memory_needed(kept, forecast.learned, size)
-
-
-def _about(number: int) -> str:
-    """Return a large number, such as ``4.3 billion``."""
-    for scale, name in ((10**9, "billion"), (10**6, "million")):
-        if number >= scale:
-            return f"{number / scale:,.1f} {name}"
-    return f"{number:,}"
+def _size_of_counts(words: int, positions: int) -> int:
+    return positions + 16 * words

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bpeflow._util.machine import explain_memory_error
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, format_size
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.backends import choose_backend
 from bpeflow.backends.base import MergeSession, MergeStatistics, MergeTask
 from bpeflow.config import MergeSettings, check_vocab_sizes, make_settings
@@ -20,7 +20,7 @@ from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, shown
-from bpeflow.training.forecast import memory_needed
+from bpeflow.training.forecast import describe_need, warn_of_need
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Merge, Vocab
 
@@ -246,7 +246,9 @@ def learn_with_settings(
     initial_merges = base.vocab.merges if base else tuple(initial_merges)
     earlier = checkpoint.load(initial_merges) if checkpoint else ()
     task = learning_task(counts, settings, earlier or initial_merges, base)
-    with explain_memory_error("learning the merges", _less_memory(task)), chosen.start(task) as session:
+    warn_of_need(task.counts, task.max_tokens)
+    need = describe_need(task.counts, task.max_tokens)
+    with explain_memory_error("learning the merges", need), chosen.start(task) as session:
         pairs, pair_counts = _step_to_the_end(session, task, observer, checkpoint)
         statistics = session.statistics()
     if task.max_tokens == len(task.tokens):  # no room for a token, so no merge was replayed either
@@ -278,17 +280,6 @@ def _thinned(counts: PretokenCounts, settings: MergeSettings) -> tuple[PretokenC
         positions=len(counts.data),
         kept_pretokens=len(kept),
         kept_positions=len(kept.data),
-    )
-
-
-def _less_memory(task: MergeTask) -> str:
-    """Return the remedy if memory runs out, with the amount that is needed."""
-    words, size = len(task.counts), int(task.counts.offsets[-1])
-    needed = memory_needed(words, size, task.max_tokens)
-    return (
-        f"{words:,} distinct pre-tokens of {format_size(size)} in total take about {format_size(needed)} with backend "
-        "c. Have fewer of them (thin_rare keeps a part of the rare ones, sample takes a part of the documents), or add "
-        "memory. Counts in a run folder can be reused (--resume, or bpeflow merge)"
     )
 
 

@@ -172,7 +172,6 @@ def describe_counting(
         threads=counted.counters if in_process else 1,
         stages=describe_stages(counted),
         fingerprint=corpus.fingerprint.summary(),
-        growth=counted.growth,
         engine=None if engine is None else _describe_engine(engine),
     )
 

@@ -36,7 +36,6 @@ from bpeflow.run_dir.recorded import make_run_settings
 from bpeflow.run_dir.resume import CountsOrigin, find_counts, find_learned, settle_interrupted
 from bpeflow.run_dir.run_dir import RunDir
 from bpeflow.run_dir.run_report import RunReport
-from bpeflow.training.forecast import MergeStepWarning
 from bpeflow.training.initial import settle_initial, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.training.result import TrainResult, describe_corpus, describe_counting, describe_learning, start_report
@@ -284,8 +283,7 @@ def _count(
         folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
         _distributing(settings.engine) as engine,
     ):
-        warning = MergeStepWarning(settings)
-        counted = corpus.count(observer, on_sample, interval, warning, settings.thin_rare, distributor=engine)
+        counted = corpus.count(observer, on_sample, interval, distributor=engine)
     report = replace(
         start_report(settings),
         corpus=describe_corpus(corpus, counted),

@@ -64,7 +64,9 @@ def test_settings_that_the_counts_do_not_depend_on_may_change(
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
     monkeypatch.chdir(tmp_path)
     options = {"num_counter": 2, "num_merger": 3, "chunk_size": 500, "memory_limit": "20mb", "segment_size": "1gb"}
-    parts = counter(Path("corpus"), tmp_path / "run", **options, small_input=0, separator="<|endoftext|>").count()
+    parts = counter(
+        Path("corpus"), tmp_path / "run", **options, executor="processes", separator="<|endoftext|>"
+    ).count()
     assert parts.counts == counter(corpus, None).count().counts
     assert parts.segments is not None
     assert (parts.segments.segments, parts.segments.resumed) == (3, 2)

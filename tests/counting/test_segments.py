@@ -32,17 +32,22 @@ from bpeflow.run_dir.layout import SEGMENTS
 @pytest.mark.parametrize(
     "options",
     [
-        {"segment_size": 300, "scanner": "regex"},
+        {"segment_size": 300, "pattern": r" ?\w+|\W"},
         {"segment_size": "2kb", "chunk_size": 600, "num_counter": 3, "num_merger": 2},
         {"segment_size": "10kb", "invalid_utf8": "skip"},
-        {"segment_size": "25kb", "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 1000},
-        {"segment_size": "40kb", "small_input": 0, "num_counter": 1, "start_method": "spawn", "scanner": "regex"},
+        {"segment_size": "25kb", "executor": "processes", "num_counter": 2, "num_merger": 2, "chunk_size": 1000},
+        {
+            "segment_size": "40kb",
+            "executor": "processes",
+            "num_counter": 1,
+            "pattern": r"\w+|\W",
+        },
         {"segment_size": "10kb", "pattern": r"\w+|\W"},
     ],
     ids=str,
 )
 def test_counts_do_not_depend_on_segments(corpus: Path, tmp_path: Path, options: dict[str, object]) -> None:
-    whole = counter(corpus, None, **{**options, "small_input": "1gb"}).count()
+    whole = counter(corpus, None, **{**options, "executor": "threads"}).count()
     counting = counter(corpus, tmp_path / "run", **options)
     parts = counting.count()
     assert whole.segments is None
@@ -57,9 +62,9 @@ def test_counts_do_not_depend_on_segments(corpus: Path, tmp_path: Path, options:
     assert not list((tmp_path / "run").iterdir())
 
 
-@pytest.mark.parametrize("small_input", [pytest.param(0, marks=pytest.mark.slow), "1gb"])
+@pytest.mark.parametrize("executor", [pytest.param("processes", marks=pytest.mark.slow), "threads"])
 def test_streams_are_not_divided_and_sources_add_up(
-    corpus: Path, tmp_path: Path, small_input: object, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, executor: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compressed text, JSON Lines and a sample besides files that are divided, in a run that is resumed."""
     text = (corpus / "c").read_text(encoding="utf-8")
@@ -78,7 +83,7 @@ def test_streams_are_not_divided_and_sources_add_up(
     }
     whole = counter(corpus, None, **values).count()
     run = tmp_path / "run"
-    options = {**values, "small_input": small_input, "segment_size": "20kb"}
+    options = {**values, "executor": executor, "segment_size": "20kb"}
     fail_after(2, counter(corpus, run, **options), monkeypatch)
     counting, recorder = counter(corpus, run, **options), ProgressRecorder()
     parts = counting.count(recorder)

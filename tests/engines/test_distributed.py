@@ -98,7 +98,7 @@ def test_small_sums_are_not_worth_tasks(
     "options",
     [
         {"pattern": r"\w+|\W", "invalid_utf8": "skip"},
-        {"scanner": "regex", "normalizer": "nfkc", "separator": "日"},
+        {"normalizer": "nfkc", "separator": "日"},
         {"memory_limit": "16mb"},
     ],
     ids=str,
@@ -335,7 +335,7 @@ def test_damaged_segments_are_counted_again(
 
 def arguments(corpus: Path, out: Path, *more: str) -> list[str]:
     flags = ["--input", str(corpus), "--vocab_size", "300", "--out_dir", str(out), "--backend", "python", "--quiet"]
-    return [*flags, "--set", "segment_size=20kb", "--set", "small_input=1gb", *more]
+    return [*flags, "--set", "segment_size=20kb", "--set", "executor=threads", *more]
 
 
 def results(out: Path) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 # pytest puts this folder on sys.path, which workers get from the main process, so they find flow_workers.
-from flow_checks import START_METHODS, leftover_threads, leftover_workers, wait_until
+from flow_checks import leftover_threads, leftover_workers, wait_until
 
 HERE = Path(__file__).parent
 
@@ -16,11 +16,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(60))
-
-
-@pytest.fixture(params=START_METHODS)
-def start_method(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(autouse=True)

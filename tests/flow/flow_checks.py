@@ -17,7 +17,6 @@ import psutil
 from bpeflow.flow import MAIN, Pipeline
 
 HERE = Path(__file__).parent
-START_METHODS = ["forkserver", "spawn"]
 
 #: The name of the variable that marks the processes of a script.
 _MARK = "FLOW_TEST_SCRIPT"

@@ -313,9 +313,9 @@ def unloadable(items: Iterator[Any]) -> Iterator[UnloadableItem]:
 # ---- pipelines
 
 
-def squares_of_five(start_method: str) -> list[int]:
+def squares_of_five() -> list[int]:
     """Run a whole pipeline; for tests that call this in another process."""
-    return sorted(simple_pipeline(partial(numbers, 5), square, start_method=start_method).run())
+    return sorted(simple_pipeline(partial(numbers, 5), square).run())
 
 
 def squares_in(executor: Executor, count: int) -> list[int]:

@@ -31,17 +31,17 @@ from flow_checks import pids, wait_until
 from bpeflow.flow import Pipeline, QueueSpec, Source, Stage
 
 warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and later warn about a fork with threads
-folder = Path(sys.argv[2])
+folder = Path(sys.argv[1])
 folder.mkdir()
 (folder / "file").touch()
-main_only = sys.argv[3] == "main"
+main_only = sys.argv[2] == "main"
 hang = partial(w.one_then_hang, w.hold_the_interpreter if main_only else w.sleep_forever, w.spin_forever)
 stages = [
     Stage("blocked", w.pass_on, QueueSpec("first", 3), workers=2),
     Stage("hanging", hang, QueueSpec("second", 3, route=w.identity), workers=2),
     Stage("waiting", w.pass_on, QueueSpec("third"), workers=2),
 ]
-pipeline = Pipeline(Source("source", w.endless), stages, start_method=sys.argv[1], temporary=[folder])
+pipeline = Pipeline(Source("source", w.endless), stages, temporary=[folder])
 run = pipeline.run()
 next(run), next(run)
 if main_only and not os.fork():
@@ -54,10 +54,10 @@ next(run)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["main", "server", "main server", "worker", "main server worker"])
-def test_a_kill_leaves_no_process_and_no_file(killed: str, start_method: str, tmp_path: Path) -> None:
+def test_a_kill_leaves_no_process_and_no_file(killed: str, tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     (tmp_path / "script.py").write_text(ALL_STATES)
-    with Script(tmp_path, "script.py", start_method, str(scratch), killed) as script:
+    with Script(tmp_path, "script.py", str(scratch), killed) as script:
         worker = psutil.Process(json.loads(script.read_line()))
         main, server = psutil.Process(script.process.pid), worker.parent()
         assert server is not None and server.ppid() == main.pid

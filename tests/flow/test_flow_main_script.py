@@ -1,6 +1,6 @@
-"""Where workers run: with the main script or without it, in the folder and the environment of the main process.
+"""Where workers run: without the main script, in the folder and the environment of the main process.
 
-Scripts are written as users write them: with and without a guard, as files, modules, piped and interactive.
+Scripts run as users run them: as files, as modules, piped and interactive.
 """
 
 import importlib
@@ -21,33 +21,21 @@ import json
 from functools import partial
 import flow_workers as w
 sources = [partial(w.numbers_named, name, 9) for name in ["lib/__main__.py", "__main__"]]
-stages = [(source, method) for method in ["forkserver", "spawn"] for source in sources]
-run = lambda source, method: list(w.simple_pipeline(source, w.check_main_script, start_method=method).run())
-print(json.dumps([run(source, method) for source, method in stages]))
+print(json.dumps([list(w.simple_pipeline(source, w.check_main_script).run()) for source in sources]))
 """
 
 FUNCTION_IN_MAIN = """
-import sys
 from functools import partial
 import flow_workers as w
 
-FACTOR = int(sys.argv[1])
-
-class Number:
-    def __init__(self, value):
-        self.value = value
-
-def multiply(items):
+def double(items):
     for item in items:
-        yield Number(item * FACTOR)
+        yield 2 * item
 
-def main():
-    for start_method in sys.argv[2:]:
-        pipeline = w.simple_pipeline(partial(w.numbers, 5), multiply, start_method=start_method)
-        print(sorted(number.value for number in pipeline.run()))
-
+if __name__ == "__main__":
+    print(sorted(w.simple_pipeline(partial(w.numbers, 5), double).run("threads")), flush=True)
+    list(w.simple_pipeline(partial(w.numbers, 5), double).run())
 """
-GUARD = 'if __name__ == "__main__":\n    '
 
 
 @pytest.mark.slow
@@ -59,45 +47,25 @@ def test_a_plain_script_needs_no_guard_and_is_not_imported_by_workers(run_as: st
     with Script(tmp_path, *arguments) as script:
         output, errors = script.end(PLAIN)
     assert errors.replace(">>> ", "").strip() == ""
-    assert [[imported_main for _, imported_main in results] for results in json.loads(output)] == [[False] * 2] * 4
+    assert [[imported_main for _, imported_main in results] for results in json.loads(output)] == [[False] * 2] * 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run_as", ["file", "module"])
-def test_a_stage_function_in_the_main_script_works_with_the_guard(run_as: str, tmp_path: Path) -> None:
-    folder = tmp_path / "package"
-    folder.mkdir()
-    (folder / "guarded.py").write_text(FUNCTION_IN_MAIN + GUARD + "main()\n")
-    start = ["-m", "package.guarded"] if run_as == "module" else [str(folder / "guarded.py")]
-    with Script(tmp_path, *start, "3", "forkserver", "spawn") as script:
-        output, errors = script.end()
-    assert errors == ""
-    assert output == "[0, 3, 6, 9, 12]\n" * 2
-
-
-@pytest.mark.slow
-def test_the_error_for_a_stage_function_in_an_unguarded_main_script_explains_the_guard(
-    start_method: str, tmp_path: Path
-) -> None:
-    (tmp_path / "unguarded.py").write_text(FUNCTION_IN_MAIN + "main()\n")
-    with Script(tmp_path, str(tmp_path / "unguarded.py"), "3", start_method) as script:
-        output, errors = script.end()
+@pytest.mark.parametrize("arguments", [["script.py"], ["-m", "script"], ["-"]], ids=str)
+def test_a_stage_function_in_the_main_script_is_refused_with_the_remedy(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(FUNCTION_IN_MAIN)
+    with Script(tmp_path, *arguments) as script:
+        output, errors = script.end(FUNCTION_IN_MAIN)
     assert script.process.returncode == 1
-    assert output == ""
-    assert "FlowError: a pipeline was started while a worker was importing the main script" in errors
-    assert GUARD.strip() in errors
-
-
-@pytest.mark.slow
-def test_a_stage_function_in_a_piped_script_is_rejected_with_the_remedy(tmp_path: Path) -> None:
-    with Script(tmp_path, "-", "3", "spawn") as script:
-        _, errors = script.end(FUNCTION_IN_MAIN + "main()\n")
-    assert script.process.returncode == 1
-    assert "move it to a module" in errors.splitlines()[-1]
+    assert output == "[0, 2, 4, 6, 8]\n", "threads need no import"
+    assert errors.splitlines()[-1] == (
+        "bpeflow.flow.errors.FlowError: stage 'stage 0' cannot be sent to its workers: double is defined in the main "
+        "script (__main__): define its functions in a module that they can import, or run the pipeline in threads"
+    )
 
 
 def test_workers_have_the_folder_the_environment_and_the_path_of_the_main_process(
-    start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those that have changed since the fork server started."""
     monkeypatch.setenv("REMOVED", "early")
@@ -111,7 +79,7 @@ def test_workers_have_the_folder_the_environment_and_the_path_of_the_main_proces
     monkeypatch.delenv("REMOVED")
     monkeypatch.delitem(sys.modules, "late", raising=False)
     stage = importlib.import_module("late").run
-    [result] = w.simple_pipeline(partial(w.numbers, 1), stage, start_method=start_method).run()
+    [result] = w.simple_pipeline(partial(w.numbers, 1), stage).run()
     assert result[:3] == (str(tmp_path), "late", None)
 
 
@@ -122,7 +90,7 @@ def test_workers_have_the_folder_the_environment_and_the_path_of_the_main_proces
 def test_a_pipeline_runs_in_a_daemonic_process() -> None:
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        assert pool.apply(w.squares_of_five, ("forkserver",)) == [0, 1, 4, 9, 16]
+        assert pool.apply(w.squares_of_five) == [0, 1, 4, 9, 16]
         pool.close()
         pool.join()
 
@@ -132,10 +100,10 @@ def test_a_pipeline_runs_in_a_daemonic_process() -> None:
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_a_pipeline_runs_in_a_child_process(method: str) -> None:
     """A forked child must not use the fork server of its parent."""
-    assert w.squares_of_five("forkserver") == [0, 1, 4, 9, 16]
+    assert w.squares_of_five() == [0, 1, 4, 9, 16]
     with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as executor:
-        assert executor.submit(w.squares_of_five, "forkserver").result() == [0, 1, 4, 9, 16]
-    assert w.squares_of_five("forkserver") == [0, 1, 4, 9, 16]
+        assert executor.submit(w.squares_of_five).result() == [0, 1, 4, 9, 16]
+    assert w.squares_of_five() == [0, 1, 4, 9, 16]
 
 
 def test_a_pipeline_runs_where_a_tool_has_replaced_the_main_module(monkeypatch: pytest.MonkeyPatch) -> None:

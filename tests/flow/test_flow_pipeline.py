@@ -42,11 +42,6 @@ def test_one_worker_per_stage_keeps_the_order(executor: Executor) -> None:
     assert list(pipeline.run(executor)) == [number * number for number in range(100)]
 
 
-def test_every_start_method_gives_the_same_results(start_method: str) -> None:
-    pipeline = w.simple_pipeline(partial(w.numbers, 50), w.square, w.total, start_method=start_method)
-    assert sum(pipeline.run()) == sum(number * number for number in range(50))
-
-
 def test_a_stage_flushes_when_its_inputs_end(executor: Executor) -> None:
     totals = list(w.simple_pipeline(partial(w.numbers, 100), w.total, workers=3).run(executor))
     assert len(totals) == 3

@@ -56,14 +56,6 @@ def test_a_failure_at_any_stage_reaches_the_caller(place: str, how: str) -> None
         assert re.search(rf"stage '{stage}': worker \d of {workers} \(pid \d+\)", str(caught.value))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["raise", "sys.exit 3", "kill"])
-def test_failures_of_spawned_workers_are_noticed(how: str) -> None:
-    expected, text = OUTCOMES[how]
-    with pytest.raises(expected, match=text):
-        list(pipeline_failing("first", how, start_method="spawn", workers=1).run())
-
-
 def test_an_exception_carries_the_traceback_of_the_worker_as_its_cause() -> None:
     with pytest.raises(ValueError, match="third") as caught:
         list(pipeline_failing("first", "raise").run())

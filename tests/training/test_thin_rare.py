@@ -102,7 +102,7 @@ def test_learning_resumes_with_the_same_value_only(
 
 
 def test_it_can_be_given_after_counting(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the early warning recommends."""
+    """As the warning before learning recommends."""
     train(corpus, tmp_path / "thinned", *FLAGS)
 
     def fail(*_: object) -> None:

@@ -63,7 +63,7 @@ def test_ties_go_to_the_greater_pair_of_bytes() -> None:
 
 def test_all_ways_to_train_agree(corpus: Path, backend: MergeBackend) -> None:
     vocab, merges = bpeflow.train_bpe(
-        corpus, 300, ["<|endoftext|>"], backend=backend.name, num_counter=2, small_input=0
+        corpus, 300, ["<|endoftext|>"], backend=backend.name, num_counter=2, executor="processes"
     )
     counts = bpeflow.count(corpus, special_tokens=["<|endoftext|>"])
     learned = bpeflow.learn_merges(counts, 300, ["<|endoftext|>"], backend=backend.name)
@@ -77,7 +77,7 @@ def test_all_ways_to_train_agree(corpus: Path, backend: MergeBackend) -> None:
 def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     result = bpeflow.train(
-        {"input": str(corpus), "vocab_size": 280, "out_dir": out, "num_counter": 2, "small_input": 0}
+        {"input": str(corpus), "vocab_size": 280, "out_dir": out, "num_counter": 2, "executor": "processes"}
     )
     assert sorted(path.name for path in out.iterdir()) == [
         "bpeflow.json",
@@ -196,16 +196,16 @@ def test_learn_merges_refuses_unknown_options_and_small_sizes() -> None:
 
 SCRIPT = """
 import bpeflow
-options = dict(small_input=0, num_counter=2, start_method={method!r})
+options = dict(executor="processes", num_counter=2)
 vocab, merges = bpeflow.train_bpe({path!r}, 270, ["<|endoftext|>"], **options)
 print(len(vocab), len(merges))
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "method"), [("script", "forkserver"), ("stdin", "spawn"), ("-c", "forkserver")])
-def test_a_plain_script_needs_no_main_guard(corpus: Path, tmp_path: Path, how: str, method: str) -> None:
-    code = SCRIPT.format(path=str(corpus), method=method)
+@pytest.mark.parametrize("how", ["script", "stdin", "-c"])
+def test_a_plain_script_needs_no_main_guard(corpus: Path, tmp_path: Path, how: str) -> None:
+    code = SCRIPT.format(path=str(corpus))
     script = tmp_path / "script.py"
     script.write_text(code, encoding="utf-8")
     arguments = {"script": [str(script)], "stdin": ["-"], "-c": ["-c", code]}[how]
