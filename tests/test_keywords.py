@@ -96,7 +96,7 @@ def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
         "special_tokens": "<s>",
         "vocab_sizes": 300,
         "engine": {"task_memory": "1gb"},
-        "output": {"formats": "cs336"},
+        "output": {"formats": "tiktoken"},
         "monitor": {"interval": 1},
     }
     settings = config.make_settings(config.Settings, given)

@@ -22,7 +22,7 @@ Paths = str | Path | Sequence[str | Path]
 #: A number of bytes, as ``8_000_000`` or ``"8mb"``.
 Size = int | str
 
-TokenizerFormat = Literal["huggingface", "tiktoken", "cs336"]
+TokenizerFormat = Literal["huggingface", "tiktoken"]
 CorpusFormat = Literal["auto", "text", "jsonl", "parquet"]
 
 

@@ -169,7 +169,7 @@ class CountSettings(TokenSettings):
         (),
         "changes of text before it is split: nfc, nfd, nfkc, nfkd (Unicode's forms), lowercase, or several in order",
         "Documents are normalized as the tokenizer will normalize text: between special tokens, which are found first. "
-        "The formats tiktoken and cs336 cannot hold it.",
+        "The format tiktoken cannot hold it.",
         example=["nfc"],
     )
 
