@@ -1,7 +1,15 @@
 """Settings: their models, the only description of each, and how they are read."""
 
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
-from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare
+from bpeflow.config.sections import (
+    EngineSettings,
+    MonitorSettings,
+    OutputSettings,
+    Setting,
+    ThinRare,
+    all_settings,
+    setting,
+)
 from bpeflow.config.settings import (
     COUNT_ONLY,
     CountSettings,
@@ -18,13 +26,16 @@ __all__ = [
     "MergeSettings",
     "MonitorSettings",
     "OutputSettings",
+    "Setting",
     "Settings",
     "SourceSettings",
     "ThinRare",
+    "all_settings",
     "check_vocab_sizes",
     "load_settings",
     "load_values",
     "make_settings",
     "override",
     "replace",
+    "setting",
 ]
