@@ -26,7 +26,7 @@ from bpeflow.corpus.formats.stream import StandardInput, StreamTask
 from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, Source, find_corpus, input_files
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
-from bpeflow.dataset.encode_options import choose_separator
+from bpeflow.dataset.encode import choose_separator
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError
