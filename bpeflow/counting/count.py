@@ -20,6 +20,7 @@ from bpeflow.corpus.left_out import report_unmatched, warn_of_empty_sources, why
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
@@ -38,7 +39,7 @@ from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
-from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
+from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 from bpeflow.progress import Observer, shown
 
 if TYPE_CHECKING:
@@ -131,23 +132,25 @@ class CorpusCounter:
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
-        self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
-        if self.scanner == "regex" and settings.scanner == "auto":
-            log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(self.pretokenizer))
-        self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
+        pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
+        scanner = choose_scanner(settings.scanner, pretokenizer)
+        if scanner == "regex" and settings.scanner == "auto":
+            log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(pretokenizer))
+        delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
+        native = scanner == "native"
+        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources, native=native)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property
     def unicode(self) -> str:
         """The Unicode version that the pattern follows."""
-        return native_unicode_version() if self.scanner == "native" else unicode_version()
+        return native_unicode_version() if self.rules.scanner == "native" else unicode_version()
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Everything that the counts depend on."""
-        return Fingerprint.of(self.settings, self.pretokenizer.regex, self.unicode, self.corpus.entries)
+        return Fingerprint.of(self.settings, self.rules.pretokenizer.regex, self.unicode, self.corpus.entries)
 
     def count(
         self,
@@ -185,15 +188,10 @@ class CorpusCounter:
         memory = MemoryBudget.share(limit, counters, mergers)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
-        look = FirstLook(
-            self.corpus.sources, self.delimiters, self.settings.invalid_utf8, _END_OF_TEXT_REMEDY, self.pretokenizer
-        )
+        look = FirstLook(self.rules, _END_OF_TEXT_REMEDY)
         build = PipelineBuilder(
             settings=self.settings,
-            corpus=self.corpus,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
+            rules=self.rules,
             scratch=self.scratch,
             counters=counters,
             mergers=mergers,
@@ -232,10 +230,10 @@ class CorpusCounter:
         warn_of_empty_sources(self.corpus.sources, documents)
         files = sum(self.corpus.file_counts())
         if look.undivided and documents.documents <= files:
-            log.warning("%r divided no file: each is one document", self.delimiters.separator)
+            log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
         if not len(counts):
             self.forget_segments()
-            raise CorpusError(f"nothing to count: {why_nothing(documents, self.pretokenizer)}")
+            raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
         return CorpusCounts(
@@ -274,11 +272,8 @@ class CorpusCounter:
         return CountWork(
             folder=folder.absolute(),
             settings=self.settings.model_copy(update=pipeline),
-            sources=self.corpus.sources,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
-            threads=distributor.threads if self.scanner == "native" else 1,
+            rules=self.rules,
+            threads=distributor.threads if self.rules.scanner == "native" else 1,
             memory=distributor.memory,
         )
 
@@ -290,20 +285,14 @@ class CorpusCounter:
             return None
         if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
-        boundary = partial(
-            find_boundary,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            cut_documents=self.settings.invalid_utf8 != "skip",
-            longest=memory.longest_text,
-        )
+        boundary = partial(find_boundary, rules=self.rules, longest=memory.longest_text)
         plan = SegmentPlan(self.corpus.entries, size, boundary)
         return SegmentFolder(folder, plan, self.fingerprint)
 
     def _small_input(self) -> int:
         if self.settings.small_input is not None:
             return int(self.settings.small_input)
-        small = SMALL_INPUT["regex" if self.settings.normalizer else self.scanner]  # neither releases the lock
+        small = SMALL_INPUT["regex" if self.settings.normalizer else self.rules.scanner]  # neither releases the lock
         return min(small, SMALL_STREAMS) if self.corpus.streams else small
 
     def _counters(self, in_process: bool) -> int:
@@ -313,7 +302,7 @@ class CorpusCounter:
         chunks = -(-self.total_bytes // int(self.settings.chunk_size))
         if self.corpus.streams or self.corpus.main_process_only:
             chunks = counters  # the number of chunks is unknown
-        return max(min(counters, chunks), 1) if self.scanner == "native" else 1
+        return max(min(counters, chunks), 1) if self.rules.scanner == "native" else 1
 
 
 def count(

@@ -15,7 +15,7 @@ from bpeflow import __version__
 from bpeflow._util.machine import available_cores
 from bpeflow.config import Settings
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.sources import Source
+from bpeflow.corpus.text_rules import Source
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
@@ -120,9 +120,9 @@ def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> CorpusRepor
         documents=counted.documents.documents,
         skipped_documents=counted.documents.skipped_documents,
         bad_records=counted.documents.bad_records,
-        pattern=corpus.pretokenizer.regex,
-        scanner=corpus.scanner,
-        instructions=chosen_instructions() if corpus.scanner == "native" else None,
+        pattern=corpus.rules.pretokenizer.regex,
+        scanner=corpus.rules.scanner,
+        instructions=chosen_instructions() if corpus.rules.scanner == "native" else None,
         unicode=corpus.unicode,
         normalizer=corpus.settings.normalizer,
         normalizer_unicode=UNICODE_VERSION if corpus.settings.normalizer else None,
