@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
-from ctypes import POINTER, byref, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_uint64
 from dataclasses import fields
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util import native
 from bpeflow.backends.base import MERGE_DTYPE, MergeStatistics, MergeTask
 from bpeflow.errors import NativeError, NativeUnavailableError
 
@@ -28,59 +27,6 @@ _WAITING = {_WAIT_POLICY: "passive", "GOMP_SPINCOUNT": "1000"}
 
 #: The values of `enum bpeflow_order`.
 _ORDERS = {"greatest_bytes": 0, "smallest_ids": 1}
-
-
-# ---- declarations of bpeflow.h ----
-
-
-class _Task(ctypes.Structure):
-    _fields_ = [
-        ("data", POINTER(c_uint8)),
-        ("offsets", POINTER(c_int64)),
-        ("counts", POINTER(c_int64)),
-        ("words", c_uint64),
-        ("token_data", POINTER(c_uint8)),
-        ("token_offsets", POINTER(c_int64)),
-        ("tokens", c_uint32),
-        ("max_tokens", c_uint32),
-        ("byte_ids", POINTER(c_uint32)),
-        ("min_frequency", c_int64),
-        ("max_token_length", c_uint64),
-        ("order", c_uint32),
-        ("reuse_tokens", c_uint32),
-        ("scan", c_uint32),
-        ("threads", c_uint32),
-        ("max_shard_positions", c_uint64),
-        ("initial_merges", POINTER(c_uint32)),
-        ("initial_merge_count", c_uint64),
-    ]
-
-
-class _Statistics(ctypes.Structure):
-    _fields_ = [
-        ("words", c_uint64),
-        ("positions", c_uint64),
-        ("pairs", c_uint64),
-        ("occurrences_visited", c_uint64),
-        ("occurrences_merged", c_uint64),
-        ("stale_pops", c_uint64),
-        ("memory_bytes", c_uint64),
-        ("threads", c_uint64),
-        ("setup_seconds", c_double),
-        ("selection_seconds", c_double),
-        ("update_seconds", c_double),
-    ]
-
-
-_SIGNATURES: dict[str, Signature] = {
-    "bpeflow_learner_new": (c_int, [POINTER(_Task), POINTER(c_void_p)], check_status),
-    "bpeflow_learner_step": (c_int, [c_void_p, c_uint64, c_void_p, POINTER(c_uint64)], check_status),
-    "bpeflow_learner_statistics": (c_int, [c_void_p, POINTER(_Statistics)], check_status),
-    "bpeflow_learner_free": (None, [c_void_p], None),
-}
-
-
-# ---- backends and sessions ----
 
 
 class NativeBackend:
@@ -116,7 +62,7 @@ class NativeBackend:
         return self._load()
 
     def _load(self) -> ctypes.CDLL:
-        return load_library(self.name, _SIGNATURES)
+        return native.load_library(self.name)
 
 
 class OmpBackend(NativeBackend):
@@ -160,10 +106,8 @@ class NativeSession:
 
     def __init__(self, library: ctypes.CDLL, task: MergeTask, threads: int, max_shard_positions: int) -> None:
         self._library = library
-        self._handle = c_void_p()
         native_task, _borrowed = _native_task(task, threads, max_shard_positions)
-        library.bpeflow_learner_new(byref(native_task), byref(self._handle))
-        self._free = weakref.finalize(self, library.bpeflow_learner_free, c_void_p(self._handle.value))
+        self._handle = native.Handle(library, "learner", byref(native_task))
         self._last_statistics = self._read_statistics()
 
     def step(self, max_merges: int) -> npt.NDArray[np.void]:
@@ -173,13 +117,13 @@ class NativeSession:
         return records[: learned.value]
 
     def statistics(self) -> MergeStatistics:
-        if self._free.alive:
+        if self._handle:
             self._last_statistics = self._read_statistics()
         return self._last_statistics
 
     def close(self) -> None:
         self.statistics()
-        self._free()
+        self._handle.free()
 
     def __enter__(self) -> NativeSession:
         return self
@@ -187,18 +131,20 @@ class NativeSession:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _open_handle(self) -> c_void_p:
-        if not self._free.alive:
+    def _open_handle(self) -> native.Handle:
+        if not self._handle:
             raise NativeError("this merge session is closed")
         return self._handle
 
     def _read_statistics(self) -> MergeStatistics:
-        native = _Statistics()
-        self._library.bpeflow_learner_statistics(self._open_handle(), byref(native))
-        return MergeStatistics(**{field.name: getattr(native, field.name) for field in fields(MergeStatistics)})
+        read = native.MergeStatistics()
+        self._library.bpeflow_learner_statistics(self._open_handle(), byref(read))
+        return MergeStatistics(**{field.name: getattr(read, field.name) for field in fields(MergeStatistics)})
 
 
-def _native_task(task: MergeTask, threads: int, max_shard_positions: int) -> tuple[_Task, list[npt.NDArray[Any]]]:
+def _native_task(
+    task: MergeTask, threads: int, max_shard_positions: int
+) -> tuple[native.MergeTask, list[npt.NDArray[Any]]]:
     """Return the task as the header's struct, and the arrays that it points into, which must outlive the call."""
     token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
     np.cumsum([len(token) for token in task.tokens], out=token_offsets[1:])
@@ -211,10 +157,8 @@ def _native_task(task: MergeTask, threads: int, max_shard_positions: int) -> tup
         "byte_ids": np.array(task.byte_ids, dtype=np.uint32),
         "initial_merges": np.array(task.initial_merges, dtype=np.uint32).reshape(-1),
     }
-    types: dict[str, Any] = dict(_Task._fields_)  # type: ignore[arg-type]
-    pointers = {name: array.ctypes.data_as(types[name]) for name, array in arrays.items()}
-    native = _Task(
-        **pointers,
+    native_task = native.MergeTask(
+        **{name: array.ctypes.data for name, array in arrays.items()},
         words=len(task.counts),
         tokens=len(task.tokens),
         max_tokens=task.max_tokens,
@@ -227,4 +171,4 @@ def _native_task(task: MergeTask, threads: int, max_shard_positions: int) -> tup
         max_shard_positions=max_shard_positions,
         initial_merge_count=len(task.initial_merges),
     )
-    return native, list(arrays.values())
+    return native_task, list(arrays.values())

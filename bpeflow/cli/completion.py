@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, get_args
 
-from bpeflow._util.library import load_extra
+from bpeflow._util.extras import load_extra
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.commands import COMMANDS

@@ -10,7 +10,7 @@ from importlib.metadata import version
 import psutil
 
 from bpeflow import __version__
-from bpeflow._util.library import build_records
+from bpeflow._util.native import build_records
 from bpeflow.cli.backends import list_backends, scanner_in_use
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.errors import NativeUnavailableError

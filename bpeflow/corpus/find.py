@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from bpeflow._util.library import load_extra
+from bpeflow._util.extras import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.formats.content import (

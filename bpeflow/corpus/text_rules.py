@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from heapq import heappop, heappush
-from typing import Literal
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.chunk import RECORD_END
 from bpeflow.corpus.documents import Delimiters
-from bpeflow.pretokenize.native import why_regex
+from bpeflow.pretokenize.native import Scanner, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer
 
 #: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
@@ -94,7 +93,6 @@ class TextRules:
         sources: the sources by their numbers.
         keep_separator: whether a separator inside a record, where it ends no document, is ordinary text. By default it
             is removed, as a special token is.
-        native: whether the native scanner may find the pre-tokens.
     """
 
     pretokenizer: Pretokenizer
@@ -102,12 +100,11 @@ class TextRules:
     invalid_utf8: InvalidUtf8Policy = "error"
     sources: Sequence[Source] = (Source(),)
     keep_separator: bool = False
-    native: bool = True
 
     @cached_property
-    def scanner(self) -> Literal["native", "regex"]:
+    def scanner(self) -> Scanner:
         """What finds the pre-tokens: the native scanner, or the `regex` module if that is not possible."""
-        return "native" if self.native and why_regex(self.pretokenizer) is None else "regex"
+        return "native" if why_regex(self.pretokenizer) is None else "regex"
 
     @property
     def cutter(self) -> Pretokenizer | None:

@@ -27,18 +27,15 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
-from bpeflow.counting.segments import (
-    SegmentFolder,
-    SegmentStatistics,
-    has_segments,
-    remove_segments,
-)
-from bpeflow.counting.shards import RECORD, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
+from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
+from bpeflow.counting.shards import RECORD, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
-from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
+from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
+from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 from bpeflow.progress import Observer, shown
 
@@ -73,35 +70,21 @@ log = logging.getLogger(__name__)
 class CorpusCounts:
     """The counts of a corpus, with statistics.
 
-    For a corpus counted in segments, `documents`, `seconds` and `workers` cover all runs that took part.
+    For a corpus counted in segments, `documents`, `workers` and `counting` cover all runs that took part.
 
     Attributes:
         counts: the pre-token counts.
         documents: numbers of documents, of bytes, and of documents skipped.
-        files: number of files.
-        seconds: wall time.
         workers: report of each worker.
-        reducer_seconds: wall time that the calling process took to join the partitions.
-        reduced_bytes: size of the packed counts that it joined.
-        in_process: whether the input was small enough to be counted in the calling process.
-        counters: number of counters, which are threads if `in_process`.
-        memory_limit: limit in bytes for the counts in all processes together.
-        spilled: amount of data written to the scratch folder because of the limit.
-        segments: statistics about the segments; None for a corpus that was counted in one go.
+        corpus: the corpus, as the report of a run has it.
+        counting: how it was counted, as the report of a run has it.
     """
 
     counts: PretokenCounts
     documents: DocumentStatistics
-    files: int
-    seconds: float
     workers: list[WorkerReport]
-    reducer_seconds: float
-    reduced_bytes: int
-    in_process: bool
-    counters: int
-    memory_limit: int
-    spilled: Spilled
-    segments: SegmentStatistics | None = None
+    corpus: CorpusReport
+    counting: CountingReport
 
 
 class CorpusCounter:
@@ -133,13 +116,11 @@ class CorpusCounter:
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
         pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        scanner = choose_scanner(settings.scanner, pretokenizer)
-        if scanner == "regex" and settings.scanner == "auto":
-            log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(pretokenizer))
+        if reason := why_regex(pretokenizer):
+            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
-        native = scanner == "native"
-        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources, native=native)
+        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property
@@ -180,8 +161,8 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
-        in_process = self.corpus.main_process_only or self.total_bytes <= self._small_input()
-        executor: Executor = "threads" if in_process else "processes"
+        executor = self._executor()
+        in_process = executor == "threads"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
         mergers = self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1)
@@ -228,27 +209,53 @@ class CorpusCounter:
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
-        files = sum(self.corpus.file_counts())
-        if look.undivided and documents.documents <= files:
+        if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
             log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
         if not len(counts):
             self.forget_segments()
             raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
+        workers = segments.reports(runner) if segments else runner.reports
+        reduced_bytes = len(counts.data) + len(counts) * RECORD.size
+        local = in_process and distributor is None
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
-            files=files,
-            seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
-            workers=segments.reports(runner) if segments else runner.reports,
-            reducer_seconds=ended - reducing,
-            reduced_bytes=len(counts.data) + len(counts) * RECORD.size,
-            in_process=in_process,
-            counters=counters,
-            memory_limit=limit,
-            spilled=runner.spilled,
-            segments=statistics,
+            workers=workers,
+            corpus=self._describe_corpus(documents, counts),
+            counting=CountingReport(
+                seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
+                memory_limit=limit,
+                spilled=runner.spilled,
+                segments=statistics,
+                in_process=local,
+                threads=counters if local else 1,
+                stages=describe_stages(workers, documents.bytes, reduced_bytes, ended - reducing),
+                fingerprint=self.fingerprint.summary(),
+                engine=distributor.report() if distributor else None,
+            ),
+        )
+
+    def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
+        return CorpusReport(
+            files=sum(self.corpus.file_counts()),
+            sources=describe_sources(self.corpus, documents),
+            bytes=documents.bytes,
+            documents=documents.documents,
+            skipped_documents=documents.skipped_documents,
+            bad_records=documents.bad_records,
+            pattern=self.rules.pretokenizer.regex,
+            scanner=self.rules.scanner,
+            instructions=chosen_instructions() if self.rules.scanner == "native" else None,
+            unicode=self.unicode,
+            normalizer=self.settings.normalizer,
+            normalizer_unicode=UNICODE_VERSION if self.settings.normalizer else None,
+            unmatched_bytes=documents.unmatched_bytes,
+            pretokens=counts.total,
+            pretoken_bytes=counts.total_bytes,
+            distinct_pretokens=len(counts),
+            distinct_pretoken_bytes=len(counts.data),
         )
 
     def forget_segments(self) -> None:
@@ -289,11 +296,15 @@ class CorpusCounter:
         plan = SegmentPlan(self.corpus.entries, size, boundary)
         return SegmentFolder(folder, plan, self.fingerprint)
 
-    def _small_input(self) -> int:
-        if self.settings.small_input is not None:
-            return int(self.settings.small_input)
+    def _executor(self) -> Executor:
+        if self.corpus.main_process_only:
+            return "threads"
+        if self.settings.executor != "auto":
+            return self.settings.executor
         small = SMALL_INPUT["regex" if self.settings.normalizer else self.rules.scanner]  # neither releases the lock
-        return min(small, SMALL_STREAMS) if self.corpus.streams else small
+        if self.corpus.streams:
+            small = min(small, SMALL_STREAMS)
+        return "threads" if self.total_bytes <= small else "processes"
 
     def _counters(self, in_process: bool) -> int:
         counters = self.settings.num_counter or available_cores()
@@ -338,8 +349,8 @@ def count(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`, `scanner`,
-            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`,
+            `num_counter`, `num_merger`, `chunk_size`, `executor`, `memory_limit`, `scratch_dir`.
 
     Returns:
         The distinct pre-tokens and their counts.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_char, c_char_p, c_uint32, c_uint64, c_void_p
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util import native
 from bpeflow.counting.shards import (
     EVERYTHING,
     RECORD,
@@ -46,59 +44,6 @@ _ORDERS: dict[Order, int] = {"bytes": 0, "count": 1}
 _OUTPUT_FILE = 2**64 - 1
 
 
-class _Shard(ctypes.Structure):
-    """`bpeflow_shard` in bpeflow.h."""
-
-    _fields_ = (
-        ("data", c_void_p),
-        ("path", c_char_p),
-        ("tokens", c_uint64),
-        ("size", c_uint64),
-        ("offset", c_uint64),
-        ("file_size", c_uint64),
-    )
-
-
-class _Range(ctypes.Structure):
-    """`bpeflow_range` in bpeflow.h."""
-
-    _fields_ = (("low", c_char_p), ("high", c_char_p), ("low_length", c_uint64), ("high_length", c_uint64))
-
-
-class _Mark(ctypes.Structure):
-    """`bpeflow_mark` in bpeflow.h."""
-
-    _fields_ = (("offset", c_uint64), ("token", c_uint64))
-
-
-_COUNT = POINTER(c_uint64)
-
-_SIGNATURES: dict[str, Signature] = {
-    "bpeflow_kway_new": (
-        c_int,
-        [POINTER(_Shard), c_uint64, c_uint32, c_uint64, POINTER(_Range), POINTER(c_void_p)],
-        check_status,
-    ),
-    "bpeflow_kway_failed": (c_uint64, [c_void_p], None),
-    "bpeflow_kway_ended": (c_int, [c_void_p, POINTER(c_uint32)], check_status),
-    "bpeflow_kway_read": (
-        c_int,
-        [c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_void_p, c_void_p, _COUNT, _COUNT],
-        check_status,
-    ),
-    "bpeflow_kway_write": (c_int, [c_void_p, c_char_p, c_uint64, _COUNT, _COUNT, _COUNT], check_status),
-    "bpeflow_kway_marks": (c_int, [c_void_p, POINTER(_Mark)], check_status),
-    "bpeflow_kway_gather": (c_int, [c_void_p, c_uint64, _COUNT, _COUNT], check_status),
-    "bpeflow_kway_save": (c_int, [c_void_p, c_void_p, c_char_p], check_status),
-    "bpeflow_kway_free": (None, [c_void_p], None),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("count", _SIGNATURES)
-
-
 class NativeKWaySum:
     """The sum in native memory. Its handle is freed at the end of the `with` block or together with the object."""
 
@@ -106,23 +51,20 @@ class NativeKWaySum:
         self, shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING
     ) -> None:
         """Borrow the memory of the shards. Raises `NativeUnavailableError` without the native library."""
-        self._library = _library()
+        self._library = native.load_library("count")
         self._shards = [shard for shard in shards if len(shard)]
         self._partition = shards[0].partition if shards else 0
         self._gathered = c_uint64(), c_uint64()
-        self._handle = c_void_p()
-        natives = (_Shard * len(self._shards))(*map(_as_native, self._shards))
+        natives = (native.Shard * len(self._shards))(*map(_as_native, self._shards))
         limits = None if key_range == EVERYTHING else byref(_as_native_range(key_range))
-        self._library.bpeflow_kway_new(natives, len(natives), _ORDERS[order], buffer_size, limits, byref(self._handle))
-        handle = c_void_p(self._handle.value)
-        self._free = weakref.finalize(self, self._library.bpeflow_kway_free, handle)
+        arguments = (natives, len(natives), _ORDERS[order], buffer_size, limits)
+        self._handle = native.Handle(self._library, "kway", *arguments)
 
     def __enter__(self) -> NativeKWaySum:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._handle = c_void_p()  # every native function refuses NULL
-        self._free()
+        self._handle.free()
 
     @property
     def ended(self) -> bool:
@@ -142,7 +84,7 @@ class NativeKWaySum:
 
     def _marks(self, path: Path, count: int) -> tuple[Mark, ...]:
         """Return the marks of the shard just written, whose keys are read from its file."""
-        marks = (_Mark * count)()
+        marks = (native.Mark * count)()
         self._library.bpeflow_kway_marks(self._handle, marks)
         try:
             with path.open("rb") as file:
@@ -232,16 +174,16 @@ class NativeKWaySum:
             raise cannot_write(path, error) if index == _OUTPUT_FILE else cannot_read(path, error) from error
 
 
-def _as_native(shard: Shard) -> _Shard:
+def _as_native(shard: Shard) -> native.Shard:
     if shard.data is not None:
-        return _Shard(address(shard.data), None, shard.tokens, shard.size)
+        return native.Shard(address(shard.data), None, shard.tokens, shard.size)
     file_size = shard.size if shard.file_size is None else shard.file_size
-    return _Shard(None, os.fsencode(shard.path or ""), shard.tokens, shard.size, shard.offset, file_size)
+    return native.Shard(None, os.fsencode(shard.path or ""), shard.tokens, shard.size, shard.offset, file_size)
 
 
-def _as_native_range(key_range: KeyRange) -> _Range:
+def _as_native_range(key_range: KeyRange) -> native.Range:
     low, high = key_range
-    return _Range(low, high, len(low or b""), len(high or b""))
+    return native.Range(low, high, len(low or b""), len(high or b""))
 
 
 def _read_key(file: BinaryIO, offset: int) -> bytes:

@@ -43,6 +43,10 @@ from bpeflow.progress import Observer
 #: Seconds between two progress callbacks.
 PROGRESS_INTERVAL = 0.5
 
+#: The bounds of each queue: items and bytes in flight. When either is reached, the stage that feeds the queue waits.
+#: Smaller queues let fast stages wait for each other's pauses, larger ones take memory.
+QUEUE_ITEMS, QUEUE_BYTES = 64, 256_000_000
+
 
 class PipelineRunner:
     """Runs pipelines one after another, and reports progress as if they were one.
@@ -179,8 +183,7 @@ class PipelineBuilder:
         Its results are shards in `order`, whose records threads may leave in `shared`.
         """
         settings, in_process, memory = self.settings, self.in_process, self.memory
-        most = int(settings.queue.max_bytes)
-        queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
+        queue = partial(QueueSpec, max_items=QUEUE_ITEMS, max_bytes=QUEUE_BYTES)
         chunk_size = memory.chunk_size(int(settings.chunk_size))
         reader = CorpusReader(self.rules, chunk_size, memory.longest_text, self.look)
         read = partial(reader.read, entries) if in_process else partial(reader.plan, longest_first(entries))
@@ -189,7 +192,7 @@ class PipelineBuilder:
             Stage(
                 "counter",
                 counter,
-                reads=queue("chunk_queue", max_bytes=min(most, memory.queued_text)),
+                reads=queue("chunk_queue", max_bytes=min(QUEUE_BYTES, memory.queued_text)),
                 workers=self.counters,
                 weigh=attrgetter("weight"),
             ),
@@ -228,7 +231,6 @@ class PipelineBuilder:
             segments: the shards.
             limit: the memory limit.
         """
-        queue = self.settings.queue
         tasks = divide(segments, self.settings.num_merger or available_cores())
         mergers = CountMerger(MemoryBudget.share(limit, 1, len(tasks)), self.scratch)
         return Pipeline(
@@ -238,11 +240,11 @@ class PipelineBuilder:
                     "merger",
                     mergers.sum_ranges,
                     workers=len(tasks),
-                    reads=QueueSpec("segment_queue", queue.max_items, int(queue.max_bytes)),
+                    reads=QueueSpec("segment_queue", QUEUE_ITEMS, QUEUE_BYTES),
                     weigh=attrgetter("size"),
                 )
             ],
-            results=QueueSpec("merged_queue", queue.max_items, int(queue.max_bytes)),
+            results=QueueSpec("merged_queue", QUEUE_ITEMS, QUEUE_BYTES),
             preload=("bpeflow.counting.merger",),
             temporary=(self.scratch.folder,),
         )

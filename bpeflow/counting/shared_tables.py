@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
-import weakref
 from collections.abc import Iterator, Sequence
-from ctypes import POINTER, byref, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util.native import Handle, load_library
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable, weighted
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
-
-_SIGNATURES: dict[str, Signature] = {
-    "bpeflow_sum_new": (
-        c_int,
-        [POINTER(c_void_p), POINTER(c_int64), c_uint64, c_uint32, c_uint32, POINTER(c_void_p)],
-        check_status,
-    ),
-    "bpeflow_sum_free": (None, [c_void_p], None),
-    "bpeflow_sorted_new": (
-        c_int,
-        [
-            POINTER(c_void_p),
-            c_uint64,
-            c_uint64,
-            c_uint64,
-            POINTER(c_void_p),
-            POINTER(c_uint64),
-            POINTER(c_uint64),
-        ],
-        check_status,
-    ),
-    "bpeflow_sorted_write": (c_int, [c_void_p, c_int64, c_void_p, c_void_p, c_void_p], check_status),
-    "bpeflow_sorted_free": (None, [c_void_p], None),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("count", _SIGNATURES)
 
 
 @dataclass(frozen=True)
@@ -137,24 +106,22 @@ class _Sum:
     """`bpeflow_sum` of the header, of tables that must be kept. It is freed together with the object."""
 
     def __init__(self, tables: Sequence[tuple[NativeTable, int]], part: TablePart) -> None:
-        self.handle = c_void_p()
         handles = (c_void_p * len(tables))(*(table.handle for table, _ in tables))
         weights = (c_int64 * len(tables))(*(weight for _, weight in tables))
-        new, free = _library().bpeflow_sum_new, _library().bpeflow_sum_free
-        new(handles, weights, len(tables), part.partition, part.partitions, byref(self.handle))
-        weakref.finalize(self, free, c_void_p(self.handle.value))
+        arguments = (handles, weights, len(tables), part.partition, part.partitions)
+        self.handle = Handle(load_library("count"), "sum", *arguments)
 
 
 class _SortedPart:
     """`bpeflow_sorted` of the header, of tables that must be kept. It is freed together with the object."""
 
     def __init__(self, sums: Sequence[c_void_p], number: int) -> None:
-        self._handle, tokens, size = c_void_p(), c_uint64(), c_uint64()
+        tokens, size = c_uint64(), c_uint64()
         handles = (c_void_p * len(sums))(*(handle.value for handle in sums))
-        new, free = _library().bpeflow_sorted_new, _library().bpeflow_sorted_free
-        new(handles, len(sums), number, len(sums), byref(self._handle), byref(tokens), byref(size))
+        self._library = load_library("count")
+        results = (byref(tokens), byref(size))
+        self._handle = Handle(self._library, "sorted", handles, len(sums), number, len(sums), results=results)
         self.tokens, self.bytes = tokens.value, size.value
-        weakref.finalize(self, free, c_void_p(self._handle.value))
 
     def write(self, begin: int, data: int, ends: int, counts: int) -> None:
-        _library().bpeflow_sorted_write(self._handle, begin, data, ends, counts)
+        self._library.bpeflow_sorted_write(self._handle, begin, data, ends, counts)

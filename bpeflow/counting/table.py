@@ -6,19 +6,16 @@ the same counts. It supports the named patterns only, and is about fifty times a
 
 from __future__ import annotations
 
-import ctypes
 import os
-import weakref
 from array import array
 from collections import Counter
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_uint32, c_uint64, c_void_p
-from functools import cache
+from ctypes import byref, c_char, c_uint32, c_uint64
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 from zlib import crc32
 
-from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util import native
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.counting.native_kway import address
 from bpeflow.counting.shards import RECORD, Shard, explain_write_error
@@ -141,47 +138,9 @@ class RegexTable:
         return Shard.pack(partition, items, path if items else None)
 
 
-class _Delimiters(Structure):
-    """`bpeflow_delimiters` of the header."""
-
-    _fields_ = [("data", c_char_p), ("lengths", POINTER(c_uint32)), ("count", c_uint32), ("separator", c_uint32)]
-
-
-class _Documents(Structure):
-    """`bpeflow_documents` of the header."""
-
-    _fields_ = [("bytes", c_uint64), ("documents", c_uint64), ("open", c_uint32)]
-
-
-_SIGNATURES: dict[str, Signature] = {
-    "bpeflow_table_new": (c_int, [c_char_p, POINTER(c_void_p)], check_status),
-    "bpeflow_table_count": (c_int, [c_void_p, c_uint32, c_char_p, c_uint64], check_status),
-    "bpeflow_table_count_documents": (
-        c_int,
-        [c_void_p, c_uint32, POINTER(_Delimiters), c_void_p, c_uint64, POINTER(_Documents)],
-        check_status,
-    ),
-    "bpeflow_table_add": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, c_uint64], check_status),
-    "bpeflow_table_size": (
-        c_int,
-        [c_void_p, c_uint32, c_uint32, POINTER(c_uint64), POINTER(c_uint64)],
-        check_status,
-    ),
-    "bpeflow_table_memory": (c_int, [c_void_p, c_uint64, POINTER(c_uint64)], check_status),
-    "bpeflow_table_write": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p, c_char_p], check_status),
-    "bpeflow_table_settle": (c_int, [c_void_p], check_status),
-    "bpeflow_table_free": (None, [c_void_p], None),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("count", _SIGNATURES)
-
-
-def _native_delimiters(delimiters: Delimiters) -> _Delimiters:
+def _native_delimiters(delimiters: Delimiters) -> native.Delimiters:
     lengths = (c_uint32 * len(delimiters.all))(*map(len, delimiters.all))
-    return _Delimiters(b"".join(delimiters.all), lengths, len(delimiters.all), delimiters.separator_index)
+    return native.Delimiters(b"".join(delimiters.all), lengths, len(delimiters.all), delimiters.separator_index)
 
 
 class NativeTable:
@@ -194,11 +153,9 @@ class NativeTable:
             pattern: a named pattern.
             instructions: one of `native_instructions`; by default `chosen_instructions`.
         """
-        self._library = _library()
+        self._library = native.load_library("count")
         self._pattern = NATIVE_PATTERNS[pattern]
-        self._handle = c_void_p()
-        self._library.bpeflow_table_new((instructions or chosen_instructions()).encode(), byref(self._handle))
-        weakref.finalize(self, self._library.bpeflow_table_free, c_void_p(self._handle.value))
+        self._handle = native.Handle(self._library, "table", (instructions or chosen_instructions()).encode())
 
     @property
     def handle(self) -> int:
@@ -213,7 +170,7 @@ class NativeTable:
 
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:
         text = (c_char * len(data)).from_buffer(data)
-        counted = _Documents()
+        counted = native.Documents()
         self._library.bpeflow_table_count_documents(
             self._handle, self._pattern, byref(_native_delimiters(delimiters)), text, len(data), byref(counted)
         )

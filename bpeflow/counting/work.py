@@ -20,6 +20,7 @@ from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentCounts, SegmentRecord, cannot_write_segment, write_segment
 from bpeflow.counting.merger import CountMerger, RangeSum
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
+from bpeflow.counting.report import EngineReport
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder
 from bpeflow.counting.shards import Scratch, Shard, cannot_write
 from bpeflow.counting.shared_tables import SharedTables
@@ -57,6 +58,10 @@ class Distributor(Protocol):
 
         Returns shards in canonical order, without statistics. Progress, reports and what was spilled go to `runner`.
         """
+        ...
+
+    def report(self) -> EngineReport:
+        """Return what the engine has done so far."""
         ...
 
 

@@ -12,7 +12,7 @@ from secrets import token_hex
 import regex
 
 from bpeflow import __version__
-from bpeflow._util.library import ABI
+from bpeflow._util.native import ABI
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.engines.engine import Call, Engine, TaskReport

@@ -5,18 +5,15 @@ Merges become ids by way of their printable forms. Their bytes are not needed be
 
 from __future__ import annotations
 
-import ctypes
 import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from ctypes import c_char_p, c_int, c_uint32, c_uint64, c_void_p
-from functools import cache
 from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
-from bpeflow._util.library import Signature, load_library
+from bpeflow._util.native import load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.vocab import Merge, Vocab
@@ -28,16 +25,6 @@ _CODE_OF = np.frombuffer(BYTE_CHARACTERS.encode("utf-16-le"), "<u2")
 _NO_BYTE = 256
 _BYTE_OF = np.full(ord(max(BYTE_CHARACTERS)) + 1, _NO_BYTE, np.uint16)
 _BYTE_OF[[*map(ord, BYTE_CHARACTERS)]] = range(256)
-
-_SIGNATURES: dict[str, Signature] = {
-    # Other text is left to the caller (None).
-    "bpeflow_read_merges": (c_int, [c_char_p, c_uint64, c_char_p, c_uint64, c_uint32, c_void_p, c_uint64], None),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("encode", _SIGNATURES)
 
 
 def are_printable(forms: Collection[str]) -> bool:
@@ -87,14 +74,14 @@ def find_merge_ids(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | N
 
 def read_merges_natively(lines: str, ids: Mapping[str, int]) -> NDArray[np.uint32] | None:
     """Implement `find_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
-    library = _library()
+    library = load_library("encode")
     try:
         forms, text = "\n".join([*ids, ""]).encode(), lines.encode()
     except UnicodeEncodeError:  # a lone surrogate
         return None
     merges = np.empty((lines.count("\n"), 3), np.uint32)
     arguments = (text, len(text), forms, len(forms), len(ids), merges.ctypes.data, len(merges))
-    if library.bpeflow_read_merges(*arguments) != 0:
+    if library.bpeflow_read_merges(*arguments) != 0:  # other text is left to the caller
         return None
     found: NDArray[np.uint32] = np.fromiter(ids.values(), np.uint32, len(ids))[merges]
     return found

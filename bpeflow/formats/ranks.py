@@ -22,30 +22,17 @@ converter writes: whenever two pieces can be joined to the token with the lowest
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
-from functools import cache
+from ctypes import byref, c_uint64
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.library import Signature, check_status, load_library
+from bpeflow._util.native import load_library
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.vocab import Merge
-
-_SIGNATURES: dict[str, Signature] = {
-    # Other text is left to the caller (None).
-    "bpeflow_read_ranks": (c_int, [c_char_p, c_uint64, c_void_p, c_void_p, c_void_p, c_uint64], None),
-    "bpeflow_recover_merges": (c_int, [c_char_p, c_void_p, c_uint32, c_void_p, POINTER(c_uint64)], check_status),
-}
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    return load_library("encode", _SIGNATURES)
 
 
 def read_natively(content: bytes) -> tuple[PackedBytes, NDArray[np.int64]] | None:
@@ -60,7 +47,8 @@ def read_natively(content: bytes) -> tuple[PackedBytes, NDArray[np.int64]] | Non
     lines = content.count(b"\n")
     data, offsets, ranks = np.empty(len(content), np.uint8), np.empty(lines + 1, np.int64), np.empty(lines, np.int64)
     arrays = (data.ctypes.data, offsets.ctypes.data, ranks.ctypes.data)
-    if _library().bpeflow_read_ranks(content, len(content), *arrays, lines) != 0:
+    read = load_library("encode").bpeflow_read_ranks
+    if read(content, len(content), *arrays, lines) != 0:  # other text is left to the caller
         return None
     return PackedBytes(data[: offsets[-1]].tobytes(), offsets), ranks
 
@@ -84,7 +72,7 @@ def recover_merge_ids(tokens: PackedBytes) -> NDArray[np.uint32]:
 
 def recover_natively(tokens: PackedBytes) -> NDArray[np.uint32]:
     """Implement `recover_merge_ids`. Raises `NativeUnavailableError` if the library is not available."""
-    library = _library()
+    library = load_library("encode")
     merges = np.empty((len(tokens), 3), np.uint32)
     count = c_uint64()
     library.bpeflow_recover_merges(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.library import load_extra
+from bpeflow._util.extras import load_extra
 from bpeflow.errors import ConfigError
 from bpeflow.reporting.data import Curve, RunData, enough_size, fit_heaps, merge_count_curve, token_lengths
 

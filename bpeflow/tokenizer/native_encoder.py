@@ -13,23 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.library import check_status
+from bpeflow._util.native import NOT_UTF8, UNKNOWN_ID, Handle, check_status, load_library
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
-from bpeflow.tokenizer.native_memory import SHORT_TEXT, Cache, Model, Session, Specials, encode_library
+from bpeflow.tokenizer.native_memory import SHORT_TEXT, Session, new_model, new_specials
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
 #: BPEFLOWNO_PATTERN of the header: the text is already split into pre-tokens.
 NO_PATTERN = 0xFFFF
-
-#: BPEFLOW_NOT_UTF8 and BPEFLOW_UNKNOWN_ID of the header, which are errors in the caller's input.
-_NOT_UTF8 = 7
-_UNKNOWN_ID = 9
 
 #: Maximum length in bytes of a text that is encoded to memory that each session keeps, from which the ids are copied.
 #: Providing and clearing new pages for an array of one id per byte takes the kernel longer than the copy. Larger:
@@ -61,7 +57,7 @@ class NativeEncoder:
         spec: TokenizerSpec,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         instructions: str | None = None,
-        model: Model | None = None,
+        model: Handle | None = None,
     ) -> None:
         """Prepare a vocabulary.
 
@@ -77,14 +73,14 @@ class NativeEncoder:
             FormatError: a byte, or a part or the result of a merge, has no id.
         """
         self._spec = spec
-        self._library = encode_library()
+        self._library = load_library("encode")
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, NO_PATTERN)
         self._instructions = instructions or chosen_instructions()
-        self._model = model or Model(spec)
-        self._specials: weakref.WeakKeyDictionary[SpecialTokens, Specials] = weakref.WeakKeyDictionary()
+        self._model = model or new_model(spec)
+        self._specials: weakref.WeakKeyDictionary[SpecialTokens, Handle] = weakref.WeakKeyDictionary()
         self._decoded: dict[int, bytes] = {}
-        self._cache = Cache(cache_bytes)
+        self._cache = Handle(self._library, "cache", cache_bytes)
         self._idle: deque[Session] = deque()
 
     def with_cache(self, cache_bytes: int) -> NativeEncoder:
@@ -154,13 +150,13 @@ class NativeEncoder:
             return decoded
 
     def _decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
-        arguments = (self._model.handle, ids.ctypes.data, ids.itemsize, len(ids))
+        arguments = (self._model, ids.ctypes.data, ids.itemsize, len(ids))
         size, bad = c_uint64(), c_uint64()
         function = self._library.bpeflow_model_decoded_size
         status = function(*arguments, byref(size), byref(bad))
-        if status == _UNKNOWN_ID:
-            raise unknown_token_error(int(ids[bad.value]), bad.value, self._model.tokens)
-        check_status(status, function, ())
+        if status == UNKNOWN_ID:
+            raise unknown_token_error(int(ids[bad.value]), bad.value, len(self._spec.vocab))
+        check_status(status, function)
         text: bytes = _new_bytes(None, size.value)
         if text:  # safe to write to: no other reference exists yet (but the empty object is shared by all)
             self._library.bpeflow_model_decode(*arguments, text, len(text))
@@ -235,19 +231,19 @@ class NativeEncoder:
         except IndexError:
             return Session(self._model, self._pattern, self._instructions.encode(), self._cache)
 
-    def _native_specials(self, specials: SpecialTokens) -> Specials | None:
+    def _native_specials(self, specials: SpecialTokens) -> Handle | None:
         if not specials.ids:
             return None
         native = self._specials.get(specials)
         if native is None:
-            native = self._specials[specials] = Specials(specials)
+            native = self._specials[specials] = new_specials(specials)
         return native
 
 
 def _raise(status: int, function: Any, text: bytes) -> None:
-    if status == _NOT_UTF8:
+    if status == NOT_UTF8:
         raise invalid_utf8_error(text)
-    check_status(status, function, ())
+    check_status(status, function)
 
 
 def _address(text: Utf8) -> bytes | int:

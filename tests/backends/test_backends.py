@@ -27,9 +27,10 @@ from tasks import (
     words,
 )
 
+from bpeflow._util import native
 from bpeflow._util.byte_level import from_printable
 from bpeflow._util.text import format_size
-from bpeflow.backends import BACKENDS, native_backend
+from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend, MergeTask, lowest_count
 from bpeflow.backends.native_backend import NativeBackend, OmpBackend
 from bpeflow.config import MergeSettings
@@ -349,7 +350,7 @@ def test_threads_wait_as_the_user_says_or_else_asleep(
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(native_backend, "load_library", lambda *_: tuple(map(os.environ.get, names)))
+    monkeypatch.setattr(native, "load_library", lambda *_: tuple(map(os.environ.get, names)))
     backend = OmpBackend("omp", "")
     assert backend._library == seen
     assert {name: os.environ[name] for name in names if name in os.environ} == given

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from available import skip_missing
 
-from bpeflow._util import library
-from bpeflow._util.library import library_folders
+from bpeflow._util import native
+from bpeflow._util.native import library_folders
 from bpeflow.backends.native_backend import OMP
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.main import main
@@ -77,8 +77,9 @@ def test_the_verbose_version_says_what_was_not_built(
 ) -> None:
     record = {"build_type": "Release", "c_compiler": "GNU 12", "cxx_compiler": " ", "instructions": "", "openmp": ""}
     (tmp_path / "build.json").write_text(json.dumps({**record, "missing": {"omp": "no compiler was found"}}))
-    monkeypatch.setattr(library, "library_folders", lambda: [tmp_path])
-    monkeypatch.delitem(vars(OMP), "_library", raising=False)  # as in a fresh process
+    monkeypatch.setattr(native, "library_folders", lambda: [tmp_path])
+    native.load_library.cache_clear()  # as in a fresh process
+    monkeypatch.delitem(vars(OMP), "_library", raising=False)
     assert main(["--version", "--verbose"]) == 0
     out = capsys.readouterr().out
     assert f"  libraries       {tmp_path}: none\n" in out

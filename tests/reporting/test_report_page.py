@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import bpeflow
-from bpeflow._util import library
+from bpeflow._util import extras
 from bpeflow.cli.main import main
 from bpeflow.reporting.data import load_runs
 from bpeflow.reporting.page import packed_vocab
@@ -150,7 +150,7 @@ def test_without_matplotlib_a_run_succeeds_with_a_warning(
     def missing(module: str) -> object:
         raise ModuleNotFoundError(f"No module named {module!r}")
 
-    monkeypatch.setattr(library, "import_module", missing)
+    monkeypatch.setattr(extras, "import_module", missing)
     with caplog.at_level(logging.WARNING):
         names = train(corpus, tmp_path / "run", output={"report": True})
     assert "run.json" in names and "report.html" not in names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import c_void_p
+from ctypes import byref, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from small import spec_of
 
+from bpeflow._util.native import Prepared, Vocabulary, load_library
 from bpeflow.errors import InvalidTextError, NativeError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -63,7 +64,7 @@ def test_a_dtype_too_small_for_the_vocabulary_is_rejected() -> None:
 
 
 def test_invalid_arguments_return_a_status() -> None:
-    library = native_memory.encode_library()
+    library = load_library("encode")
     encoder = NativeEncoder(spec_of([]))
     session = encoder._take_session()
     ids = np.empty(4, np.uint32)
@@ -73,7 +74,7 @@ def test_invalid_arguments_return_a_status() -> None:
         encoding = session.encoding(0, None, ids)
         for name, value in (changed or {}).items():
             setattr(encoding, name, value)
-        result: int = encode(session.handle, native_memory.byref(encoding), text, len(text))
+        result: int = encode(session.handle, byref(encoding), text, len(text))
         return result
 
     assert status() == 0
@@ -83,38 +84,34 @@ def test_invalid_arguments_return_a_status() -> None:
     assert status(changed={"id_size": 3}) == 4
     assert status(b"\xff") == 7
     assert status(b"\xff", changed={"pattern": 0xFFFF}) == 0
-    assert encode(None, native_memory.byref(session.encoding(0, None, ids)), b"a", 1) == 4
+    assert encode(None, byref(session.encoding(0, None, ids)), b"a", 1) == 4
     assert encode(session.handle, None, b"a", 1) == 4
-    assert encode(session.handle, native_memory.byref(session.encoding(0, None, ids)), None, 1) == 4
-    prepared = native_memory.Prepared(session.handle, session.encoding(0, None, ids))
+    assert encode(session.handle, byref(session.encoding(0, None, ids)), None, 1) == 4
+    prepared = Prepared(session.handle, session.encoding(0, None, ids))
     encode_prepared = library.bpeflow_encode_prepared
-    assert encode_prepared(native_memory.byref(prepared), b"abc", 3) == 3
-    assert encode_prepared(native_memory.byref(prepared), b"too long", 8) == -8
-    assert encode_prepared(native_memory.byref(prepared), b"\xff", 1) == -7
-    assert encode_prepared(native_memory.byref(prepared), b"abc", -1) == -4
-    assert encode_prepared(native_memory.byref(prepared), None, 1) == -4
+    assert encode_prepared(byref(prepared), b"abc", 3) == 3
+    assert encode_prepared(byref(prepared), b"too long", 8) == -8
+    assert encode_prepared(byref(prepared), b"\xff", 1) == -7
+    assert encode_prepared(byref(prepared), b"abc", -1) == -4
+    assert encode_prepared(byref(prepared), None, 1) == -4
     assert encode_prepared(None, b"abc", 3) == -4
-    assert encode_prepared(native_memory.byref(native_memory.Prepared()), b"abc", 3) == -4
+    assert encode_prepared(byref(Prepared()), b"abc", 3) == -4
     descending = np.array([2, 1], np.uint64)
     encoding = session.encoding(0, None, ids)
-    assert pieces(session.handle, native_memory.byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
-    assert pieces(session.handle, native_memory.byref(encoding), b"abc", None, 2, None) == 4
-    assert pieces(session.handle, native_memory.byref(encoding), None, None, 0, None) == 0
+    assert pieces(session.handle, byref(encoding), b"abc", descending.ctypes.data, 2, None) == 4
+    assert pieces(session.handle, byref(encoding), b"abc", None, 2, None) == 4
+    assert pieces(session.handle, byref(encoding), None, None, 0, None) == 0
     with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_encoder_new(
-            encoder._model.handle, encoder._cache.handle, b"mmx", native_memory.byref(c_void_p())
-        )
+        library.bpeflow_encoder_new(encoder._model, encoder._cache, b"mmx", byref(c_void_p()))
     with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_encoder_new(encoder._model.handle, None, None, native_memory.byref(c_void_p()))
+        library.bpeflow_encoder_new(encoder._model, None, None, byref(c_void_p()))
     with pytest.raises(NativeError, match="rules"):
-        library.bpeflow_specials_new(
-            b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, native_memory.byref(c_void_p())
-        )
-    size = native_memory.c_uint64()
+        library.bpeflow_specials_new(b"a", np.zeros(1, np.uint32).ctypes.data, ids.ctypes.data, 1, byref(c_void_p()))
+    size = c_uint64()
     decoded_size = library.bpeflow_model_decoded_size
-    assert decoded_size(encoder._model.handle, ids.ctypes.data, 3, 1, native_memory.byref(size), size) == 4
+    assert decoded_size(encoder._model, ids.ctypes.data, 3, 1, byref(size), size) == 4
     with pytest.raises(NativeError):
-        library.bpeflow_model_decode(encoder._model.handle, ids.ctypes.data, 4, 4, ids.ctypes.data, 0)
+        library.bpeflow_model_decode(encoder._model, ids.ctypes.data, 4, 4, ids.ctypes.data, 0)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +129,7 @@ def test_invalid_arguments_return_a_status() -> None:
     ids=str,
 )
 def test_an_invalid_vocabulary_returns_a_status(invalid: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Invalid(native_memory.Vocabulary):
+    class Invalid(Vocabulary):
         def __init__(self, *values: Any) -> None:
             super().__init__(*values)
             for name, value in invalid.items():

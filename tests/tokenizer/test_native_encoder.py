@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from random_vocabularies import merge_as_defined, vocabularies
 from small import spec_of
 
+from bpeflow._util.native import load_library
 from bpeflow.errors import InvalidTextError, NativeUnavailableError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
@@ -315,9 +316,9 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
         def __getitem__(self, name: str) -> Any:
             return library[name]
 
-    library = native_memory.encode_library()
-    monkeypatch.setattr(native_memory, "encode_library", SpyLibrary)
-    monkeypatch.setattr(native_encoder, "encode_library", SpyLibrary)
+    library = load_library("encode")
+    for module in (native_memory, native_encoder):
+        monkeypatch.setattr(module, "load_library", lambda _name: SpyLibrary())
     specials = SpecialTokens.of({"<a>": 0})
     encoder = NativeEncoder(spec_of([]))
     encoder.encode(b"<a>", specials)

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bpeflow._util import native
 from bpeflow.backends import BACKENDS
-from bpeflow.backends import native_backend as learning
 from bpeflow.backends.base import MERGE_DTYPE
 from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.errors import BpeflowError
-from bpeflow.tokenizer import native_memory as memory
 from bpeflow.tokenizer.native_encoder import NO_PATTERN
 from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, outcome
@@ -54,9 +53,8 @@ def _learn(choices: Choices) -> None:
         "byte_ids": byte_ids,
         "initial_merges": pairs,
     }
-    types: dict[str, Any] = dict(learning._Task._fields_)  # type: ignore[arg-type]
-    task = learning._Task(
-        **{name: array.ctypes.data_as(types[name]) for name, array in arrays.items()},
+    task = native.MergeTask(
+        **{name: array.ctypes.data for name, array in arrays.items()},
         words=words,
         tokens=tokens,
         max_tokens=choices.below(300),
@@ -78,7 +76,7 @@ def _learn(choices: Choices) -> None:
 
 
 def _encode(choices: Choices) -> None:
-    library = memory.encode_library()
+    library = native.load_library("encode")
     tokens, merges = 256 + choices.below(8), choices.below(8)
     token_data = np.concatenate([np.arange(256, dtype=np.uint8), np.frombuffer(b"abcabcabcabc" * 3, np.uint8)])
     offsets = [np.minimum(np.arange(tokens + 1, dtype=np.int64), 256) for _ in range(2)]
@@ -89,7 +87,7 @@ def _encode(choices: Choices) -> None:
     _spoil(choices, byte_ids, 300)
     triples = _numbers(choices, 3 * merges, np.uint32, 97, tokens + choices.below(2))
     joined = token_data.tobytes()
-    vocabulary = memory.Vocabulary(
+    vocabulary = native.Vocabulary(
         joined, offsets[0].ctypes.data, joined, offsets[1].ctypes.data, tokens, byte_ids.ctypes.data,
         triples.ctypes.data, merges, choices.below(2),
     )  # fmt: skip
@@ -121,11 +119,11 @@ def _encode_pieces(choices: Choices, library: ctypes.CDLL, encoder: c_void_p, sp
     id_ends, ids = np.empty(pieces, np.uint64), np.empty(choices.below(200), np.uint32)
     id_size = choices.one_of((2, 4, 4, 3))
     pattern = choices.one_of((0, 1, 2, 3, 4, 5, NO_PATTERN))
-    request = memory.Encoding(pattern, id_size, specials, ids.ctypes.data, len(ids), 0)
+    request = native.Encoding(pattern, id_size, specials, ids.ctypes.data, len(ids), 0)
     library.bpeflow_encoder_encode_pieces(
         encoder, byref(request), text.ctypes.data, ends.ctypes.data, pieces, id_ends.ctypes.data
     )
-    prepared = memory.Prepared(encoder, request)
+    prepared = native.Prepared(encoder, request)
     library.bpeflow_encode_prepared(byref(prepared), text.tobytes(), len(text) - choices.below(2))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from bpeflow._util.library import load_extra
+from bpeflow._util.extras import load_extra
 from bpeflow.corpus.formats.content import START_BYTES, detect_compression, is_json_lines
 from bpeflow.corpus.formats.records import format_names
 from bpeflow.corpus.formats.stream import StreamFile, convert_errors

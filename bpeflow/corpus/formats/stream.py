@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
-from bpeflow._util.library import load_extra
+from bpeflow._util.extras import load_extra
 from bpeflow._util.machine import is_memory_error
 from bpeflow.corpus.formats.content import MAGIC_BYTES, START_BYTES, Compression, decompress, detect_compression
 from bpeflow.errors import CorpusError

@@ -1,0 +1,356 @@
+"""The native libraries, called through ctypes: this module declares all of ``ext/include/bpeflow.h`` and loads them.
+
+The header explains each function and structure, and states the rules of the interface. `load_library` returns a
+library with its functions declared; those that return a status raise its exception, except where a comment says that
+the caller handles the status. `Handle` is an object in native memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from ctypes import (
+    POINTER,
+    Structure,
+    byref,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bpeflow.errors import (
+    BpeflowError,
+    CountOverflowError,
+    FormatError,
+    NativeError,
+    NativeMemoryError,
+    NativeUnavailableError,
+)
+
+#: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
+ABI = 10
+
+#: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
+LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
+_SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
+
+# ---- statuses: `enum bpeflow_status`; callers handle those that are public ----
+
+_IO = 5
+NOT_UTF8 = 7
+UNKNOWN_ID = 9
+
+
+def check_status(status: int, function: Any, arguments: tuple[Any, ...] = ()) -> int:  # noqa: ARG001
+    """Raise the exception for a status of the header. ctypes calls this after each call that returns a status.
+
+    I/O errors become an `OSError` without a file name, which only the caller knows.
+    """
+    if status == 0:
+        return status
+    name = function.__name__
+    if status == _IO:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    errors: dict[int, BpeflowError] = {
+        1: NativeMemoryError(f"no memory for {name}"),
+        2: CountOverflowError(f"{name}: a count does not fit 64 bits; count less text, or in parts"),
+        3: NativeError(
+            f"{name}: too large: 2^32 - 3 or more bytes in one pre-token, or 2^32 - 1 or more tokens, pairs or "
+            "different counts"
+        ),
+        4: NativeError(f"{name}: arguments that break the rules of bpeflow.h (please report this)"),
+        6: FormatError(f"{name}: a shard that is truncated, out of order or of the wrong size"),
+    }
+    raise errors.get(status) or NativeError(f"{name}: unknown status {status}")
+
+
+# ---- structures: each is named as in the header, without `bpeflow_` ----
+
+
+class Delimiters(Structure):
+    _fields_ = (("data", c_char_p), ("lengths", POINTER(c_uint32)), ("count", c_uint32), ("separator", c_uint32))
+
+
+class Documents(Structure):
+    _fields_ = (("bytes", c_uint64), ("documents", c_uint64), ("open", c_uint32))
+
+
+class Shard(Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("path", c_char_p),
+        ("tokens", c_uint64),
+        ("size", c_uint64),
+        ("offset", c_uint64),
+        ("file_size", c_uint64),
+    )
+
+
+class Mark(Structure):
+    _fields_ = (("offset", c_uint64), ("token", c_uint64))
+
+
+class Range(Structure):
+    _fields_ = (("low", c_char_p), ("high", c_char_p), ("low_length", c_uint64), ("high_length", c_uint64))
+
+
+class MergeTask(Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("offsets", c_void_p),
+        ("counts", c_void_p),
+        ("words", c_uint64),
+        ("token_data", c_void_p),
+        ("token_offsets", c_void_p),
+        ("tokens", c_uint32),
+        ("max_tokens", c_uint32),
+        ("byte_ids", c_void_p),
+        ("min_frequency", c_int64),
+        ("max_token_length", c_uint64),
+        ("order", c_uint32),
+        ("reuse_tokens", c_uint32),
+        ("scan", c_uint32),
+        ("threads", c_uint32),
+        ("max_shard_positions", c_uint64),
+        ("initial_merges", c_void_p),
+        ("initial_merge_count", c_uint64),
+    )
+
+
+class MergeStatistics(Structure):
+    _fields_ = (
+        ("words", c_uint64),
+        ("positions", c_uint64),
+        ("pairs", c_uint64),
+        ("occurrences_visited", c_uint64),
+        ("occurrences_merged", c_uint64),
+        ("stale_pops", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("threads", c_uint64),
+        ("setup_seconds", c_double),
+        ("selection_seconds", c_double),
+        ("update_seconds", c_double),
+    )
+
+
+class Vocabulary(Structure):
+    _fields_ = (
+        ("token_data", c_char_p),
+        ("token_offsets", c_void_p),
+        ("ordinary_data", c_char_p),
+        ("ordinary_offsets", c_void_p),
+        ("tokens", c_uint32),
+        ("byte_ids", c_void_p),
+        ("merges", c_void_p),
+        ("merge_count", c_uint64),
+        ("whole_tokens", c_uint32),
+    )
+
+
+class Encoding(Structure):
+    _fields_ = (
+        ("pattern", c_uint32),
+        ("id_size", c_uint32),
+        ("specials", c_void_p),
+        ("ids", c_void_p),
+        ("capacity", c_uint64),
+        ("written", c_uint64),
+    )
+
+
+class Prepared(Structure):
+    _fields_ = (("encoder", c_void_p), ("encoding", Encoding))
+
+
+# ---- functions ----
+
+
+class _Signature(NamedTuple):
+    result: Any
+    arguments: tuple[Any, ...]
+    check: Any = None
+
+
+def _checked(*arguments: Any) -> _Signature:
+    """A function that returns a status, for which `check_status` raises the exception."""
+    return _Signature(c_int, arguments, check_status)
+
+
+def _unchecked(*arguments: Any) -> _Signature:
+    """A function that returns a status, which the caller handles."""
+    return _Signature(c_int, arguments)
+
+
+def _freeing() -> _Signature:
+    return _Signature(None, (c_void_p,))
+
+
+_HANDLES = POINTER(c_void_p)
+_NUMBER = POINTER(c_uint64)
+
+_COUNT = {
+    "bpeflow_unicode_version": _Signature(c_char_p, ()),
+    "bpeflow_instructions": _Signature(c_char_p, ()),
+    "bpeflow_table_new": _checked(c_char_p, _HANDLES),
+    "bpeflow_table_count": _checked(c_void_p, c_uint32, c_char_p, c_uint64),
+    "bpeflow_table_count_documents": _checked(
+        c_void_p, c_uint32, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)
+    ),
+    "bpeflow_table_add": _checked(c_void_p, c_char_p, c_char_p, c_char_p, c_uint64),
+    "bpeflow_table_size": _checked(c_void_p, c_uint32, c_uint32, _NUMBER, _NUMBER),
+    "bpeflow_table_memory": _checked(c_void_p, c_uint64, _NUMBER),
+    "bpeflow_table_write": _checked(c_void_p, c_uint32, c_uint32, c_void_p, c_char_p),
+    "bpeflow_table_settle": _checked(c_void_p),
+    "bpeflow_table_free": _freeing(),
+    "bpeflow_sum_new": _checked(_HANDLES, POINTER(c_int64), c_uint64, c_uint32, c_uint32, _HANDLES),
+    "bpeflow_sum_free": _freeing(),
+    "bpeflow_sorted_new": _checked(_HANDLES, c_uint64, c_uint64, c_uint64, _HANDLES, _NUMBER, _NUMBER),
+    "bpeflow_sorted_write": _checked(c_void_p, c_int64, c_void_p, c_void_p, c_void_p),
+    "bpeflow_sorted_free": _freeing(),
+    "bpeflow_kway_new": _checked(POINTER(Shard), c_uint64, c_uint32, c_uint64, POINTER(Range), _HANDLES),
+    "bpeflow_kway_failed": _Signature(c_uint64, (c_void_p,)),
+    "bpeflow_kway_ended": _checked(c_void_p, POINTER(c_uint32)),
+    "bpeflow_kway_read": _checked(
+        c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_void_p, c_void_p, _NUMBER, _NUMBER
+    ),
+    "bpeflow_kway_write": _checked(c_void_p, c_char_p, c_uint64, _NUMBER, _NUMBER, _NUMBER),
+    "bpeflow_kway_marks": _checked(c_void_p, POINTER(Mark)),
+    "bpeflow_kway_gather": _checked(c_void_p, c_uint64, _NUMBER, _NUMBER),
+    "bpeflow_kway_save": _checked(c_void_p, c_void_p, c_char_p),
+    "bpeflow_kway_free": _freeing(),
+}
+
+_LEARN = {
+    "bpeflow_learner_new": _checked(POINTER(MergeTask), _HANDLES),
+    "bpeflow_learner_step": _checked(c_void_p, c_uint64, c_void_p, _NUMBER),
+    "bpeflow_learner_statistics": _checked(c_void_p, POINTER(MergeStatistics)),
+    "bpeflow_learner_free": _freeing(),
+}
+
+_ENCODE = {
+    "bpeflow_model_new": _checked(POINTER(Vocabulary), _HANDLES),
+    "bpeflow_model_decoded_size": _unchecked(c_void_p, c_void_p, c_uint32, c_uint64, _NUMBER, _NUMBER),
+    "bpeflow_model_decode": _checked(c_void_p, c_void_p, c_uint32, c_uint64, c_void_p, c_uint64),
+    "bpeflow_model_free": _freeing(),
+    "bpeflow_read_ranks": _unchecked(c_char_p, c_uint64, c_void_p, c_void_p, c_void_p, c_uint64),
+    "bpeflow_read_merges": _unchecked(c_char_p, c_uint64, c_char_p, c_uint64, c_uint32, c_void_p, c_uint64),
+    "bpeflow_recover_merges": _checked(c_char_p, c_void_p, c_uint32, c_void_p, _NUMBER),
+    "bpeflow_specials_new": _checked(c_char_p, c_void_p, c_void_p, c_uint32, _HANDLES),
+    "bpeflow_specials_free": _freeing(),
+    "bpeflow_cache_new": _checked(c_uint64, _HANDLES),
+    "bpeflow_cache_free": _freeing(),
+    "bpeflow_encoder_new": _checked(c_void_p, c_void_p, c_char_p, _HANDLES),
+    "bpeflow_encoder_encode": _unchecked(c_void_p, c_void_p, c_void_p, c_uint64),
+    "bpeflow_encoder_encode_pieces": _unchecked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "bpeflow_encode_prepared": _Signature(c_int32, (POINTER(Prepared), c_char_p, c_int32)),
+    "bpeflow_encoder_free": _freeing(),
+}
+
+#: The functions of each library. The two that learn have the same ones.
+_FUNCTIONS = {"count": _COUNT, "encode": _ENCODE, "c": _LEARN, "omp": _LEARN}
+
+
+class Handle(c_void_p):
+    """An object in native memory, which is freed together with this one, or by `free`."""
+
+    def __init__(self, library: ctypes.CDLL, kind: str, *arguments: Any, results: tuple[Any, ...] = ()) -> None:
+        """Create the object with `bpeflow_<kind>_new`.
+
+        Args:
+            library: the library of these functions.
+            kind: the object's name in the functions.
+            arguments: arguments before the handle. Those that are handles are kept alive, as the object may use them.
+            results: arguments after the handle.
+        """
+        super().__init__()
+        self._borrowed = [argument for argument in arguments if isinstance(argument, Handle)]
+        getattr(library, f"bpeflow_{kind}_new")(*arguments, byref(self), *results)
+        self._free = weakref.finalize(self, getattr(library, f"bpeflow_{kind}_free"), c_void_p(self.value))
+
+    def free(self) -> None:
+        """Free the object. Afterwards the handle is NULL, which every native function refuses."""
+        self.value = None
+        self._free()
+
+
+# ---- loading ----
+
+
+@cache
+def load_library(name: str) -> ctypes.CDLL:
+    """Load ``libbpeflow_<name>`` on first use and declare its functions.
+
+    Raises `NativeUnavailableError`, with the reason and the remedy, if the library is missing or incompatible.
+    """
+    file_name = f"libbpeflow_{name}{_SUFFIX}"
+    path = next((folder / file_name for folder in library_folders() if (folder / file_name).is_file()), None)
+    if path is None:
+        raise NativeUnavailableError(_why_missing(name))
+    try:
+        library = ctypes.CDLL(str(path), use_errno=True)
+    except OSError as error:
+        raise NativeUnavailableError(f"{path} cannot be loaded: {error}") from error
+    _declare(library, path, {"bpeflow_abi": _Signature(c_uint32, ()), **_FUNCTIONS[name]})
+    return library
+
+
+def library_folders() -> Iterator[Path]:
+    """Yield the folders to search for the libraries, first to last.
+
+    The libraries are normally inside the package. If the package is imported from its source tree (an editable install,
+    or ``python -m`` in that tree), they are in the installed copy instead.
+    """
+    if override := os.environ.get(LIBRARY_PATH_VARIABLE):
+        yield Path(override)
+    yield Path(__file__).parents[1] / "_native"
+    yield from (Path(folder) / "bpeflow/_native" for folder in sys.path)
+
+
+def build_records() -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the folders of libraries that have a build.json, and its content, which CMakeLists.txt defines."""
+    for folder in library_folders():
+        record = folder / "build.json"
+        if record.is_file():
+            yield folder, json.loads(record.read_text(encoding="utf-8"))
+
+
+def _declare(library: ctypes.CDLL, path: Path, signatures: dict[str, _Signature]) -> None:
+    """Declare the functions. Reject a library that was built for another version of the header."""
+    try:
+        for name, signature in signatures.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = signature.result, signature.arguments
+            if signature.check is not None:
+                function.errcheck = signature.check
+        found = library.bpeflow_abi()
+    except AttributeError as error:
+        found = f"none ({error})"
+    if found != ABI:
+        raise NativeUnavailableError(
+            f"{path} has interface version {found}, but this bpeflow needs {ABI}: rebuild it with pip install "
+            "--force-reinstall"
+        )
+
+
+def _why_missing(library: str) -> str:
+    """Return why a library is missing: the reason that the build recorded."""
+    for _, record in build_records():
+        if reason := record["missing"].get(library):
+            return f"{reason}, then reinstall bpeflow"
+    return (
+        "the package has no native libraries: their build failed during installation, or this source tree was never "
+        "installed; pip install -v . shows the compiler's messages"
+    )
