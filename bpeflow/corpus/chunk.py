@@ -7,7 +7,7 @@ from pathlib import Path
 from pickle import PickleBuffer
 from typing import Any, Literal
 
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import NOTHING, DocumentStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class StreamChunk(Chunk):
     data: bytearray = field(default_factory=bytearray)
     holds: Literal["text", "jsonl", "records"] = "text"
     line: int = 0
-    left_out: DocumentStatistics = DocumentStatistics()
+    left_out: DocumentStatistics = NOTHING
     bytes_read: int = 0
 
     @property

@@ -176,3 +176,7 @@ class DocumentStatistics:
         if self.bad_records:
             left_out = format_count(self.bad_records, "bad record")
             log.warning("%s left out, such as: %s", left_out, self.first_bad_record.partition(";")[0])
+
+
+#: No documents.
+NOTHING = DocumentStatistics()

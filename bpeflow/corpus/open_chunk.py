@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bpeflow.corpus.chunk import Chunk, StreamChunk
-from bpeflow.corpus.documents import Delimiters, Document, DocumentStatistics
+from bpeflow.corpus.documents import NOTHING, Delimiters, Document, DocumentStatistics
 from bpeflow.corpus.formats.jsonl import parse_line, read_lines
 from bpeflow.corpus.formats.records import UTF8_REMEDY
 from bpeflow.corpus.text_rules import TextRules
@@ -62,7 +62,7 @@ class OpenChunk:
     data: memoryview
     delimiters: Delimiters
     offset: int
-    left_out: DocumentStatistics = DocumentStatistics()
+    left_out: DocumentStatistics = NOTHING
 
     @property
     def has_records(self) -> bool:
@@ -78,8 +78,8 @@ class OpenChunk:
 
         Raises:
             InvalidUtf8Error: the policy is ``"error"`` and a document is not UTF-8. The message names file and byte.
-            CorpusError: the policy is ``"skip"`` and the chunk ends inside a document, whose rest cannot be dropped from
-                here. Under ``"skip"``, chunks are planned to end where a document ends, so the file has changed since.
+            CorpusError: the policy is ``"skip"`` and the chunk ends inside a document, whose rest cannot be dropped
+                from here. Under ``"skip"``, chunks are planned to end where documents end: the file has changed since.
         """
         data = bytes(self.data)
         for document in self.delimiters.documents(data):
@@ -105,7 +105,7 @@ class OpenChunk:
         return texts
 
     def statistics(self, documents: int, skipped: int) -> DocumentStatistics:
-        """Return the statistics of the chunk, given how many documents are in `data` and how many of them are skipped."""
+        """Return the statistics of the chunk, given how many documents `data` has and how many are skipped."""
         size = len(self.data) - (documents if self.has_records else 0)  # a `RECORD_END` each
         return DocumentStatistics(documents, skipped, size) + self.left_out
 

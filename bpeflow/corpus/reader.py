@@ -19,7 +19,14 @@ from bpeflow.corpus.first_look import FirstLook
 from bpeflow.corpus.formats.content import check_content
 from bpeflow.corpus.formats.jsonl import cut_lines, parse_lines
 from bpeflow.corpus.formats.parquet import read_rows, row_groups
-from bpeflow.corpus.formats.records import DOCUMENTS, SKIP_REMEDY, DocumentIterable, RecordText, encode_document, record_chunks
+from bpeflow.corpus.formats.records import (
+    DOCUMENTS,
+    SKIP_REMEDY,
+    DocumentIterable,
+    RecordText,
+    encode_document,
+    record_chunks,
+)
 from bpeflow.corpus.formats.stream import Blocks, StreamFile, StreamTask, open_blocks
 from bpeflow.corpus.formats.stream_text import cut_text
 from bpeflow.corpus.sources import CorpusEntry, StreamEntry, input_files

@@ -15,9 +15,7 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.pretokenize.cuts import LOOK_BEHIND
 
 
-def cut_text(
-    blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, source: int = 0
-) -> Iterator[StreamChunk]:
+def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, source: int = 0) -> Iterator[StreamChunk]:
     """Divide a stream of text into the same chunks as `plan_chunks` divides a file.
 
     Args:
