@@ -20,6 +20,7 @@ from bpeflow.corpus.formats.records import check_iterable, split_off_documents
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus, input_files
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
@@ -151,10 +152,10 @@ def encode_file(
         seed=settings.seed,
     )
     corpus = find_corpus(settings, documents, find_in_order)
-    end_id = None if end is None else tokenizer.special_tokens[end]
+    rules = TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, corpus.sources, keep_separator=True)
     work = CorpusEncoder(
         corpus=corpus,
-        encoder=ChunkEncoder(tokenizer, delimiters, end_id, settings.invalid_utf8, corpus.sources),
+        encoder=ChunkEncoder(tokenizer, rules, None if end is None else tokenizer.special_tokens[end]),
         num_threads=validate_threads(settings.num_threads),
         chunk_size=settings.chunk_size,
     )
@@ -282,10 +283,10 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
             "pattern": tokenizer.pattern,
             **({"normalizer": tokenizer.normalizer} if tokenizer.normalizer else {}),
         },
-        "separator": encoder.delimiters.separator,
+        "separator": encoder.rules.delimiters.separator,
         "end_token": None if end_token is None else {"text": end_token, "id": encoder.end_id},
-        "special_tokens": "as ids" if encoder.delimiters.special_tokens else "as text",
-        "invalid_utf8": encoder.invalid_utf8,
+        "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
+        "invalid_utf8": encoder.rules.invalid_utf8,
         "bytes": work.corpus.known_bytes,
         "input": [
             {"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in input_files(entry)
