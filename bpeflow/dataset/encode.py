@@ -18,6 +18,7 @@ from bpeflow.corpus.find import InputFormat
 from bpeflow.corpus.formats.records import check_iterable
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import input_files
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.encode_options import (
@@ -192,11 +193,10 @@ def encode_file(
             "exclude": exclude, "invalid_utf8": invalid_utf8, "bad_records": bad_records,
         }
     )  # fmt: skip
+    rules = TextRules(tokenizer._pretokenizer, delimiters, invalid_utf8, corpus.sources, keep_separator=True)
     work = CorpusEncoder(
         corpus=corpus,
-        encoder=ChunkEncoder(
-            tokenizer, delimiters, None if end is None else tokenizer.special_tokens[end], invalid_utf8, corpus.sources
-        ),
+        encoder=ChunkEncoder(tokenizer, rules, None if end is None else tokenizer.special_tokens[end]),
         num_threads=validate_threads(num_threads),
         chunk_size=validate_chunk_size(chunk_size),
     )
@@ -305,10 +305,10 @@ def _describe(work: CorpusEncoder, end_token: str | None, inputs: Sequence[tuple
             "pattern": tokenizer.pattern,
             **({"normalizer": tokenizer.normalizer} if tokenizer.normalizer else {}),
         },
-        "separator": encoder.delimiters.separator,
+        "separator": encoder.rules.delimiters.separator,
         "end_token": None if end_token is None else {"text": end_token, "id": encoder.end_id},
-        "special_tokens": "as ids" if encoder.delimiters.special_tokens else "as text",
-        "invalid_utf8": encoder.invalid_utf8,
+        "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
+        "invalid_utf8": encoder.rules.invalid_utf8,
         "bytes": work.corpus.known_bytes,
         "input": [{"path": name, "bytes": size} for name, size in inputs],
         "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
