@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, get_args
+from typing import Any
 
 from bpeflow._util.extras import load_extra
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import SETTING
-from bpeflow.config import Settings, all_settings
-from bpeflow.dataset.token_file import DtypeName, Layout
+from bpeflow.config import EncodeSettings, Settings, all_settings
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -31,6 +30,9 @@ Print a script that completes commands, flags and their values in a shell. Save 
 
 #: What flags take, by their metavar.
 _FILES, _FOLDERS = ("FILE", "PATH", "SRC", "DST", "TOKENIZER", "A", "B"), ("FOLDER", "RUN")
+
+
+_MODELS = (EncodeSettings, Settings)
 
 
 def make_parser() -> Parser:
@@ -66,17 +68,15 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
 
 def _suggest(argument: argparse.Action, shtab: Any) -> None:
     """Give an argument the values that shells suggest. They are no limit, as `choices` of a parser in use are."""
-    settings = {f"{SETTING}{setting.key}": setting for setting in all_settings(Settings)}
+    settings = {f"{SETTING}{setting.key}": setting for model in _MODELS for setting in all_settings(model)}
     values = {
-        "assignments": [f"{setting.key}=" for setting in settings.values()],
+        "assignments": [f"{setting.key}=" for setting in all_settings(Settings)],
         f"{SETTING}pattern": list(NAMED_PATTERNS),
         "pattern": list(NAMED_PATTERNS),
         "known": list(PUBLISHED),
         f"{SETTING}backend": ["auto", *(backend.name for backend in BACKENDS)],
         "backends": [backend.name for backend in BACKENDS],
         "to": [known.name for known in FORMATS],
-        "dtype": ["auto", *get_args(DtypeName)],
-        "format": list(get_args(Layout)),
     }
     if argument.dest in values:
         argument.choices = values[argument.dest]

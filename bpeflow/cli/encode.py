@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description, number, size
+from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, summary
-from bpeflow.cli.settings import add_corpus_flags, add_settings, corpus_of
-from bpeflow.config import Settings
-from bpeflow.config.sections import as_number
+from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.config import EncodeSettings
 from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.facade import Tokenizer
 
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary
     from bpeflow.dataset.encode import EncodedCorpus
-
-_OPTIONS = (
-    "overwrite", "format", "shard_tokens", "val_fraction", "seed", "dtype", "end_token", "special_tokens_as_text",
-    "index", "num_threads", "chunk_size",
-)  # fmt: skip
 
 #: The most files that the summary lists by name.
 _LISTED_FILES = 6
@@ -48,43 +41,8 @@ def make_parser() -> Parser:
     """Return the parser of the command's flags."""
     parser = Parser("encode", _DESCRIPTION)
     add_tokenizer_flag(parser)
-    add_corpus_flags(parser)
     add_output_flag(parser, "token file to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace existing token files")
-    parser.add_argument(
-        "--format", metavar="NAME",
-        help="bin (the ids alone), npy, or megatron (Megatron-LM's train.bin and train.idx) (default: npy if the name "
-        "ends in .npy, else bin)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--shard_tokens", metavar="N", type=_count, help="divide into files of at most N tokens, e.g. 100m"
-    )
-    parser.add_argument(
-        "--val_fraction", metavar="P", type=float, default=0.0,
-        help="probability with which a document goes to val.bin instead, e.g. 0.005 (default: 0)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", metavar="N", type=int, default=0, help="chooses other documents for validation (default: 0)"
-    )
-    parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
-    parser.add_argument(
-        "--end_token",
-        metavar="TOKEN",
-        help="special token that replaces separators and ends every document; '' for none (default: the separator, "
-        "and the last document ends as in its file)",
-    )
-    parser.add_argument(
-        "--special_tokens_as_text", action="store_true",
-        help="encode special tokens in documents as ordinary text; for untrusted corpora",
-    )  # fmt: skip
-    parser.add_argument("--index", action="store_true", help="also write where each document starts")
-    parser.add_argument(
-        "--threads", metavar="N", type=number, dest="num_threads", help="encoder threads (default: one per core)"
-    )
-    parser.add_argument(
-        "--chunk_size", metavar="SIZE", type=size, help="text per encoder and step, e.g. 8mb; decides the memory needed"
-    )
-    add_settings(parser, Settings, without={*Settings.model_fields} - {"engine"})
+    add_corpus_flags(parser, EncodeSettings)
     add_quiet_flag(parser)
     return parser
 
@@ -92,11 +50,10 @@ def make_parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Encode a corpus."""
     options = make_parser().parse(argv)
-    settings = corpus_of(options, Settings)
-    given = {name: getattr(options, name) for name in _OPTIONS}
+    settings = corpus_of(options, EncodeSettings)
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.load(options.tokenizer, **description(options))
-        corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **given, **settings)
+        corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
     with summary(options.quiet) as lines:
         _print_summary(lines, corpus)
     return 0
@@ -122,14 +79,6 @@ def _print_summary(lines: Summary, corpus: EncodedCorpus) -> None:
             f"{format_count(corpus.val_documents, 'document')} for validation",
         )
     lines.line("written", one_line(_list_files(corpus.written)))
-
-
-def _count(text: str) -> int:
-    """Parse a large number, such as ``100m`` for 100 million."""
-    try:
-        return int(as_number(text))  # type: ignore[call-overload,no-any-return]
-    except ValueError as error:
-        raise ArgumentTypeError(f"{error}, found {text!r}") from None
 
 
 def _list_files(paths: Sequence[Path]) -> str:

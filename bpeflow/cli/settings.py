@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from bpeflow._util.yaml import parse_yaml, read_yaml
 from bpeflow.cli.parser import Parser, add_quiet_flag
-from bpeflow.config import CountSettings, Settings, all_settings, override
+from bpeflow.config import CorpusSettings, Settings, all_settings, override
 from bpeflow.errors import ConfigError
 
 #: What the destination of a setting's flag begins with; its key follows.
@@ -22,22 +22,19 @@ SETTING = "setting "
 _CORPUS = "corpus"
 
 
-def add_settings(
-    parser: Parser, model: type[BaseModel], without: Collection[str] = (), only: Collection[str] = (), title: str = ""
-) -> None:
+def add_settings(parser: Parser, model: type[BaseModel], without: Collection[str] = (), title: str = "") -> None:
     """Add a flag for each setting of a model, with the setting's own description as its help.
 
     Args:
         parser: the parser.
         model: the model.
         without: top-level names of settings to leave out.
-        only: groups of settings to add; by default all.
         title: the heading in the help; by default each group has its own.
     """
     groups: dict[str, Any] = {}
     for setting in sorted(all_settings(model), key=lambda setting: setting.group != _CORPUS):
         heading = title or setting.group
-        if not setting.flags or setting.key.partition(".")[0] in without or (only and setting.group not in only):
+        if not setting.flags or setting.key.partition(".")[0] in without:
             continue
         if heading not in groups:
             groups[heading] = parser.add_argument_group(heading)
@@ -114,9 +111,9 @@ def _read_lines(path: Path) -> list[str]:
 # ---- a corpus ----
 
 
-def add_corpus_flags(parser: Parser) -> None:
-    """Add the flags that describe a corpus, for `corpus_of`."""
-    add_settings(parser, CountSettings, only=[_CORPUS])
+def add_corpus_flags(parser: Parser, model: type[CorpusSettings] = CorpusSettings) -> None:
+    """Add the flags of settings that describe a corpus, for `corpus_of`."""
+    add_settings(parser, model)
     parser.add_argument(
         "--config", metavar="FILE", type=Path,
         help="config of a training run, whose corpus to take: input, sources, fields, …; flags override it",
@@ -124,13 +121,13 @@ def add_corpus_flags(parser: Parser) -> None:
 
 
 def corpus_of(
-    options: argparse.Namespace, model: type[BaseModel] = CountSettings, *, required: bool = True
+    options: argparse.Namespace, model: type[CorpusSettings] = CorpusSettings, *, required: bool = True
 ) -> dict[str, Any]:
     """Return the settings that flags give, over the corpus of ``--config`` and, if `model` has one, its engine.
 
     ``--input`` replaces all sources of the config. The value of `inputs` may have sources as mappings.
     """
-    keys = {setting.key for setting in all_settings(CountSettings) if setting.group == _CORPUS} | {"engine"}
+    keys = CorpusSettings.model_fields.keys() | {"engine"}
     config = read_yaml(options.config) if options.config else {}
     values = {key: config[key] for key in keys & model.model_fields.keys() if key in config}
     inputs = [*_as_list(values.pop("input", [])), *_as_list(values.pop("sources", []))]

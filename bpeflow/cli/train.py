@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
     from bpeflow.run_dir.run_report import LearningReport
-    from bpeflow.training.result import TrainResult
+    from bpeflow.training.train import TrainResult
 
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.

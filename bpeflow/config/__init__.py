@@ -1,5 +1,6 @@
 """Settings: their models, the only description of each, and how they are read."""
 
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
 from bpeflow.config.sections import (
     EngineSettings,
@@ -12,6 +13,7 @@ from bpeflow.config.sections import (
 )
 from bpeflow.config.settings import (
     COUNT_ONLY,
+    CorpusSettings,
     CountSettings,
     MergeSettings,
     Settings,
@@ -21,7 +23,9 @@ from bpeflow.config.settings import (
 
 __all__ = [
     "COUNT_ONLY",
+    "CorpusSettings",
     "CountSettings",
+    "EncodeSettings",
     "EngineSettings",
     "MergeSettings",
     "MonitorSettings",
