@@ -10,7 +10,7 @@ from bpeflow.cli.options import add_output_flag, add_quiet_flag, add_tokenizer_f
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing, summary
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Decode a token file to the text that it was made from. End tokens become their text. The name of a set of shards

@@ -20,7 +20,6 @@ from bpeflow.cli.options import (
 )
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.inspection.corpus import count_pretokens, token_occurrences
 from bpeflow.inspection.difference import (
     Block,
@@ -31,6 +30,7 @@ from bpeflow.inspection.difference import (
     compare_vocabs,
 )
 from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\

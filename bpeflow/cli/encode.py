@@ -24,7 +24,7 @@ from bpeflow.cli.options import (
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing, summary
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary

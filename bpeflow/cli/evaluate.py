@@ -30,7 +30,7 @@ from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport, longest_tokens
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Measure every tokenizer on every corpus, on one thread: bytes per token, also relative to a baseline; tokens per word

@@ -20,7 +20,7 @@ from bpeflow.dataset.token_file import Ids
 from bpeflow.errors import InvalidTextError, UnmatchedTextError
 from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.tokenizer.validate import smallest_dtype
 
 #: The text that a chunk has after its last separator.
@@ -80,7 +80,7 @@ class ChunkEncoder:
         sources: the sources by their numbers, with the fields that hold the text of records.
     """
 
-    tokenizer: BaseTokenizer
+    tokenizer: Tokenizer
     delimiters: Delimiters
     end_id: int | None
     invalid_utf8: InvalidUtf8Policy

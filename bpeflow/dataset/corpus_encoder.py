@@ -22,7 +22,7 @@ from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Approximate size of chunks, in bytes of text. Larger: fewer hand-overs between workers. Smaller: less memory, and
 #: more parallelism for small corpora.
@@ -112,7 +112,7 @@ class _NumberedReader:
         return starmap(NumberedChunk, enumerate(self.reader.chunks()))
 
 
-def _releases_interpreter_lock(tokenizer: BaseTokenizer) -> bool:
+def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:
     """Return whether other threads can run during encoding.
 
     The `regex` module, for custom patterns, and `unicodedata`, for normalizers, hold the lock.

@@ -35,7 +35,7 @@ from bpeflow.errors import InputTypeError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.parallel import validate_threads
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -82,7 +82,7 @@ class EncodedCorpus:
 
 
 def encode_file(
-    tokenizer: BaseTokenizer,
+    tokenizer: Tokenizer,
     src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
     *,
@@ -268,7 +268,7 @@ def encode_file(
 
 
 def encode_documents(
-    tokenizer: BaseTokenizer,
+    tokenizer: Tokenizer,
     documents: Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
     **options: Unpack[EncodeKeywords],

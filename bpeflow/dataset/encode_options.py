@@ -14,7 +14,7 @@ from bpeflow.corpus.formats.records import split_off_documents
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.sources import Corpus, find_corpus, input_files
 from bpeflow.errors import AlreadyExistsError, ConfigError
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
@@ -51,20 +51,20 @@ def find_corpus_in_order(values: Mapping[str, Any]) -> Corpus:
     return find_corpus(settings, documents, find_in_order)
 
 
-def choose_separator(tokenizer: BaseTokenizer, separator: str | None) -> str | None:
+def choose_separator(tokenizer: Tokenizer, separator: str | None) -> str | None:
     """Return the text that ends documents: by default the first special token. None, for ``""``, means no separator."""
     if separator is None:
         return next(iter(tokenizer.special_tokens), None)
     return separator or None
 
 
-def choose_delimiters(tokenizer: BaseTokenizer, separator: str | None, special_tokens_as_text: bool) -> Delimiters:
+def choose_delimiters(tokenizer: Tokenizer, separator: str | None, special_tokens_as_text: bool) -> Delimiters:
     """Return the separator, and the special tokens that are encoded as their ids."""
     specials = [] if special_tokens_as_text else list(tokenizer.special_tokens)
     return Delimiters(choose_separator(tokenizer, separator), specials)
 
 
-def choose_end_token(tokenizer: BaseTokenizer, end_token: str | None, separator: str | None) -> str | None:
+def choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: str | None) -> str | None:
     """Return the end token; None if there is none. Raises `ConfigError` if it is not a special token."""
     if end_token is None:
         if separator is None or separator in tokenizer.special_tokens:

@@ -17,7 +17,7 @@ from bpeflow.inspection.vocabulary import VocabToken
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: A pattern that matches all of a text, which is one pre-token already.
 _WHOLE = "(?s:.+)"
@@ -106,7 +106,7 @@ class CorpusFigures:
         }
 
 
-def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFigures:
+def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigures:
     """Return how a tokenizer encodes the pre-tokens of a corpus.
 
     >>> from bpeflow import Tokenizer, count
@@ -140,7 +140,7 @@ def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFi
 
 
 def count_pretokens(
-    tokenizer: BaseTokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
+    tokenizer: Tokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
 ) -> PretokenCounts:
     """Count the pre-tokens of a corpus as a tokenizer splits it. Special tokens are not counted.
 
@@ -165,7 +165,7 @@ def count_pretokens(
     return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
 
 
-def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
+def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
     """Return how often each id occurs in the pre-tokens of a corpus."""
     occurrences = np.zeros(tokenizer.vocab_size, np.int64)
     words = list(counts)
@@ -177,14 +177,14 @@ def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArr
 
 
 def encode_pretokens(
-    tokenizer: BaseTokenizer, words: Sequence[bytes]
+    tokenizer: Tokenizer, words: Sequence[bytes]
 ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
     """Encode texts each of which is one pre-token, and normalized. Return all ids, and where those of each text end."""
     spec = replace(tokenizer.to_spec(), pattern=_WHOLE, unmatched="isolate", normalizer=())
     return new_encoder(spec).encode_batch(words, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
 
 
-def _prefixes(tokenizer: BaseTokenizer, occurrences: NDArray[np.int64], size: int) -> list[Prefix]:
+def _prefixes(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> list[Prefix]:
     """Return the prefixes of a vocabulary in which each merge comes after the merges of its parts.
 
     Then the merges of a pre-token are applied in the order of ranks, so a prefix of `n` merges stops before the first

@@ -17,7 +17,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.run_report import RunReport, read_report
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 #: Samples of the monitor that are drawn. More look the same.
@@ -53,7 +53,7 @@ class RunData:
 
     name: str
     report: RunReport
-    tokenizer: BaseTokenizer | None
+    tokenizer: Tokenizer | None
     merge_counts: Sequence[int | None] = ()
     monitored: Sequence[Mapping[str, Any]] = ()
     sample: TextSample = field(default_factory=lambda: TextSample({}, ""))
@@ -108,7 +108,7 @@ def load_runs(folders: Mapping[str, Path], sample: Sequence[str] = ()) -> list[R
     taken = _take_sample(reports, sample)
     runs = []
     for name, folder in folders.items():
-        tokenizer = BaseTokenizer.load(folder) if reports[name].learning is not None else None
+        tokenizer = Tokenizer.load(folder) if reports[name].learning is not None else None
         monitored = _read_samples(folder / MONITOR_FILE)
         path = folder / COUNTS_FILE
         growth = expected_growth(PretokenCounts.read(path).counts) if path.is_file() else None

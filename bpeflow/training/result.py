@@ -41,8 +41,8 @@ from bpeflow.training.learn import LearnedMerges
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
-    from bpeflow.dataset.facade import Tokenizer
     from bpeflow.engines.distributed import DistributedCounting
+    from bpeflow.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

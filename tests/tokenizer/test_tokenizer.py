@@ -10,13 +10,13 @@ import pytest
 from small import BYTES, MERGES, SPECIALS, small, small_spec, small_vocab
 
 import bpeflow
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import (
     ConfigError,
     FormatError,
     InputTypeError,
     PatternError,
 )
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 
