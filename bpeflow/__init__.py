@@ -59,8 +59,7 @@ if TYPE_CHECKING:
     from bpeflow.tokenizer.streaming import StreamDecoder
     from bpeflow.tokenizer.tokenizer import Tokenizer
     from bpeflow.training.learn import LearnedMerges, learn_merges
-    from bpeflow.training.result import TrainResult
-    from bpeflow.training.train import train, train_bpe
+    from bpeflow.training.train import TrainResult, train, train_bpe
     from bpeflow.vocab import Vocab
 
 __all__ = [
@@ -128,7 +127,7 @@ _MODULES = {
     "PretokenCounts": "bpeflow.counting.counts",
     "StreamDecoder": "bpeflow.tokenizer.streaming",
     "Tokenizer": "bpeflow.tokenizer.tokenizer",
-    "TrainResult": "bpeflow.training.result",
+    "TrainResult": "bpeflow.training.train",
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.count",
     "encode_documents": "bpeflow.dataset.encode",

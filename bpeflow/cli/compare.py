@@ -27,10 +27,10 @@ from bpeflow.cli.options import (
 )
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.run_dir.run_report import start_report
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
-from bpeflow.training.initial import settle_initial
+from bpeflow.training.initial import resolve_initial
 from bpeflow.training.learn import LearnedMerges
-from bpeflow.training.result import start_report
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for
@@ -68,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
     entrants = contenders(options.backends or available, options.threads or [available_cores()])
     counts, path, earlier = read_counts(options.counts)
     settings = settings_for_learning(earlier, path, options.counts, options.config, overrides(options))
-    settings, base = settle_initial(settings)
+    settings, base = resolve_initial(settings)
     progress = Console(stderr=True, quiet=options.quiet, highlight=False)
     largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
     learned = compare(

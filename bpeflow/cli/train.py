@@ -19,9 +19,10 @@ from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary
+    from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
-    from bpeflow.run_dir.run_report import CountingReport, LearningReport
-    from bpeflow.training.result import TrainResult
+    from bpeflow.run_dir.run_report import LearningReport
+    from bpeflow.training.train import TrainResult
 
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.

@@ -173,8 +173,8 @@ class OutputSettings(Frozen):
     All but `formats` and `report` are about the huggingface format, and the options of ``bpeflow convert``.
     """
 
-    formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(as_tuple)] = _run(
-        (), "additional formats to write: huggingface, tiktoken, cs336", example=["huggingface"]
+    formats: Annotated[tuple[Literal["huggingface", "tiktoken"], ...], BeforeValidator(as_tuple)] = _run(
+        (), "additional formats to write: huggingface, tiktoken", example=["huggingface"]
     )
     report: bool | None = _run(
         None,

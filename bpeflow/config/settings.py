@@ -111,8 +111,8 @@ class SourceSettings(Frozen):
         return self
 
 
-class CountSettings(TokenSettings):
-    """How a corpus becomes pre-token counts."""
+class CorpusSettings(Frozen):
+    """What there is to read, and how its documents are found."""
 
     input: Paths = _corpus(
         (),
@@ -138,8 +138,11 @@ class CountSettings(TokenSettings):
         "text", "Parquet column that holds the text; a.b is field b of a", example="content"
     )
     exclude: Paths = _corpus((), "globs of files to leave out", example=["*.bak"])
-    separator: NonEmpty | None = _corpus(
-        None, "text that ends a document, besides the end of a file", unset="the first special token", example="<|doc|>"
+    separator: str | None = _corpus(
+        None,
+        "text that ends a document, besides the end of a file; '' for none",
+        unset="the first special token",
+        example="<|doc|>",
     )
     invalid_utf8: InvalidUtf8Policy = _corpus(
         "error", "input that is not UTF-8: error, replace (by U+FFFD) or skip (the document)", example="replace"
@@ -150,6 +153,39 @@ class CountSettings(TokenSettings):
         "A record is bad if it is not JSON, its text_field is missing or not a string, or its text_column is null.",
         example="skip",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sources_apart(cls, values: Any) -> Any:
+        """Turn mappings in `input` into sources."""
+        if not isinstance(values, Mapping) or "input" not in values:
+            return values
+        given = values["input"]
+        entries = list(given) if isinstance(given, list | tuple) else [given]
+        sources = [entry for entry in entries if isinstance(entry, Mapping | SourceSettings)]
+        if not sources:
+            return values
+        others = tuple(entry for entry in entries if entry not in sources)
+        return {**values, "input": others, "sources": (*values.get("sources", ()), *sources)}
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> CorpusSettings:
+        if not self.input and not self.sources:
+            raise ValueError("input: is missing; name at least 1 file, folder or glob")
+        names = [source.name for source in self.sources]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")
+        return self
+
+    @property
+    def all_sources(self) -> tuple[SourceSettings, ...]:
+        """The sources of the corpus, that of `input` first."""
+        unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
+        return (*unnamed, *self.sources)
+
+
+class CountSettings(CorpusSettings, TokenSettings):
+    """How a corpus becomes pre-token counts."""
 
     pattern: Annotated[Pattern, BeforeValidator(as_pattern)] = _pretokens(
         "gpt2",
@@ -169,7 +205,7 @@ class CountSettings(TokenSettings):
         (),
         "changes of text before it is split: nfc, nfd, nfkc, nfkd (Unicode's forms), lowercase, or several in order",
         "Documents are normalized as the tokenizer will normalize text: between special tokens, which are found first. "
-        "The formats tiktoken and cs336 cannot hold it.",
+        "The format tiktoken cannot hold it.",
         example=["nfc"],
     )
 
@@ -215,39 +251,10 @@ class CountSettings(TokenSettings):
         example="8gb",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _sources_apart(cls, values: Any) -> Any:
-        """Turn mappings in `input` into sources."""
-        if not isinstance(values, Mapping) or "input" not in values:
-            return values
-        given = values["input"]
-        entries = list(given) if isinstance(given, list | tuple) else [given]
-        sources = [entry for entry in entries if isinstance(entry, Mapping | SourceSettings)]
-        if not sources:
-            return values
-        others = tuple(entry for entry in entries if entry not in sources)
-        return {**values, "input": others, "sources": (*values.get("sources", ()), *sources)}
-
-    @model_validator(mode="after")
-    def _check_sources(self) -> CountSettings:
-        if not self.input and not self.sources:
-            raise ValueError("input: is missing; name at least 1 file, folder or glob")
-        names = [source.name for source in self.sources]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")
-        return self
-
-    @property
-    def all_sources(self) -> tuple[SourceSettings, ...]:
-        """The sources of the corpus, that of `input` first."""
-        unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
-        return (*unnamed, *self.sources)
-
     @property
     def document_separator(self) -> str | None:
         """The text that ends a document: `separator`, else the first special token, else None (only a file's end)."""
-        return self.separator or next(iter(self.special_tokens), None)
+        return next(iter(self.special_tokens), None) if self.separator is None else self.separator or None
 
 
 class MergeSettings(TokenSettings):

@@ -22,6 +22,7 @@ from bpeflow.counting.manifest import SegmentRecord
 from bpeflow.counting.merger import divide
 from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart
+from bpeflow.counting.report import EngineReport, NodeReport
 from bpeflow.counting.segments import SegmentFolder, worker_reports
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.work import OTHER_FILE_REMEDY, CountWork, SumHere
@@ -80,6 +81,19 @@ class DistributedCounting:
     def tally(self) -> Tally:
         """The work so far."""
         return self._coordinator.tally
+
+    def report(self) -> EngineReport:
+        """Return what the engine has done so far."""
+        nodes = {
+            name: NodeReport(
+                tasks=node.tasks,
+                seconds=node.seconds,
+                cpu_seconds=node.cpu_seconds,
+                peak_memory_bytes=node.peak_memory,
+            )
+            for name, node in sorted(self.tally.nodes.items())
+        }
+        return EngineReport(kind=self.settings.kind, tasks=self.tally.tasks, attempts=self.tally.attempts, nodes=nodes)
 
     def segment_size(self, total: int, wanted: int) -> int:
         """Return the size of a segment of a corpus of `total` bytes, at most `wanted`.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
+from bpeflow import __version__
 from bpeflow._util.atomic import atomic_path, checksummed, has_checksum, verified
-from bpeflow._util.text import NormalizerName, Pattern
+from bpeflow._util.machine import available_cores
 from bpeflow.backends.base import MergeStatistics
+from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import FingerprintSummary
-from bpeflow.counting.segments import SegmentStatistics
-from bpeflow.counting.shards import Spilled
+from bpeflow.counting.report import CorpusReport, CountingReport
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import FormatError
 from bpeflow.run_dir.layout import REPORT_FILE
@@ -26,14 +30,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Literal[1] = 1
 
 
-class _Record:
-    """A part of the report. It is made of known values, and validated by pydantic when it is read."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-
 @dataclass(frozen=True, kw_only=True)
-class Versions(_Record):
+class Versions:
     """Versions that a run depends on, and the machine it ran on.
 
     Attributes:
@@ -48,156 +46,7 @@ class Versions(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleReport(_Record):
-    """The random sample taken of a source."""
-
-    max_bytes: int
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceReport(_Record):
-    """One source of a mixed corpus."""
-
-    name: str
-    weight: int
-    sample: SampleReport | None
-    files: int
-    bytes: int
-    documents: int
-    skipped_documents: int
-    bad_records: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorpusReport(_Record):
-    """The corpus that was counted.
-
-    Attributes:
-        sources: the sources, if there are several or one has settings of its own.
-        pattern: the regular expression, not its name, or several.
-        scanner: ``"native"`` or ``"regex"``.
-        instructions: the vector instructions of the native scanner.
-        unicode: the Unicode version that the pattern was matched with.
-        normalizer: the names of the normalizers.
-        normalizer_unicode: the Unicode version that they follow.
-        unmatched_bytes: bytes of text that the pattern did not match.
-    """
-
-    files: int
-    sources: tuple[SourceReport, ...] = ()
-    bytes: int
-    documents: int
-    skipped_documents: int
-    bad_records: int = 0
-    pattern: Pattern
-    scanner: str
-    instructions: str | None
-    unicode: str
-    normalizer: tuple[NormalizerName, ...] = ()
-    normalizer_unicode: str | None = None
-    unmatched_bytes: int = 0
-    pretokens: int
-    pretoken_bytes: int
-    distinct_pretokens: int
-    distinct_pretoken_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageReport(_Record):
-    """The totals of a stage over its workers.
-
-    Attributes:
-        seconds: wall time from the stage's start to its end, waiting included.
-        cpu_seconds: processor time; None for the reducer, which runs in the main process.
-        bytes: text for the readers and the counters, packed counts for the mergers and the reducer.
-    """
-
-    workers: int
-    items_in: int | None = None
-    items_out: int | None = None
-    seconds: float
-    cpu_seconds: float | None = None
-    peak_memory_bytes: int | None = None
-    bytes: int
-    mb_per_second: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeReport(_Record):
-    """The work of a node of a cluster: wall and processor time are those of its tasks, added up."""
-
-    tasks: int
-    seconds: float
-    cpu_seconds: float
-    peak_memory_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineReport(_Record):
-    """The engine that counted, if not the pipeline of this machine. Figures are those of the last run that took part.
-
-    Attributes:
-        kind: name of the engine.
-        tasks: tasks that succeeded: counting, verifying and summing.
-        attempts: tasks started, including those lost with their worker or node.
-        nodes: by host name.
-    """
-
-    kind: str
-    tasks: int
-    attempts: int
-    nodes: dict[str, NodeReport]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountingReport(_Record):
-    """How the corpus was counted; summed over all runs that took part if it was resumed.
-
-    Attributes:
-        in_process: whether the input was small enough to be counted in the calling process.
-        threads: counting threads of the calling process; 1 if there were worker processes.
-        stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
-        fingerprint: everything that the counts depend on, to compare with when resuming.
-        engine: the engine, if not the local one.
-    """
-
-    seconds: float
-    memory_limit: int
-    spilled: Spilled
-    segments: SegmentStatistics | None
-    in_process: bool
-    threads: int
-    stages: dict[str, StageReport]
-    fingerprint: FingerprintSummary
-    engine: EngineReport | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendReport(_Record):
-    """The merge backend; see `MergeStatistics` for the figures."""
-
-    name: str
-    words: int
-    positions: int
-    pairs: int
-    occurrences_visited: int
-    occurrences_merged: int
-    stale_pops: int
-    setup_seconds: float
-    selection_seconds: float
-    update_seconds: float
-    memory_bytes: int
-    threads: int
-
-    @classmethod
-    def of(cls, name: str, statistics: MergeStatistics) -> BackendReport:
-        """Combine a backend's name with its statistics."""
-        return cls(name=name, **vars(statistics))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenReport(_Record):
+class TokenReport:
     """A token, as text and exactly."""
 
     text: str
@@ -206,7 +55,7 @@ class TokenReport(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningReport(_Record):
+class LearningReport:
     """How the merges were learned.
 
     Attributes:
@@ -225,7 +74,7 @@ class LearningReport(_Record):
     wanted: int
     seconds: float
     lowest_count: int | None
-    backend: BackendReport
+    backend: MergeStatistics
     vocab_size: int
     longest_token: TokenReport
     fingerprint: dict[str, Any]
@@ -233,7 +82,7 @@ class LearningReport(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunReport(_Record):
+class RunReport:
     """The report of a training run.
 
     Attributes:
@@ -246,6 +95,8 @@ class RunReport(_Record):
         finished: when the report was written, in ISO 8601, UTC.
         files: the run's files, relative to its folder.
     """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # for the records in it, too
 
     schema_version: Literal[1] = SCHEMA_VERSION
     bpeflow: str
@@ -272,6 +123,23 @@ class RunReport(_Record):
         text = json.dumps(checksummed(asdict(self)), indent=2, ensure_ascii=False) + "\n"
         with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX in JSON
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def start_report(settings: Settings) -> RunReport:
+    """Return a report with everything that is known before the work: settings and versions."""
+    system = os.uname()
+    return RunReport(
+        bpeflow=__version__,
+        command=tuple(sys.argv),
+        settings=settings.model_dump(mode="json"),
+        versions=Versions(
+            python=".".join(map(str, sys.version_info[:3])),
+            numpy=np.__version__,
+            regex=getattr(sys.modules.get("regex"), "__version__", None),
+            platform=" ".join((system.sysname, system.release, system.machine)),
+            cores=available_cores(),
+        ),
+    )
 
 
 def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:

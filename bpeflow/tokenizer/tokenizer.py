@@ -186,14 +186,13 @@ class Tokenizer:
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
-        """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``, or the pickles of CS336.
+        """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``.
 
-        Pickles are recognised by their content and read without running any code in them. Entries of the vocabulary
-        that are neither bytes nor merges are special tokens.
+        Entries of the vocabulary that are neither bytes nor merges are special tokens.
 
         Args:
-            vocab_filepath: the path of ``vocab.json``, or of a pickle of a ``dict[int, bytes]``.
-            merges_filepath: the path of ``merges.txt``, or of a pickle of a ``list[tuple[bytes, bytes]]``.
+            vocab_filepath: the path of ``vocab.json``.
+            merges_filepath: the path of ``merges.txt``.
             special_tokens: further special tokens, as for the constructor.
             pattern: the pattern; by default that of ``bpeflow.json`` beside the vocabulary, or else GPT-2's. The
                 normalizer is always that of ``bpeflow.json``.
@@ -204,14 +203,10 @@ class Tokenizer:
         Raises:
             FormatError: a file is damaged, or the files do not fit each other.
         """
-        from bpeflow.formats import cs336, gpt2
+        from bpeflow.formats import gpt2
 
         vocab_path, merges_path = Path(vocab_filepath), Path(merges_filepath)
-        if cs336.is_pickle(vocab_path):
-            vocab = cs336.load_files(vocab_path, merges_path)
-        else:
-            vocab = gpt2.load_files(vocab_path, merges_path)
-            vocab = vocab.annotated(**gpt2.pattern_beside(vocab_path))
+        vocab = gpt2.load_files(vocab_path, merges_path).annotated(**gpt2.pattern_beside(vocab_path))
         spec = TokenizerSpec.of(add_special_tokens(vocab, special_tokens or ()), pattern, whole_tokens=whole_tokens)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
@@ -267,9 +262,9 @@ class Tokenizer:
         Args:
             path: a folder; or the file itself, if its name ends as those of the format do.
             format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json, and in a
-                folder the files that transformers reads beside it), ``"tiktoken"`` or ``"cs336"``. By default the
-                format of the file's ending (``.json``, ``.tiktoken``, ``.pkl``), and ``"gpt2"`` for a folder.
-            overwrite: whether to replace another tokenizer that is there.
+                folder the files that transformers reads beside it) or ``"tiktoken"``. By default the format of the
+                file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
+            overwrite: whether to replace a file or a tokenizer that is there.
             options: for a folder in the ``"huggingface"`` format: the special tokens `eos`, `bos` and `pad`, `add_bos`,
                 `chat_template` and `max_length`, as for `bpeflow.config.OutputSettings`.
 
@@ -279,8 +274,8 @@ class Tokenizer:
         Raises:
             ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
             FormatError: the format cannot represent the tokenizer.
-            AlreadyExistsError: there is another tokenizer, or another file. The same tokenizer may be saved again,
-                and beside itself in other formats.
+            AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
+                same one in several formats.
         """
         from bpeflow.formats import any_format
         from bpeflow.formats.transformers import TransformersOptions
@@ -576,6 +571,9 @@ class Tokenizer:
         self,
         src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
         dst: str | Path,
+        *,
+        progress: bool = False,
+        observer: bpeflow.Observer | None = None,
         **options: Unpack[EncodeKeywords],
     ) -> bpeflow.EncodedCorpus:
         """Encode a corpus of any size to a token file.
@@ -583,10 +581,9 @@ class Tokenizer:
         Args:
             src: the corpus: a file, a folder, a glob, or a list of these, or an iterable of documents.
             dst: the token file to write.
-            options: `dtype`, `separator`, `end_token`, `special_tokens_as_text`, `invalid_utf8`, `index`, `format`,
-                `shard_tokens`, `val_fraction`, `seed`, `overwrite`, `num_threads`, `chunk_size`, `input_format`,
-                `text_field`, `text_column`, `bad_records`, `exclude`, `progress` and `observer`, as for
-                `bpeflow.dataset.encode.encode_file`.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
+            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
 
         Returns:
             The files that were written, and statistics of the corpus.
@@ -604,10 +601,16 @@ class Tokenizer:
         ...     print(encoded.documents, load_tokens(out).tolist())
         2 [108, 257, 256, 108, 257, 101, 114]
         """
-        return bpeflow.encode_file(self, src, dst, **options)
+        return bpeflow.encode_file(self, src, dst, progress=progress, observer=observer, **options)
 
     def encode_documents(
-        self, documents: Iterable[str | bytes | Mapping[str, Any]], dst: str | Path, **options: Unpack[EncodeKeywords]
+        self,
+        documents: Iterable[str | bytes | Mapping[str, Any]],
+        dst: str | Path,
+        *,
+        progress: bool = False,
+        observer: bpeflow.Observer | None = None,
+        **options: Unpack[EncodeKeywords],
     ) -> bpeflow.EncodedCorpus:
         """Encode documents to a token file, with an end token after each.
 
@@ -615,7 +618,9 @@ class Tokenizer:
             documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such
                 as the rows of a HuggingFace dataset.
             dst: the token file to write.
-            options: as for `encode_file`.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
+            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
 
         Returns:
             The files that were written, and statistics of the documents.
@@ -631,7 +636,7 @@ class Tokenizer:
         ...     print(encoded.documents, load_tokens(Path(folder, "train.bin")).tolist())
         2 [108, 257, 256, 108, 257, 101, 114, 256]
         """
-        return bpeflow.encode_documents(self, documents, dst, **options)
+        return bpeflow.encode_documents(self, documents, dst, progress=progress, observer=observer, **options)
 
     def explain(
         self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()

@@ -37,7 +37,7 @@ def split_off_tokenizer(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], T
     return {**values, "init_from": TOKENIZER}, base
 
 
-def settle_initial(settings: Settings, base: TokenizerSpec | None = None) -> tuple[Settings, TokenizerSpec | None]:
+def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tuple[Settings, TokenizerSpec | None]:
     """Return the tokenizer to extend, and the settings with its pattern and special tokens.
 
     A pattern that the settings give must be the tokenizer's, but CS336's pickles and GPT-2's two files alone have none,
@@ -109,7 +109,7 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
     except FormatError as error:
         raise FormatError(f"init_from: {error}") from None
     alone = format_.name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
-    if format_.name == "cs336" or (alone and base.pattern == "gpt2"):  # not the two files of another known tokenizer
+    if alone and base.pattern == "gpt2":  # not the two files of another known tokenizer
         base = replace(base, normalizer=settings.normalizer)
         if given is not None:
             base = replace(base, pattern=given, unmatched=settings.unmatched)

@@ -65,7 +65,7 @@ def test_many_files_of_many_formats_are_read_in_parallel(
         write(tmp_path / f"part.{form}", part)
     counted = count(str(tmp_path), executor="processes", num_counter=2, num_merger=2, chunk_size=2000)
     assert_same(counted, expected)
-    assert counted.files == len(FORMS)
+    assert counted.corpus.files == len(FORMS)
     assert {report.stage for report in counted.workers} == {"chunk reader", "stream reader", "counter", "merger"}
 
 

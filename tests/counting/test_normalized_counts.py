@@ -75,7 +75,7 @@ def test_counts_of_segments(tmp_path: Path) -> None:
     (tmp_path / "corpus" / "text").write_text(MIXED * 200, encoding="utf-8", newline="")
     options: dict[str, object] = {"segment_size": 3_000, "normalizer": ["nfd", "lowercase"], "pattern": "cl100k"}
     counted = counter(tmp_path / "corpus", tmp_path / "run", **options).count()
-    assert counted.segments is not None
+    assert counted.counting.segments is not None
     assert counted.counts == expected([MIXED * 200], "cl100k", ("nfd", "lowercase"))
 
 

@@ -88,7 +88,7 @@ def test_statistics_have_documents_and_workers(corpus: Path) -> None:
     )
     counted = CorpusCounter(settings).count()
     assert counted.documents == DocumentStatistics(160, 0, sum(p.stat().st_size for p in corpus.iterdir()))
-    assert counted.files == 2
+    assert counted.corpus.files == 2
     assert [(w.stage, w.worker) for w in counted.workers] == [
         ("chunk reader", 0),
         ("counter", 0),
@@ -112,7 +112,7 @@ def test_the_observer_gets_progress_and_the_monitor_gets_queues(corpus: Path) ->
     total = counted.documents.bytes
     assert progress[0] == (0, total)
     assert progress[-1] == (total, total)
-    assert counted.in_process, "watching a run does not change how it runs"
+    assert counted.counting.in_process, "watching a run does not change how it runs"
     assert list(samples[-1].queues) == ["chunk_queue", "counter_queue", "merged_queue"]
     assert "chunk_queue: 0, counter_queue: 0, merged_queue: 0" in samples[-1].line()
 
@@ -128,8 +128,8 @@ def test_small_input_is_counted_in_as_many_threads_as_there_are_chunks(corpus: P
     values = {"input": str(corpus), "num_counter": 3}
     whole = CorpusCounter(make_settings(CountSettings, values)).count()
     pieces = CorpusCounter(make_settings(CountSettings, {**values, "chunk_size": 5000})).count()
-    assert whole.in_process and pieces.in_process
-    assert (whole.counters, pieces.counters) == (1, 3 if scanner == "native" else 1)
+    assert whole.counting.in_process and pieces.counting.in_process
+    assert (whole.counting.threads, pieces.counting.threads) == (1, 3 if scanner == "native" else 1)
     assert pieces.counts == whole.counts
     assert pieces.documents == whole.documents
 

@@ -75,9 +75,9 @@ def test_counts_do_not_depend_on_memory(
 ) -> None:
     counted = count(corpus, scratch_dir, num_counter=num_counter, num_merger=num_merger)
     assert counted.counts == ample
-    assert counted.spilled.shards > 2 * num_merger
-    assert counted.spilled.bytes > DISTINCT * 12
-    assert counted.memory_limit == 16_000_000
+    assert counted.counting.spilled.shards > 2 * num_merger
+    assert counted.counting.spilled.bytes > DISTINCT * 12
+    assert counted.counting.memory_limit == 16_000_000
     assert not list(scratch_dir.iterdir())
 
 
@@ -87,8 +87,8 @@ def test_every_scanner_in_process_gives_identical_files(
     corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, tmp_path: Path
 ) -> None:
     counted = count(corpus, scratch_dir, executor="threads")
-    assert counted.in_process
-    assert counted.spilled.shards > 2
+    assert counted.counting.in_process
+    assert counted.counting.spilled.shards > 2
     for counts, name in ((counted.counts, "small.npz"), (ample, "ample.npz")):
         counts.save(tmp_path / name)
     assert (tmp_path / "small.npz").read_bytes() == (tmp_path / "ample.npz").read_bytes()
@@ -99,7 +99,7 @@ def test_every_scanner_in_process_gives_identical_files(
 def test_nothing_is_spilled_with_ample_memory(corpus: Path, scratch_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scratch, "new_path", None)
     counted = count(corpus, scratch_dir, executor="threads", memory_limit="8gb")
-    assert counted.spilled.shards == counted.spilled.bytes == 0
+    assert counted.counting.spilled.shards == counted.counting.spilled.bytes == 0
 
 
 @pytest.mark.slow

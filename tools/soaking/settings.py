@@ -48,7 +48,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
     sizes = [first + choose.randrange(choose.choice((2, 60, 400))) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
     plain = specials in ([], [EOT])
     pattern = choose.choice(NAMED if choose.random() < 0.75 else CUSTOM)
-    formats = ("huggingface", "tiktoken", "cs336") if plain and pattern in NAMED else ()
+    formats = ("huggingface", "tiktoken") if plain and pattern in NAMED else ()
     drawn: dict[str, Any] = {
         "special_tokens": specials,
         "separator": choose.choice((None, None, None, "\n\n", "||", "日本")),
