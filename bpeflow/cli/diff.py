@@ -21,8 +21,7 @@ from bpeflow.cli.options import (
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import count_pretokens, token_occurrences
-from bpeflow.inspection.difference import (
+from bpeflow.look.difference import (
     Block,
     PretokenDifference,
     VocabDifference,
@@ -30,7 +29,8 @@ from bpeflow.inspection.difference import (
     compare_texts,
     compare_vocabs,
 )
-from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.look.usage import count_pretokens, token_occurrences
+from bpeflow.look.vocabulary import VocabToken
 from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
@@ -94,7 +94,9 @@ def run(argv: Sequence[str]) -> int:
             content["text"] = {"tokens": tokens, "blocks": [_block_dict(block) for block in blocks if block.differs]}
             lines += ["", "text", *_ratio_lines([len(text.encode())] * 2, tokens), *_block_lines(blocks)]
         if inputs:
-            counts = [count_pretokens(tokenizer, inputs, observer, **options) for tokenizer in tokenizers]
+            counts = [count_pretokens(tokenizers[0], inputs, observer, **options)]
+            alike = not difference.splits_differ
+            counts += counts if alike else [count_pretokens(tokenizers[1], inputs, observer, **options)]
             tokens = [int(token_occurrences(*pair).sum()) for pair in zip(tokenizers, counts, strict=True)]
             sizes = [of_one.total_bytes for of_one in counts]
             words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))

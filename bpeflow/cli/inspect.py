@@ -22,8 +22,8 @@ from bpeflow.cli.options import (
 from bpeflow.cli.parser import Parser, new_parser
 from bpeflow.cli.progress import observing
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import CorpusFigures, count_pretokens, inspect_corpus
-from bpeflow.inspection.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
+from bpeflow.look.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
 
 _DESCRIPTION = """\
 Describe a vocabulary: its size, special tokens, lengths and scripts; tokens that are incomplete UTF-8, and tokens that

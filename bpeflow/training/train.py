@@ -335,9 +335,9 @@ def _write_page(report: RunReport, settings: Settings, folder: RunDir) -> None:
         return
     path = folder.path / PAGE_FILE
     try:
-        from bpeflow.reporting.page import write_page  # matplotlib
+        from bpeflow.look.page import write_page  # matplotlib
 
-        write_page([folder.path], path)
+        write_page(folder.path, path)
     except Exception as error:
         log.warning("%s was not written: %s", path, error)
     else:
