@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser
 from bpeflow.run_dir.layout import PAGE_FILE
 
 _DESCRIPTION = """\
 Write a page about a finished run, in one file that opens in any browser: settings, times, charts, a vocabulary to
-search in, and text in coloured tokens. Needs matplotlib (pip install 'bpeflow[report]'). For several runs, see
-bpeflow evaluate.
+search in, and text in coloured tokens. Needs matplotlib (pip install 'bpeflow[report]'). The command evaluate
+compares several runs.
 
   bpeflow report runs/owt                      writes runs/owt/report.html
   bpeflow report runs/owt --sample valid.txt   bytes per token on text that was held out
@@ -20,7 +20,7 @@ bpeflow evaluate.
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("report", _DESCRIPTION, "RUN")
+    parser = Parser("report", _DESCRIPTION, "RUN")
     parser.add_argument("run", metavar="RUN", type=Path, help="run folder")
     parser.add_argument(
         "--out", metavar="FILE", type=Path, help="the page to write (default: report.html in the run folder)"

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import Literal, Protocol
+from typing import Protocol
 
 from bpeflow._util.atomic import atomic_path, hold_part, is_unlocked
 from bpeflow.config import CountSettings
-from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, Source
+from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentCounts, SegmentRecord, cannot_write_segment, write_segment
 from bpeflow.counting.merger import CountMerger, RangeSum
@@ -24,7 +24,6 @@ from bpeflow.counting.report import EngineReport
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder
 from bpeflow.counting.shards import Scratch, Shard, cannot_write
 from bpeflow.counting.shared_tables import SharedTables
-from bpeflow.pretokenize.regex import Pretokenizer
 
 #: The beginning of the names of tasks' scratch folders.
 _TASK_SCRATCH = "bpeflow-task-"
@@ -76,20 +75,14 @@ class CountWork:
     Attributes:
         folder: the folder of segments, which all tasks share.
         settings: the settings, of which only those of the pipeline matter here.
-        sources: description of each source.
-        delimiters: the separator and the special tokens.
-        pretokenizer: the pattern.
-        scanner: how matches of the pattern are found.
+        rules: how text becomes pre-tokens.
         threads: threads that count in a task.
         memory: the shares of a task's memory limit.
     """
 
     folder: Path
     settings: CountSettings
-    sources: Sequence[Source]
-    delimiters: Delimiters
-    pretokenizer: Pretokenizer
-    scanner: Literal["native", "regex"]
+    rules: TextRules
     threads: int
     memory: MemoryBudget
 
@@ -107,10 +100,7 @@ class CountWork:
     def _count_segment(self, number: int, entries: Sequence[CorpusEntry], scratch: Scratch) -> SegmentCounts:
         builder = PipelineBuilder(
             settings=self.settings,
-            corpus=Corpus([*self.sources], []),
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
+            rules=self.rules,
             scratch=scratch,
             counters=self.threads,
             mergers=1,

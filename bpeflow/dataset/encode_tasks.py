@@ -16,15 +16,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
-from bpeflow.config import EngineSettings, make_settings
+from bpeflow.config import EngineSettings
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
@@ -39,10 +39,6 @@ from bpeflow.engines.coordinator import Coordinator, start_engine
 from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes
 from bpeflow.errors import ConfigError
-from bpeflow.pretokenize.regex import load_pretokenizer
-
-if TYPE_CHECKING:
-    from bpeflow._util.keywords import EngineKeywords
 
 #: Bounds of a part's size in bytes of input, and the parts of a small corpus per slot. Small parts balance the load
 #: better and lose less work with a node; large ones spend less of their time on starting.
@@ -113,7 +109,7 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettin
     with _task_folder(tokens) as folder, _engine(EncodeWork(folder, work), settings) as (run, slots):
         total = work.corpus.known_bytes
         size = min(_MAX_PART, max(_MIN_PART, total // (_PER_SLOT * slots)))
-        parts = divide(work, -(-total // size), cut_documents=work.encoder.invalid_utf8 != "skip")
+        parts = divide(work, -(-total // size))
         waiting: dict[int, EncodedPart] = {}
         following = 0
         for index, done in run("encode_part", [(part,) for part in parts]):
@@ -121,11 +117,6 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettin
             while following in waiting:
                 yield from _chunks_of(waiting.pop(following), folder)
                 following += 1
-
-
-def choose_engine(values: EngineKeywords | None) -> EngineSettings:
-    """Return the settings of the engine. Raises `SettingsError` if they are invalid."""
-    return make_settings(EngineSettings, {**(values or {})})
 
 
 def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
@@ -137,21 +128,13 @@ def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
         )
 
 
-def divide(work: CorpusEncoder, parts: int, cut_documents: bool) -> list[list[CorpusEntry]]:
+def divide(work: CorpusEncoder, parts: int) -> list[list[CorpusEntry]]:
     """Divide a corpus into parts of about the same number of bytes. Streams are not divided.
 
     Args:
         work: the corpus and its encoder.
         parts: number of parts. Some may be empty.
-        cut_documents: whether a part may end inside a document.
     """
-    encoder = work.encoder
-    boundary = partial(
-        find_boundary,
-        delimiters=encoder.delimiters,
-        pretokenizer=load_pretokenizer(encoder.tokenizer.pattern, normalizer=encoder.tokenizer.normalizer),
-        cut_documents=cut_documents,
-    )
     parts = max(parts, 1)
     ends = [work.corpus.known_bytes * number // parts for number in range(1, parts)]
     divided: list[list[CorpusEntry]] = [[] for _ in range(parts)]
@@ -159,7 +142,7 @@ def divide(work: CorpusEncoder, parts: int, cut_documents: bool) -> list[list[Co
     for entry in map(with_absolute_paths, work.corpus.entries):
         if isinstance(entry, CorpusFile):
             while part < len(ends) and ends[part] < before + entry.size:
-                end = boundary(entry, max(ends[part] - before, entry.begin))
+                end = find_boundary(entry, max(ends[part] - before, entry.begin), work.encoder.rules)
                 if end >= entry.size:
                     break
                 if end > entry.begin:
