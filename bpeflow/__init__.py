@@ -53,8 +53,8 @@ if TYPE_CHECKING:
         UnmatchedTextError,
         WorkerDiedError,
     )
-    from bpeflow.inspection.explanation import Explainer as Explainer
-    from bpeflow.inspection.explanation import Explanation
+    from bpeflow.look.explainer import Explainer as Explainer
+    from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.streaming import StreamDecoder
     from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -120,8 +120,8 @@ _MODULES = {
     "EncodedCorpus": "bpeflow.dataset.encode",
     "Evaluation": "bpeflow.dataset.evaluation_report",
     "EvaluationReport": "bpeflow.dataset.evaluation_report",
-    "Explainer": "bpeflow.inspection.explanation",
-    "Explanation": "bpeflow.inspection.explanation",
+    "Explainer": "bpeflow.look.explainer",
+    "Explanation": "bpeflow.look.explanation",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",
