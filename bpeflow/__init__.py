@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         UnmatchedTextError,
         WorkerDiedError,
     )
-    from bpeflow.inspection.explanation import Explanation
+    from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.streaming import StreamDecoder
     from bpeflow.training.learn import LearnedMerges, learn_merges
@@ -114,7 +114,7 @@ __all__ = [
 _MODULES = {
     "Evaluation": "bpeflow.dataset.evaluation_report",
     "EvaluationReport": "bpeflow.dataset.evaluation_report",
-    "Explanation": "bpeflow.inspection.explanation",
+    "Explanation": "bpeflow.look.explanation",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",

@@ -14,8 +14,8 @@ from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.cli.tables import print_lines
 from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import CorpusFigures, count_pretokens, inspect_corpus
-from bpeflow.inspection.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
+from bpeflow.look.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
 
 _DESCRIPTION = """\
 Describe a vocabulary: its size, special tokens, lengths and scripts; tokens that are incomplete UTF-8, and tokens that

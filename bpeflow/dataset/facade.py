@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords
     from bpeflow.dataset.encode import EncodedCorpus
-    from bpeflow.inspection.explanation import Explainer, Explanation
+    from bpeflow.look.explainer import Explainer
+    from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.special_tokens import SpecialChoice
 
@@ -164,6 +165,6 @@ class Tokenizer(BaseTokenizer):
 
     @cached_property
     def _explainer(self) -> Explainer:
-        from bpeflow.inspection.explanation import Explainer
+        from bpeflow.look.explainer import Explainer
 
         return Explainer(self)

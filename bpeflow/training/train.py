@@ -351,9 +351,9 @@ class _Training:
             return
         path = folder.path / PAGE_FILE
         try:
-            from bpeflow.reporting.page import write_page  # matplotlib
+            from bpeflow.look.page import write_page  # matplotlib
 
-            write_page([folder.path], path)
+            write_page(folder.path, path)
         except Exception as error:
             log.warning("%s was not written: %s", path, error)
         else:

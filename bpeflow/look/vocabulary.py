@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from bpeflow.errors import UnmatchedTextError
-from bpeflow.inspection.explanation import MergeTable
-from bpeflow.inspection.wording import is_incomplete
+from bpeflow.look.explainer import MergeTable
+from bpeflow.look.render import is_incomplete
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Why no text yields a token.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.inspection.corpus import encode_pretokens
-from bpeflow.inspection.explanation import Explanation, Span, Token
-from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.look.explanation import Explanation, Span, Token
+from bpeflow.look.usage import encode_pretokens
+from bpeflow.look.vocabulary import VocabToken
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 from bpeflow.vocab import Merge
 
@@ -47,6 +47,11 @@ class VocabDifference:
     first_difference: int | None
     merges_there: tuple[Merge | None, Merge | None]
     settings: dict[str, tuple[Any, Any]]
+
+    @property
+    def splits_differ(self) -> bool:
+        """Whether the two can split a text into different pre-tokens."""
+        return bool(self.special_tokens) or not self.settings.keys() <= {"whole_tokens"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
