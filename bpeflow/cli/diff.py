@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
-from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.cli.tables import print_lines
 from bpeflow.look.difference import (
     Block,
     PretokenDifference,

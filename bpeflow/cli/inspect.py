@@ -9,10 +9,10 @@ from itertools import groupby
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.cli.tables import print_lines
 from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
 from bpeflow.look.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
 from bpeflow.tokenizer.tokenizer import Tokenizer
