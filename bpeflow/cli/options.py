@@ -217,7 +217,7 @@ def add_engine_flags(parser: Parser) -> None:
     parser.set_defaults(engine={})
     parser.add_argument(
         "--engine", metavar="NAME", dest="engine_kind", default=argparse.SUPPRESS,
-        help="local (this machine), ray (a cluster) or processes; further settings in the section engine of --config "
+        help="local (this machine) or ray (a cluster); further settings in the section engine of --config "
         "(default: local)",
     )  # fmt: skip
     parser.add_argument(
