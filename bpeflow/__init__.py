@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.streaming import StreamDecoder
     from bpeflow.training.learn import LearnedMerges, learn_merges
-    from bpeflow.training.result import TrainResult
-    from bpeflow.training.train import train, train_bpe
+    from bpeflow.training.train import TrainResult, train, train_bpe
     from bpeflow.vocab import Vocab
 
 __all__ = [
@@ -121,7 +120,7 @@ _MODULES = {
     "PretokenCounts": "bpeflow.counting.counts",
     "StreamDecoder": "bpeflow.tokenizer.streaming",
     "Tokenizer": "bpeflow.dataset.facade",
-    "TrainResult": "bpeflow.training.result",
+    "TrainResult": "bpeflow.training.train",
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.count",
     "evaluate": "bpeflow.dataset.evaluate",

@@ -1,9 +1,9 @@
 """`Cluster`: runs tasks on a Ray cluster.
 
 Ray carries calls and their small results. Data travels in files on storage that all nodes share, so Ray's object store
-plays no part. Ray repeats a task whose worker or node died (`max_retries`); a task that raises an error is not repeated.
-Tasks are idempotent: each attempt writes a file with a name of its own, and only the caller, to whom the task returns
-that name, uses it.
+plays no part. Ray repeats a task whose worker or node died (`max_retries`), but not one that raises an error. Tasks are
+idempotent: each attempt writes a file with a name of its own, and only the caller, to whom the task returns that name,
+uses it.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from bpeflow.corpus.left_out import report_unmatched, warn_of_empty_sources, why
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
@@ -32,9 +33,9 @@ from bpeflow.counting.shards import RECORD, Shard, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
-from bpeflow.pretokenize.native import Scanner, chosen_instructions, native_unicode_version, why_regex
+from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
-from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
+from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 from bpeflow.progress import Observer, shown
 
 if TYPE_CHECKING:
@@ -141,24 +142,23 @@ class CorpusCounter:
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
-        self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        reason = why_regex(self.pretokenizer)
-        self.scanner: Scanner = "regex" if reason else "native"
-        if reason:
+        pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
+        if reason := why_regex(pretokenizer):
             log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
-        self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
+        delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
+        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property
     def unicode(self) -> str:
         """The Unicode version that the pattern follows."""
-        return native_unicode_version() if self.scanner == "native" else unicode_version()
+        return native_unicode_version() if self.rules.scanner == "native" else unicode_version()
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Everything that the counts depend on."""
-        return Fingerprint.of(self.settings, self.pretokenizer.regex, self.unicode, self.corpus.entries)
+        return Fingerprint.of(self.settings, self.rules.pretokenizer.regex, self.unicode, self.corpus.entries)
 
     def count(
         self,
@@ -196,15 +196,10 @@ class CorpusCounter:
         memory = MemoryBudget.share(limit, counters, mergers)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
-        look = FirstLook(
-            self.corpus.sources, self.delimiters, self.settings.invalid_utf8, _END_OF_TEXT_REMEDY, self.pretokenizer
-        )
+        look = FirstLook(self.rules, _END_OF_TEXT_REMEDY)
         build = PipelineBuilder(
             settings=self.settings,
-            corpus=self.corpus,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
+            rules=self.rules,
             scratch=self.scratch,
             counters=counters,
             mergers=mergers,
@@ -241,10 +236,10 @@ class CorpusCounter:
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
         if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
-            log.warning("%r divided no file: each is one document", self.delimiters.separator)
+            log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
         if not len(counts):
             self.forget_segments()
-            raise CorpusError(f"nothing to count: {why_nothing(documents, self.pretokenizer)}")
+            raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
         workers = segments.reports(runner) if segments else runner.reports
@@ -276,9 +271,9 @@ class CorpusCounter:
             documents=documents.documents,
             skipped_documents=documents.skipped_documents,
             bad_records=documents.bad_records,
-            pattern=self.pretokenizer.regex,
-            scanner=self.scanner,
-            instructions=chosen_instructions() if self.scanner == "native" else None,
+            pattern=self.rules.pretokenizer.regex,
+            scanner=self.rules.scanner,
+            instructions=chosen_instructions() if self.rules.scanner == "native" else None,
             unicode=self.unicode,
             normalizer=self.settings.normalizer,
             normalizer_unicode=UNICODE_VERSION if self.settings.normalizer else None,
@@ -312,13 +307,7 @@ class CorpusCounter:
             return None
         if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
-        boundary = partial(
-            find_boundary,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            cut_documents=self.settings.invalid_utf8 != "skip",
-            longest=memory.longest_text,
-        )
+        boundary = partial(find_boundary, rules=self.rules, longest=memory.longest_text)
         plan = SegmentPlan(self.corpus.entries, size, boundary)
         return SegmentFolder(folder, plan, self.fingerprint)
 
@@ -327,7 +316,7 @@ class CorpusCounter:
             return "threads"
         if self.settings.executor != "auto":
             return self.settings.executor
-        small = SMALL_INPUT["regex" if self.settings.normalizer else self.scanner]  # neither releases the lock
+        small = SMALL_INPUT["regex" if self.settings.normalizer else self.rules.scanner]  # neither releases the lock
         if self.corpus.streams:
             small = min(small, SMALL_STREAMS)
         return "threads" if self.total_bytes <= small else "processes"
@@ -339,7 +328,7 @@ class CorpusCounter:
         chunks = -(-self.total_bytes // int(self.settings.chunk_size))
         if self.corpus.streams or self.corpus.main_process_only:
             chunks = counters  # the number of chunks is unknown
-        return max(min(counters, chunks), 1) if self.scanner == "native" else 1
+        return max(min(counters, chunks), 1) if self.rules.scanner == "native" else 1
 
 
 def count(

@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from time import monotonic
-from typing import Literal
 
 from bpeflow import flow
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings
-from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.reader import ChunkReader, StreamReader
-from bpeflow.corpus.sources import Corpus, CorpusEntry, longest_first, stream_parts
+from bpeflow.corpus.reader import CorpusReader
+from bpeflow.corpus.sources import CorpusEntry, longest_first, stream_parts
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger, divide, partition_of
@@ -39,7 +38,6 @@ from bpeflow.flow import (
     WorkerReport,
     stall_watch,
 )
-from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.progress import Observer
 
 #: Seconds between two progress callbacks.
@@ -161,10 +159,7 @@ class PipelineBuilder:
 
     Attributes:
         settings: the settings.
-        corpus: the sources and their files.
-        delimiters: the separator and the special tokens.
-        pretokenizer: the pattern.
-        scanner: how matches of the pattern are found.
+        rules: how text becomes pre-tokens.
         scratch: where stages spill.
         counters: number of counters.
         mergers: number of mergers.
@@ -174,10 +169,7 @@ class PipelineBuilder:
     """
 
     settings: CountSettings
-    corpus: Corpus
-    delimiters: Delimiters
-    pretokenizer: Pretokenizer
-    scanner: Literal["native", "regex"]
+    rules: TextRules
     scratch: Scratch
     counters: int
     mergers: int
@@ -193,35 +185,9 @@ class PipelineBuilder:
         settings, in_process, memory = self.settings, self.in_process, self.memory
         queue = partial(QueueSpec, max_items=QUEUE_ITEMS, max_bytes=QUEUE_BYTES)
         chunk_size = memory.chunk_size(int(settings.chunk_size))
-        streams = StreamReader(
-            sources=self.corpus.sources,
-            chunk_size=chunk_size,
-            longest=memory.longest_text,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            invalid_utf8=settings.invalid_utf8,
-        )
-        reader = ChunkReader(
-            files=entries if in_process else longest_first(entries),
-            chunk_size=chunk_size,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            invalid_utf8=settings.invalid_utf8,
-            longest=memory.longest_text,
-            streams=streams if in_process else None,
-            look=self.look,
-        )
-        counter = ChunkCounter(
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
-            invalid_utf8=settings.invalid_utf8,
-            partitions=self.mergers,
-            memory=memory,
-            scratch=self.scratch,
-            sources=self.corpus.sources,
-            shared=shared if in_process else None,
-        )
+        reader = CorpusReader(self.rules, chunk_size, memory.longest_text, self.look)
+        read = partial(reader.read, entries) if in_process else partial(reader.plan, longest_first(entries))
+        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared if in_process else None)
         stages = [
             Stage(
                 "counter",
@@ -244,14 +210,14 @@ class PipelineBuilder:
                 0,
                 Stage(
                     "stream reader",
-                    streams,
+                    reader.read_streams,
                     reads=queue("stream_queue"),
                     workers=readers,
                     weigh=attrgetter("weight"),
                 ),
             )
         return Pipeline(
-            flow.Source("chunk reader", reader),
+            flow.Source("chunk reader", read),
             stages,
             results=queue("merged_queue"),
             preload=("bpeflow.corpus.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),

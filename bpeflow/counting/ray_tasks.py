@@ -19,7 +19,7 @@ from time import monotonic
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
+from bpeflow.corpus.sources import CorpusEntry, with_absolute_paths
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, TaskReport, task_folder
 from bpeflow.counting.manifest import SegmentCounts, cannot_write_segment, write_segment
@@ -180,8 +180,7 @@ class ClusterCounting:
         build = replace(
             build,
             settings=build.settings.model_copy(update=update),
-            corpus=Corpus([*build.corpus.sources], []),
-            counters=self._threads if build.scanner == "native" else 1,
+            counters=self._threads if build.rules.scanner == "native" else 1,
             mergers=1,
             in_process=True,
             memory=self.memory,

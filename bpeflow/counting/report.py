@@ -8,7 +8,8 @@ from itertools import groupby
 
 from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.sources import Corpus, Sample, Source
+from bpeflow.corpus.sources import Corpus
+from bpeflow.corpus.text_rules import Sample, Source
 from bpeflow.counting.fingerprint import FingerprintSummary
 from bpeflow.counting.segments import SegmentStatistics
 from bpeflow.counting.shards import Spilled

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 from bpeflow._util.atomic import name_errors
-from bpeflow.config import EngineSettings, make_settings
+from bpeflow.config import EngineSettings
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
 from bpeflow.corpus.split import find_boundary
@@ -27,10 +26,6 @@ from bpeflow.dataset.chunk_encoder import EncodedChunk
 from bpeflow.dataset.corpus_encoder import CorpusEncoder
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError
-from bpeflow.pretokenize.regex import load_pretokenizer
-
-if TYPE_CHECKING:
-    from bpeflow._util.keywords import EngineKeywords
 
 #: Bounds of a part's size in bytes of input, and the parts of a small corpus per slot. Small parts balance the load
 #: better and lose less work with a node; large ones spend less of their time on starting.
@@ -79,11 +74,6 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettin
                 following += 1
 
 
-def choose_engine(values: EngineKeywords | None) -> EngineSettings:
-    """Return the settings of the engine. Raises `SettingsError` if they are invalid."""
-    return make_settings(EngineSettings, {**(values or {})})
-
-
 def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
     """Raise `ConfigError` if tasks cannot read a corpus."""
     if corpus.main_process_only and settings.kind != "local":
@@ -94,14 +84,8 @@ def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
 
 
 def _parts(work: CorpusEncoder, size: int) -> Iterator[list[CorpusEntry]]:
-    """Divide a corpus into parts of about `size` bytes. A part may end inside a document, unless some are skipped."""
-    encoder = work.encoder
-    boundary = partial(
-        find_boundary,
-        delimiters=encoder.delimiters,
-        pretokenizer=load_pretokenizer(encoder.tokenizer.pattern, normalizer=encoder.tokenizer.normalizer),
-        cut_documents=encoder.invalid_utf8 != "skip",
-    )
+    """Divide a corpus into parts of about `size` bytes."""
+    boundary = partial(find_boundary, rules=work.encoder.rules)
     plan = SegmentPlan([*map(with_absolute_paths, work.corpus.entries)], size, boundary)
     position = Position()
     while position < plan.end:

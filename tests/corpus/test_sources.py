@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bpeflow
-from bpeflow.corpus.sources import Sample
+from bpeflow.corpus.text_rules import Sample
 from bpeflow.counting.count import CorpusCounts
 from bpeflow.errors import ConfigError, CorpusError
 

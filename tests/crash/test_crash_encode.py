@@ -13,7 +13,7 @@ from small_tokenizer import save_tokenizer
 
 from bpeflow.dataset.facade import Tokenizer
 
-READER = "bpeflow.corpus.reader:ChunkReader._planned"
+READER = "bpeflow.corpus.reader:CorpusReader._planned"
 ENCODER = "bpeflow.dataset.chunk_encoder:ChunkEncoder.encode"
 WRITER = "bpeflow.dataset.token_writer:TokenWriter.write"
 SIDECAR = "bpeflow.dataset.token_writer:TokenSetWriter._write_sidecar"

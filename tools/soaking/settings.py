@@ -17,7 +17,7 @@ LEFT_OUT = {
     "output.report": "a page about the run, made of its results",
     **dict.fromkeys(
         [f"engine.{name}" for name in EngineSettings.model_fields],
-        "tests/counting/test_ray.py kills tasks at every step",
+        "tests/counting/test_ray.py kills tasks at each step",
     ),
     "sources.exclude": "like exclude",
     "sources.text_field": "like text_field",
