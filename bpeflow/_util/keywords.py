@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
 
 if TYPE_CHECKING:
-    from bpeflow.tokenizer.tokenizer import BaseTokenizer
+    from bpeflow.formats.tokenizer_spec import HasSpec
     from bpeflow.vocab import Vocab
 
 Paths = str | Path | Sequence[str | Path]
@@ -126,7 +126,7 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     pattern: str | Sequence[str]
     backend: str
     vocab_sizes: int | Sequence[int]
-    init_from: str | Path | BaseTokenizer | Vocab | None
+    init_from: str | Path | HasSpec | Vocab | None
     special_tokens_first: bool
     out_dir: str | Path | None
     skip_merge: bool

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
-from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import count_pretokens, token_occurrences
-from bpeflow.inspection.difference import (
+from bpeflow.cli.tables import print_lines
+from bpeflow.look.difference import (
     Block,
     PretokenDifference,
     VocabDifference,
@@ -24,7 +22,9 @@ from bpeflow.inspection.difference import (
     compare_texts,
     compare_vocabs,
 )
-from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.look.usage import count_pretokens, token_occurrences
+from bpeflow.look.vocabulary import VocabToken
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
@@ -80,7 +80,9 @@ def run(argv: Sequence[str]) -> int:
             content["text"] = {"tokens": tokens, "blocks": [_block_dict(block) for block in blocks if block.differs]}
             lines += ["", "text", *_ratio_lines([len(text.encode())] * 2, tokens), *_block_lines(blocks)]
         if inputs:
-            counts = [count_pretokens(tokenizer, inputs, observer, **settings) for tokenizer in tokenizers]
+            counts = [count_pretokens(tokenizers[0], inputs, observer, **settings)]
+            alike = not difference.splits_differ
+            counts += counts if alike else [count_pretokens(tokenizers[1], inputs, observer, **settings)]
             tokens = [int(token_occurrences(*pair).sum()) for pair in zip(tokenizers, counts, strict=True)]
             sizes = [of_one.total_bytes for of_one in counts]
             words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))

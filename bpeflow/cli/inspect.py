@@ -9,13 +9,13 @@ from itertools import groupby
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import CorpusFigures, count_pretokens, inspect_corpus
-from bpeflow.inspection.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.cli.tables import print_lines
+from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
+from bpeflow.look.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Describe a vocabulary: its size, special tokens, lengths and scripts; tokens that are incomplete UTF-8, and tokens that

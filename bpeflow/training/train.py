@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import TrainKeywords
-    from bpeflow.dataset.facade import Tokenizer
+    from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
 PAGE_AFTER = 60.0
@@ -350,9 +350,9 @@ class _Training:
             return
         path = folder.path / PAGE_FILE
         try:
-            from bpeflow.reporting.page import write_page  # matplotlib
+            from bpeflow.look.page import write_page  # matplotlib
 
-            write_page([folder.path], path)
+            write_page(folder.path, path)
         except Exception as error:
             log.warning("%s was not written: %s", path, error)
         else:

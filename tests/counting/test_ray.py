@@ -37,8 +37,8 @@ from bpeflow.counting.merger import RangeSum
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
 from bpeflow.counting.shards import Shard
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import CorpusError, InvalidUtf8Error, TaskLostError
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
