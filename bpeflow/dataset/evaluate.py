@@ -27,18 +27,17 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError
-from bpeflow.inspection.corpus import count_settings, token_occurrences
+from bpeflow.look.usage import count_settings, token_occurrences
 from bpeflow.progress import Observer, shown
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import CorpusKeywords
 
-AnyTokenizer = BaseTokenizer | str | Path
+AnyTokenizer = Tokenizer | str | Path
 
 #: Bytes of text at the beginning of a corpus in which words are counted and speed is measured. More: steadier figures
 #: for large corpora. Fewer: less time.
@@ -119,7 +118,7 @@ def evaluate(
 
 def _load(
     tokenizers: AnyTokenizer | Sequence[AnyTokenizer] | Mapping[str, AnyTokenizer], baseline: str | Path | None
-) -> tuple[dict[str, BaseTokenizer], str | None]:
+) -> tuple[dict[str, Tokenizer], str | None]:
     """Return the tokenizers by name, and the name of the baseline."""
     if isinstance(tokenizers, Mapping):
         given = dict(tokenizers)
@@ -127,7 +126,7 @@ def _load(
     else:
         listed = [tokenizers] if isinstance(tokenizers, AnyTokenizer) else list(tokenizers)
         given = {
-            f"tokenizer {number}" if isinstance(entry, BaseTokenizer) else str(Path(entry)): entry
+            f"tokenizer {number}" if isinstance(entry, Tokenizer) else str(Path(entry)): entry
             for number, entry in enumerate(listed, 1)
         }
         names = short_names([*given])
@@ -145,7 +144,7 @@ def _load(
             names = {**short_names([*given]), **names}
             base = names[path]
     loaded = {
-        names[key]: entry if isinstance(entry, BaseTokenizer) else Tokenizer.load(entry) for key, entry in given.items()
+        names[key]: entry if isinstance(entry, Tokenizer) else Tokenizer.load(entry) for key, entry in given.items()
     }
     return loaded, base
 
@@ -195,7 +194,7 @@ class _Corpus:
         source: SourceSettings,
         options: Mapping[str, Any],
         documents: DocumentIterable | None,
-        tokenizers: Mapping[str, BaseTokenizer],
+        tokenizers: Mapping[str, Tokenizer],
     ) -> None:
         self.source = source
         self._tokenizers = tokenizers
@@ -240,7 +239,7 @@ class _Measure:
     def __mul__(self, weight: int) -> _Measure:
         return _Measure(self.text * weight, self.occurrences * weight, self.seconds * weight)
 
-    def evaluation(self, tokenizer: BaseTokenizer, name: str, corpus: str | None) -> Evaluation:
+    def evaluation(self, tokenizer: Tokenizer, name: str, corpus: str | None) -> Evaluation:
         specials = set(tokenizer.special_tokens.values())
         tokens = enumerate(tokenizer.vocab.tokens)
         single = [i for i, token in tokens if len(token) == 1 and i not in specials]
@@ -291,7 +290,7 @@ class _Excerpt:
             skipped_documents=skipped + documents.bad_records,
         )
 
-    def encoding_seconds(self, tokenizer: BaseTokenizer, rules: TextRules) -> float:
+    def encoding_seconds(self, tokenizer: Tokenizer, rules: TextRules) -> float:
         """Return the time that a tokenizer takes for the excerpt, on one thread and without reading."""
         rules = replace(rules, keep_separator=True)
         encoder, seconds = ChunkEncoder(tokenizer, rules, None), 0.0
