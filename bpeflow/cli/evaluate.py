@@ -19,7 +19,7 @@ from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.cli.tables import print_table, table_console
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport, longest_tokens
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Measure every tokenizer on every corpus, on one thread: bytes per token, also relative to a baseline; tokens per word

@@ -12,7 +12,7 @@ from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_size
 from bpeflow.cli.parser import Parser, add_description_flags, description, size
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Show the tokens of a text, with their ids and offsets: in colours on a terminal, as plain text elsewhere or with

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.explanation import Explanation, Span, Token
 from bpeflow.look.usage import encode_pretokens
 from bpeflow.look.vocabulary import VocabToken
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
 #: What tokenizers can differ in besides their vocabulary.
@@ -53,15 +53,6 @@ class VocabDifference:
         """Whether the two can split a text into different pre-tokens."""
         return bool(self.special_tokens) or not self.settings.keys() <= {"whole_tokens"}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            **asdict(self),
-            "only_first": [token.to_dict() for token in self.only_first],
-            "only_second": [token.to_dict() for token in self.only_second],
-            "merges_there": [merge and [part.hex() for part in merge] for merge in self.merges_there],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -100,7 +91,7 @@ class PretokenDifference:
     second: tuple[bytes, ...]
 
 
-def compare_vocabs(first: BaseTokenizer, second: BaseTokenizer) -> VocabDifference:
+def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
     """Return what two tokenizers share.
 
     >>> from bpeflow import Tokenizer
@@ -167,7 +158,7 @@ def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
 
 
 def compare_pretokens(
-    first: BaseTokenizer, second: BaseTokenizer, counts: PretokenCounts, limit: int
+    first: Tokenizer, second: Tokenizer, counts: PretokenCounts, limit: int
 ) -> Iterator[PretokenDifference]:
     """Yield the most frequent pre-tokens that two tokenizers divide differently, up to `limit` of them."""
     words, found = list(counts), 0
@@ -187,7 +178,7 @@ def compare_pretokens(
                 yield PretokenDifference(word, count, left, right)
 
 
-def _ordinary_ids(tokenizer: BaseTokenizer) -> dict[bytes, int]:
+def _ordinary_ids(tokenizer: Tokenizer) -> dict[bytes, int]:
     return {token: token_id for token_id, token in enumerate(tokenizer.vocab.ordinary_tokens) if token}
 
 
@@ -197,5 +188,5 @@ def _first_difference(first: tuple[Merge, ...], second: tuple[Merge, ...]) -> in
     return next(different, None if len(first) == len(second) else shorter)
 
 
-def _merge_at(tokenizer: BaseTokenizer, rank: int) -> Merge | None:
+def _merge_at(tokenizer: Tokenizer, rank: int) -> Merge | None:
     return tokenizer.merges[rank] if rank < len(tokenizer.merges) else None

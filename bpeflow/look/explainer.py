@@ -9,10 +9,10 @@ from typing import Literal
 
 from bpeflow.look.explanation import Border, Explanation, Missed, Piece, Step, Token
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.merging import PretokenMerging, merge_table
 from bpeflow.tokenizer.offsets import token_offsets
+from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.special_tokens import SpecialChoice, SpecialTokens
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.tokenizer.validate import to_utf8
 from bpeflow.vocab import Vocab
 
@@ -20,7 +20,7 @@ from bpeflow.vocab import Vocab
 class Explainer:
     """Explains texts with a tokenizer. Thread-safe."""
 
-    def __init__(self, tokenizer: BaseTokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         """Prepare a tokenizer, which takes a fraction of a second if it has hundreds of thousands of merges."""
         self._tokenizer = tokenizer
         self._merges = MergeTable(tokenizer.vocab)
@@ -53,12 +53,11 @@ class Explainer:
 
     def _merged(self, data: bytes, specials: SpecialTokens) -> Iterator[_Merged]:
         """Yield the pre-tokens and special tokens of a text, merged."""
-        end = 0
-        for match in specials.matches(data):
-            yield from self._merged_ordinary(data[end : match.start()])
-            yield _Merged("special token", [specials.ids[match.group()]], [match.group()])
-            end = match.end()
-        yield from self._merged_ordinary(data[end:])
+        for piece, special_id in specials.split(data):
+            if special_id is None:
+                yield from self._merged_ordinary(piece)
+            else:
+                yield _Merged("special token", [special_id], [piece])
 
     def _merged_ordinary(self, data: bytes) -> Iterator[_Merged]:
         for pretoken in self._pretokenizer.pretokens(self._pretokenizer.normalizer.utf8(data).decode()):

@@ -18,7 +18,7 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.look.usage import tokens_of_prefixes
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.run_report import RunReport, read_report
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 #: Samples of the monitor that are drawn. More look the same.
@@ -53,7 +53,7 @@ class RunData:
 
     name: str
     report: RunReport
-    tokenizer: BaseTokenizer | None
+    tokenizer: Tokenizer | None
     monitored: Sequence[Mapping[str, Any]] = ()
     sample: TextSample = field(default_factory=lambda: TextSample({}, ""))
     growth: Curve | None = None
@@ -104,7 +104,7 @@ def load_run(folder: Path, sample: Sequence[str] = ()) -> RunData:
         if not taken.texts:
             raise ConfigError(f"--sample {' '.join(sample)}: {taken.description}")
         taken = replace(taken, description=" ".join(sample))
-    tokenizer = BaseTokenizer.load(folder) if report.learning is not None else None
+    tokenizer = Tokenizer.load(folder) if report.learning is not None else None
     counts = folder / COUNTS_FILE
     growth = expected_growth(PretokenCounts.read(counts).counts) if counts.is_file() else None
     return RunData(folder.resolve().name, report, tokenizer, _read_samples(folder / MONITOR_FILE), taken, growth)
@@ -176,7 +176,7 @@ def merge_count_curve(counts: Sequence[int | None]) -> Curve:
     return [float(rank) for rank in ranks], [float(counts[rank - 1] or 0) for rank in ranks]
 
 
-def bytes_per_token_curve(tokenizer: BaseTokenizer, occurrences: NDArray[np.int64], size: int) -> Curve | None:
+def bytes_per_token_curve(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Curve | None:
     """Return sizes of the vocabulary, and the bytes per token of a text with the vocabulary cut to each size.
 
     Args:

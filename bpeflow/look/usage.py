@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.vocabulary import VocabToken
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.encoder_choice import new_encoder
-from bpeflow.tokenizer.merging import PretokenMerging, merge_table
+from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: A pattern that matches all of a text, which is one pre-token already.
 _WHOLE = "(?s:.+)"
@@ -39,15 +39,6 @@ class UsedToken(VocabToken):
     """
 
     count: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {
-            "id": self.id,
-            "text": self.bytes.decode(errors="replace"),
-            "hex": self.bytes.hex(),
-            "count": self.count,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +67,7 @@ class CorpusFigures:
         pretokens: the number of pre-tokens.
         distinct_pretokens: the number of distinct pre-tokens.
         tokens: the number of tokens.
+        bytes_per_token: compression: more is better; 0 without tokens.
         used: the tokens that occur, the most frequent first.
         unused: the tokens that do not occur, in the order of ids.
         prefixes: what smaller prefixes of the vocabulary would yield; empty if merges come before those that make their
@@ -86,27 +78,13 @@ class CorpusFigures:
     pretokens: int
     distinct_pretokens: int
     tokens: int
+    bytes_per_token: float
     used: tuple[UsedToken, ...]
     unused: tuple[VocabToken, ...]
     prefixes: tuple[Prefix, ...]
 
-    @property
-    def bytes_per_token(self) -> float:
-        """Compression: more is better."""
-        return self.bytes / self.tokens if self.tokens else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        names = ("bytes", "pretokens", "distinct_pretokens", "tokens", "bytes_per_token")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "used": [token.to_dict() for token in self.used],
-            "unused": [token.to_dict() for token in self.unused],
-            "prefixes": [asdict(prefix) for prefix in self.prefixes],
-        }
-
-
-def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFigures:
+def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigures:
     """Return how a tokenizer encodes the pre-tokens of a corpus.
 
     >>> from bpeflow import Tokenizer, count
@@ -125,12 +103,14 @@ def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFi
     tokens = tokenizer.vocab.decoded_tokens
     specials = set(tokenizer.special_tokens.values())
     order = np.argsort(-occurrences, kind="stable")
+    number = int(occurrences.sum())
     used = order[: np.count_nonzero(occurrences)].tolist()
     return CorpusFigures(
         bytes=counts.total_bytes,
         pretokens=counts.total,
         distinct_pretokens=len(counts),
-        tokens=int(occurrences.sum()),
+        tokens=number,
+        bytes_per_token=counts.total_bytes / number if number else 0.0,
         used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
         unused=tuple(
             VocabToken(i, token) for i, token in enumerate(tokens) if token and not occurrences[i] and i not in specials
@@ -140,7 +120,7 @@ def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFi
 
 
 def count_pretokens(
-    tokenizer: BaseTokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
+    tokenizer: Tokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
 ) -> PretokenCounts:
     """Count the pre-tokens of a corpus as a tokenizer splits it. Special tokens are not counted.
 
@@ -165,7 +145,7 @@ def count_pretokens(
     return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
 
 
-def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
+def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
     """Return how often each id occurs in the pre-tokens of a corpus."""
     occurrences = np.zeros(tokenizer.vocab_size, np.int64)
     words = list(counts)
@@ -177,7 +157,7 @@ def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArr
 
 
 def encode_pretokens(
-    tokenizer: BaseTokenizer, words: Sequence[bytes]
+    tokenizer: Tokenizer, words: Sequence[bytes]
 ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
     """Encode texts each of which is one pre-token, and normalized. Return all ids, and where those of each text end."""
     spec = replace(tokenizer.to_spec(), pattern=_WHOLE, unmatched="isolate", normalizer=())
@@ -185,7 +165,7 @@ def encode_pretokens(
 
 
 def tokens_of_prefixes(
-    tokenizer: BaseTokenizer, occurrences: NDArray[np.int64]
+    tokenizer: Tokenizer, occurrences: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Return what smaller prefixes of a vocabulary would make of a text: each has the first n merges.
 
@@ -229,7 +209,7 @@ def tokens_of_prefixes(
     return entries, total - np.cumsum(saved)
 
 
-def _prefixes(tokenizer: BaseTokenizer, occurrences: NDArray[np.int64], size: int) -> Iterator[Prefix]:
+def _prefixes(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Iterator[Prefix]:
     found = tokens_of_prefixes(tokenizer, occurrences) if size else None
     if found is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ import numpy as np
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.look.explainer import MergeTable
 from bpeflow.look.render import is_incomplete
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Why no text yields a token.
 Never = Literal["other tokens", "not UTF-8", "normalized", "same bytes"]
@@ -42,10 +42,6 @@ class VocabToken:
     id: int
     bytes: bytes
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {"id": self.id, "text": self.bytes.decode(errors="replace"), "hex": self.bytes.hex()}
-
 
 @dataclass(frozen=True, slots=True)
 class NeverToken(VocabToken):
@@ -57,15 +53,6 @@ class NeverToken(VocabToken):
     """
 
     reason: Never
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {
-            "id": self.id,
-            "text": self.bytes.decode(errors="replace"),
-            "hex": self.bytes.hex(),
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +103,8 @@ class VocabFigures:
     longest: tuple[VocabToken, ...]
     merge_counts: tuple[RankCount, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            **{name: getattr(self, name) for name in ("ids", "unused_ids", "merges", "special_tokens", "scripts")},
-            "lengths": {str(length): tokens for length, tokens in self.lengths.items()},
-            **{
-                name: [token.to_dict() for token in getattr(self, name)]
-                for name in ("incomplete", "never", "unproved", "longest")
-            },
-            "merge_counts": [
-                {**asdict(entry), "left": entry.left.hex(), "right": entry.right.hex()} for entry in self.merge_counts
-            ],
-        }
 
-
-def inspect_vocab(tokenizer: BaseTokenizer, longest: int = 10) -> VocabFigures:
+def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
     r"""Return figures about a tokenizer's vocabulary.
 
     >>> from bpeflow import Tokenizer
@@ -167,7 +140,7 @@ def inspect_vocab(tokenizer: BaseTokenizer, longest: int = 10) -> VocabFigures:
     )
 
 
-def reached_ids(tokenizer: BaseTokenizer) -> set[int]:
+def reached_ids(tokenizer: Tokenizer) -> set[int]:
     """Return the ids of the tokens that their own text yields, and nothing else."""
     tokens = [(i, token.decode()) for i, token in _ordinary(tokenizer) if not is_incomplete(token)]
     try:
@@ -177,7 +150,7 @@ def reached_ids(tokenizer: BaseTokenizer) -> set[int]:
     return {i for (i, _), ids in zip(tokens, encoded, strict=True) if ids == [i]}
 
 
-def _ids_or_none(tokenizer: BaseTokenizer, text: str) -> list[int]:
+def _ids_or_none(tokenizer: Tokenizer, text: str) -> list[int]:
     """Return the ids of a text, or none if the pattern does not match it."""
     try:
         return tokenizer.encode_ordinary(text)
@@ -185,7 +158,7 @@ def _ids_or_none(tokenizer: BaseTokenizer, text: str) -> list[int]:
         return []
 
 
-def never_tokens(tokenizer: BaseTokenizer) -> Iterator[NeverToken]:
+def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     """Yield the tokens that are proved to occur in the ids of no text.
 
     If merging a pre-token yields a token somewhere, then merging that token's own bytes yields it alone: no merge
@@ -270,11 +243,11 @@ def _common() -> Any:
     return regex.compile(r"\p{Script=Common}|\p{Script=Inherited}")
 
 
-def _ordinary(tokenizer: BaseTokenizer) -> Iterator[tuple[int, bytes]]:
+def _ordinary(tokenizer: Tokenizer) -> Iterator[tuple[int, bytes]]:
     return ((i, token) for i, token in enumerate(tokenizer.vocab.ordinary_tokens) if token)
 
 
-def _counts_at_ranks(tokenizer: BaseTokenizer) -> Iterator[RankCount]:
+def _counts_at_ranks(tokenizer: Tokenizer) -> Iterator[RankCount]:
     vocab = tokenizer.vocab
     if not vocab.merge_counts:
         return

@@ -12,7 +12,7 @@ from rich.console import Console
 from bpeflow.cli import evaluate as evaluation_table
 from bpeflow.cli.evaluate import print_report
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 TOKENS = [*(bytes([byte]) for byte in range(256)), b"he", b" " * 3776]
 TOKENIZER = Tokenizer(dict(enumerate(TOKENS)), [(b"h", b"e")], ["<|endoftext|>"])
