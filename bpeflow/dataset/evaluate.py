@@ -29,7 +29,7 @@ from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.errors import ConfigError
 from bpeflow.look.usage import count_settings, token_occurrences
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def evaluate(
     values, documents = split_off_documents({"input": inputs, **options})
     if documents is not None:
         documents = DocumentIterable(list(documents.documents))
-    with ExitStack() as copies, shown(progress, observer) as watching:
+    with ExitStack() as copies, observer_for(progress, observer) as watching:
         sources = _sources(values) if documents is None else (SourceSettings(name=UNNAMED_SOURCE, paths=(DOCUMENTS,)),)
         rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
         corpora = [_Corpus(_rereadable(source, copies), rest, documents, loaded) for source in sources]
