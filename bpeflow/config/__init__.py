@@ -2,7 +2,15 @@
 
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
-from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare
+from bpeflow.config.sections import (
+    EngineSettings,
+    MonitorSettings,
+    OutputSettings,
+    Setting,
+    ThinRare,
+    all_settings,
+    setting,
+)
 from bpeflow.config.settings import (
     COUNT_ONLY,
     CorpusSettings,
@@ -22,13 +30,16 @@ __all__ = [
     "MergeSettings",
     "MonitorSettings",
     "OutputSettings",
+    "Setting",
     "Settings",
     "SourceSettings",
     "ThinRare",
+    "all_settings",
     "check_vocab_sizes",
     "load_settings",
     "load_values",
     "make_settings",
     "override",
     "replace",
+    "setting",
 ]

@@ -36,6 +36,7 @@ class EncodeSettings(CorpusSettings):
         "A separator that is no special token needs it.",
         unset="the separator, and the last document ends as in its file",
         example="<|endoftext|>",
+        metavar="TOKEN",
     )
     special_tokens_as_text: bool = _files(
         False,
@@ -57,6 +58,7 @@ class EncodeSettings(CorpusSettings):
         "A name that does not end in the word train gets _train and _val. Where a document goes depends only on seed "
         "and its number in the corpus, and its ids are the same as without a split.",
         example=0.005,
+        metavar="P",
         ge=0,
         lt=1,
         allow_inf_nan=False,
@@ -69,7 +71,9 @@ class EncodeSettings(CorpusSettings):
         "the reverse.",
         example=True,
     )
-    num_threads: int | None = _run(None, "encoder threads", unset="one per core", example=4, ge=1, le=4096)
+    num_threads: int | None = _run(
+        None, "encoder threads", unset="one per core", example=4, ge=1, le=4096, flags=("--threads",)
+    )
     chunk_size: Size | None = _run(
         None,
         "text per encoder and step, e.g. 8mb; decides the memory needed",

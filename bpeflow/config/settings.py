@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, ByteSize, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, ByteSize, model_validator
 
 from bpeflow._util.text import (
     BadRecordsPolicy,
@@ -71,10 +71,12 @@ class SourceSettings(Frozen):
     """One source of a mixed corpus. Settings omitted here are those of the whole corpus."""
 
     name: NonEmpty = setting("", "name in the report", unset="the first path", example="books", validate_default=False)
-    paths: Paths = Field(
+    paths: Paths = setting(
+        ...,
+        "files, folders, globs, @lists or URLs, as for input",
+        unset="required",
+        example=["books/*.jsonl.zst"],
         min_length=1,
-        description="files, folders, globs, @lists or URLs, as for input",
-        json_schema_extra={"details": "", "example": ["books/*.jsonl.zst"], "unset": "required", "group": ""},
         validation_alias=AliasChoices("paths", "path"),
         serialization_alias="paths",
     )
@@ -120,24 +122,26 @@ class CorpusSettings(Frozen):
         "A folder means all files in it, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
         "zstandard are recognised by content.",
         example=["corpus/*.txt"],
+        metavar="PATH",
     )
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(as_tuple)] = _corpus(
         (),
         "parts of a mixed corpus, reported separately in run.json",
         "Each has paths and optionally name, exclude, weight, max_bytes, seed, format, text_field and text_column.",
         example=[{"name": "books", "paths": "books/", "weight": 3}],
+        flags=None,
     )
     input_format: Literal["auto", "text", "jsonl", "parquet"] = _corpus(
         "auto", "format of the files, compressed or not: auto (by file name, else text), text, jsonl or parquet",
         example="jsonl",
     )  # fmt: skip
     text_field: FieldPath = _corpus(
-        "text", "JSON Lines field that holds the text; a.b is field b of a", example="data.text"
+        "text", "JSON Lines field that holds the text; a.b is field b of a", example="data.text", metavar="NAME"
     )
     text_column: FieldPath = _corpus(
-        "text", "Parquet column that holds the text; a.b is field b of a", example="content"
+        "text", "Parquet column that holds the text; a.b is field b of a", example="content", metavar="NAME"
     )
-    exclude: Paths = _corpus((), "globs of files to leave out", example=["*.bak"])
+    exclude: Paths = _corpus((), "globs of files to leave out", example=["*.bak"], metavar="GLOB")
     separator: str | None = _corpus(
         None,
         "text that ends a document, besides the end of a file; '' for none",
@@ -209,12 +213,15 @@ class CountSettings(CorpusSettings, TokenSettings):
         example=["nfc"],
     )
 
-    num_counter: int | None = _pipeline(None, "counters (threads or processes)", unset="one per core", example=8, ge=1)
+    num_counter: int | None = _pipeline(
+        None, "counters (threads or processes)", unset="one per core", example=8, ge=1, flags=("-c",)
+    )
     num_merger: int | None = _pipeline(
         None,
         "mergers, each with a partition of the counts",
         unset="one process, or a thread per counter",
         example=2,
+        flags=("-m",),
         ge=1,
     )
     chunk_size: Size = _pipeline(
@@ -284,8 +291,11 @@ class MergeSettings(TokenSettings):
         "counts and this setting. Saved counts stay exact.",
         unset="none",
         example={"below": 5, "keep": 0.1},
+        metavar="below=N,keep=FRACTION",
     )
-    backend: str = _learning("auto", "merge backend: auto (the fastest available), omp, c or python", example="omp")
+    backend: str = _learning(
+        "auto", "merge backend: auto (the fastest available), omp, c or python", example="omp", metavar="NAME"
+    )
     threads: int | None = _learning(None, "threads of the omp backend", unset="one per core", example=4, ge=1, le=4096)
     max_search: Literal["heap", "scan"] = _learning(
         "heap", "how the best pair is found: heap, or scan, a slow baseline for comparison", example="scan"
@@ -305,6 +315,7 @@ class Settings(CountSettings, MergeSettings):
         "special_tokens that it lacks, then new tokens in the order of learning. vocab_size counts all ids.",
         unset="none",
         example="runs/owt",
+        metavar="PATH",
     )
     special_tokens_first: bool = _learning(
         False, "number special tokens before the bytes, as HuggingFace does; not with init_from", example=True

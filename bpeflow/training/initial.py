@@ -17,7 +17,7 @@ from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.lookup import END_OF_TEXT
+from bpeflow.tokenizer.tokenizer import END_OF_TEXT
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Vocab
 

@@ -19,8 +19,8 @@ from small_tokenizer import EOT, save_tokenizer
 
 import bpeflow
 from bpeflow.cli.main import main
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import load_tokens
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 TEXT = f"low lower lowest newest widest{EOT}the lower the better, they said{EOT}" * 20
 
@@ -123,11 +123,11 @@ def test_quiet_prints_nothing(run: Path, corpus: Path, out: Path, capsys: pytest
         (["--bad_records", "ignore"], "'skip', found 'ignore'"),
         (["--separator", "||"], "give end_token (--end_token)"),
         (["--shard_tokens", "many"], "need a number such as 32000, 32k or 1m, found 'many'"),
-        (["--val_fraction", "half"], "invalid float value: 'half'"),
+        (["--val_fraction", "half"], "val_fraction: need a number, found 'half'"),
         (["--format", "csv"], "format: need 'bin', 'npy' or 'megatron', found 'csv'"),
-        (["--threads", "0"], "need a number from 1"),
-        (["--chunk_size", "8 elephants"], "need a size such as 8mb"),
-        (["--chunk_size", "0"], "chunk_size: need at least 1, found 0"),
+        (["--threads", "0"], "num_threads: need at least 1, found '0'"),
+        (["--chunk_size", "8 elephants"], "chunk_size: could not interpret byte unit: elephants"),
+        (["--chunk_size", "0"], "chunk_size: need at least 1, found '0'"),
         (["--speed", "11"], "--speed"),
     ],
     ids=str,
