@@ -31,7 +31,7 @@ from bpeflow.dataset.encode import choose_separator
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 AnyTokenizer = Tokenizer | str | Path
@@ -118,7 +118,7 @@ def evaluate(
     measures = [
         _SourceMeasures(number, corpus, loaded, separator, invalid_utf8) for number in range(len(corpus.sources))
     ]
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         _encode(corpus, measures, watching or Observer())
     rows = [row for measure in measures for row in measure.evaluations()]
     if len(measures) > 1:

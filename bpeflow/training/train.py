@@ -18,7 +18,7 @@ from bpeflow.counting.count import CorpusCounter, Distributor
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint
 from bpeflow.run_dir.layout import (
     COUNTS_FILE,
@@ -140,7 +140,7 @@ def train(
     if isinstance(config, Mapping):
         config, documents = split_off_documents(config)
         config, base = split_off_tokenizer(config)
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         settings = _as_settings(config)
         _check_init_from(settings)
         return _Training(settings, base, watching or Observer()).of_corpus(documents)
