@@ -31,6 +31,7 @@ NESTED: dict[Any, Any] = {
 TYPED = [
     *((model, typed, ()) for model, typed in NESTED.items()),
     (config.CountSettings, keywords.CountKeywords, ("input", "pattern", "special_tokens")),
+    (config.EncodeSettings, keywords.EncodeKeywords, ("input",)),
     (config.MergeSettings, keywords.LearnKeywords, ("vocab_size", "special_tokens", "backend")),
     (config.Settings, keywords.TrainKeywords, ("input", "vocab_size", "special_tokens")),
     (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size")),
@@ -71,6 +72,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
         (bpeflow.train_bpe, keywords.TrainKeywords),
         (bpeflow.Tokenizer.train, keywords.TokenizerKeywords),
         (bpeflow.Tokenizer.encode_file, keywords.EncodeKeywords),
+        (encode_file, keywords.EncodeKeywords),
         (bpeflow.Tokenizer.save, keywords.TransformersKeywords),
     ],
 )
@@ -78,12 +80,6 @@ def test_the_public_functions_take_them(function: Callable[..., Any], typed: typ
     parameters = inspect.signature(function).parameters
     assert list(parameters.values())[-1].annotation == f"Unpack[{typed.__name__}]"
     assert not {*parameters} & {*hints(typed)}
-
-
-def test_the_keywords_of_encode_file_are_its_parameters() -> None:
-    parameters = inspect.signature(encode_file).parameters
-    names = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    assert hints(keywords.EncodeKeywords) == {name: hints(encode_file)[name] for name in names}
 
 
 def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:

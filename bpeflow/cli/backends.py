@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bpeflow.backends import BACKENDS
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser
 from bpeflow.pretokenize.native import chosen_instructions, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -21,7 +21,7 @@ class ListedBackend(NamedTuple):
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    return new_parser("backends", "List the merge backends, and why any is unavailable.", "")
+    return Parser("backends", "List the merge backends, and why any is unavailable.", "")
 
 
 def run(argv: Sequence[str]) -> int:

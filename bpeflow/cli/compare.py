@@ -15,17 +15,9 @@ from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_size
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.fitting import print_table, table_console
-from bpeflow.cli.merge import read_counts, settings_for_learning
-from bpeflow.cli.options import (
-    add_config_flags,
-    add_counts_flag,
-    add_learning_flags,
-    names,
-    number,
-    numbers,
-    overrides,
-)
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
+from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
+from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.run_dir.run_report import start_report
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
@@ -48,7 +40,7 @@ _NUMBERS = (
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("compare", _DESCRIPTION)
+    parser = Parser("compare", _DESCRIPTION)
     add_counts_flag(parser)
     parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
     parser.add_argument(
@@ -56,8 +48,7 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write all figures to this file")
-    add_config_flags(parser)
-    add_learning_flags(parser, backend=False)
+    add_run_flags(parser, NOT_LEARNING | {"backend", "threads", "out_dir", "resume", "restart", "overwrite"})
     return parser
 
 
@@ -67,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
     entrants = contenders(options.backends or available, options.threads or [available_cores()])
     counts, path, earlier = read_counts(options.counts)
-    settings = settings_for_learning(earlier, path, options.counts, options.config, overrides(options))
+    settings = settings_for_learning(earlier, path, options.counts, options.config, settings_of(options))
     settings, base = resolve_initial(settings)
     progress = Console(stderr=True, quiet=options.quiet, highlight=False)
     largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})

@@ -16,18 +16,9 @@ from rich.text import Text
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
 from bpeflow.cli.fitting import table_console
-from bpeflow.cli.options import (
-    add_corpus_flags,
-    add_description_flags,
-    add_invalid_utf8_flag,
-    add_quiet_flag,
-    add_separator_flag,
-    description,
-    parse_with_corpus,
-    size,
-)
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
+from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport, longest_tokens
 from bpeflow.dataset.facade import Tokenizer
@@ -54,7 +45,7 @@ _SECONDS = (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0))
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("evaluate", _DESCRIPTION)
+    parser = Parser("evaluate", _DESCRIPTION)
     parser.add_argument(
         "--tokenizer", metavar="PATH", required=True, nargs="+", action="extend", dest="tokenizers",
         help="run folders, or tokenizers in any known format; repeatable",
@@ -64,13 +55,7 @@ def make_parser() -> Parser:
         "--baseline", metavar="PATH",
         help="tokenizer to compare with, one of these or a further one (default: the first of several)",
     )  # fmt: skip
-    parser.add_argument(
-        "--input", metavar="PATH", nargs="+", action="extend", dest="inputs",
-        help="files, folders, globs, @lists, URLs, or - for standard input, each a corpus of its own; repeatable",
-    )  # fmt: skip
     add_corpus_flags(parser)
-    add_separator_flag(parser)
-    add_invalid_utf8_flag(parser)
     parser.add_argument(
         "--for_size", metavar="SIZE", type=size, help="also estimate how long encoding this much takes, e.g. 12gb"
     )
@@ -83,19 +68,19 @@ def make_parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Measure tokenizers."""
-    options = parse_with_corpus(make_parser(), argv)
-    quiet, json_path, for_size = (options.pop(name) for name in ("quiet", "json_path", "for_size"))
-    with observing(quiet) as observer:
-        tokenizers, described = options.pop("tokenizers"), description(options)
+    options = make_parser().parse(argv)
+    corpus = corpus_of(options)
+    with observing(options.quiet) as observer:
+        tokenizers, described = options.tokenizers, description(options)
         if any(described.values()):
             names = short_names(tokenizers)
             tokenizers = {names[path]: Tokenizer.load(path, **described) for path in dict.fromkeys(tokenizers)}
-        report = evaluate(tokenizers, options.pop("inputs"), observer=observer, **options)
-    if json_path is not None:
-        text = json.dumps(report.to_dict(for_size), indent=2, ensure_ascii=False) + "\n"
-        with atomic_path(json_path) as temporary:
+        report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
+    if options.json_path is not None:
+        text = json.dumps(report.to_dict(options.for_size), indent=2, ensure_ascii=False) + "\n"
+        with atomic_path(options.json_path) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    print_report(report, table_console(), for_size)
+    print_report(report, table_console(), options.for_size)
     return 0
 
 

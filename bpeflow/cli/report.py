@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser
 from bpeflow.run_dir.layout import PAGE_FILE
 
 _DESCRIPTION = """\
@@ -20,7 +20,7 @@ in, and text in coloured tokens. Needs matplotlib (pip install 'bpeflow[report]'
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("report", _DESCRIPTION, "RUN [RUN…]")
+    parser = Parser("report", _DESCRIPTION, "RUN [RUN…]")
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="run folders")
     parser.add_argument(
         "--out", metavar="FILE", type=Path, help="the page to write (default: report.html in the first run folder)"

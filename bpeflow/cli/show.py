@@ -10,8 +10,7 @@ from pathlib import Path
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_size
-from bpeflow.cli.options import add_description_flags, description, size
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_description_flags, description, size
 from bpeflow.cli.progress import set_up_logging
 from bpeflow.dataset.facade import Tokenizer
 
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
+    parser = Parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
     parser.add_argument(
         "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
     )
@@ -62,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
     if (options.text is None) == (options.inputs is None):
         parser.error("need a TEXT to show, - for standard input, or --input PATH")
     set_up_logging()
-    tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
+    tokenizer = Tokenizer.load(options.tokenizer, **description(options))
     text = options.text
     if text is None or text == "-":
         from bpeflow.corpus.excerpts import first_text  # pydantic

@@ -12,7 +12,7 @@ import psutil
 from bpeflow import __version__
 from bpeflow._util.native import build_records
 from bpeflow.cli.backends import list_backends, scanner_in_use
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.pretokenize.native import native_instructions, native_unicode_version
 from bpeflow.pretokenize.regex import unicode_version
@@ -23,7 +23,7 @@ _OPENMP_RUNTIMES = ("libgomp", "libomp", "libiomp")
 
 def make_parser() -> Parser:
     """Return the parser of the flags beside `--version`."""
-    parser = new_parser("--version", "Print the version.", "")
+    parser = Parser("--version", "Print the version.", "")
     parser.add_argument("--verbose", action="store_true", help="also print how it was built, and what it uses here")
     return parser
 

@@ -15,7 +15,7 @@ from bpeflow.corpus.text_rules import Sample, Source
 from bpeflow.errors import ConfigError, CorpusError
 
 if TYPE_CHECKING:
-    from bpeflow.config import CountSettings  # pydantic, which workers do without
+    from bpeflow.config import CorpusSettings  # pydantic, which workers do without
 
 #: What a corpus consists of.
 CorpusEntry = InputFile | SampledFiles | DocumentIterable
@@ -48,6 +48,12 @@ class Corpus:
         """The total size of all files whose size is known, before decompression."""
         return sum(entry.weight for entry in self.entries)
 
+    @property
+    def total_bytes(self) -> int | None:
+        """The total size of all files; None if that of one is unknown."""
+        sizes = [file.size for entry in self.entries for file in entry.files]
+        return None if None in sizes else self.known_bytes
+
     def file_counts(self) -> list[int]:
         """Return the number of files of each source."""
         files = (file for entry in self.entries for file in entry.files if file.location != "iterable")
@@ -55,7 +61,7 @@ class Corpus:
         return [counts[number] for number in range(len(self.sources))]
 
 
-def find_corpus(settings: CountSettings, documents: DocumentIterable | None = None, in_order: bool = False) -> Corpus:
+def find_corpus(settings: CorpusSettings, documents: DocumentIterable | None = None, in_order: bool = False) -> Corpus:
     """Find the files of all sources.
 
     Args:

@@ -27,7 +27,7 @@ from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader, check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus, input_files
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
-from bpeflow.dataset.encode_options import choose_separator
+from bpeflow.dataset.encode import choose_separator
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError

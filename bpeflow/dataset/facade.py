@@ -77,6 +77,9 @@ class Tokenizer(BaseTokenizer):
         self,
         src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
         dst: str | Path,
+        *,
+        progress: bool = False,
+        observer: Observer | None = None,
         **options: Unpack[EncodeKeywords],
     ) -> EncodedCorpus:
         """Encode a corpus of any size to a token file.
@@ -84,10 +87,9 @@ class Tokenizer(BaseTokenizer):
         Args:
             src: the corpus: a file, a folder, a glob, or a list of these, or an iterable of documents.
             dst: the token file to write.
-            options: `dtype`, `separator`, `end_token`, `special_tokens_as_text`, `invalid_utf8`, `index`, `format`,
-                `shard_tokens`, `val_fraction`, `seed`, `overwrite`, `num_threads`, `chunk_size`, `input_format`,
-                `text_field`, `text_column`, `bad_records`, `exclude`, `progress` and `observer`, as for
-                `bpeflow.dataset.encode.encode_file`.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
+            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
 
         Returns:
             The files that were written, and statistics of the corpus.
@@ -107,10 +109,16 @@ class Tokenizer(BaseTokenizer):
         """
         from bpeflow.dataset.encode import encode_file  # imports the flow framework, which text in memory does not need
 
-        return encode_file(self, src, dst, **options)
+        return encode_file(self, src, dst, progress=progress, observer=observer, **options)
 
     def encode_documents(
-        self, documents: Iterable[str | bytes | Mapping[str, Any]], dst: str | Path, **options: Unpack[EncodeKeywords]
+        self,
+        documents: Iterable[str | bytes | Mapping[str, Any]],
+        dst: str | Path,
+        *,
+        progress: bool = False,
+        observer: Observer | None = None,
+        **options: Unpack[EncodeKeywords],
     ) -> EncodedCorpus:
         """Encode documents to a token file, with an end token after each.
 
@@ -118,10 +126,9 @@ class Tokenizer(BaseTokenizer):
             documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such
                 as the rows of a HuggingFace dataset.
             dst: the token file to write.
-            options: `dtype`, `separator`, `end_token`, `special_tokens_as_text`, `invalid_utf8`, `index`, `format`,
-                `shard_tokens`, `val_fraction`, `seed`, `overwrite`, `num_threads`, `chunk_size`, `input_format`,
-                `text_field`, `text_column`, `bad_records`, `exclude`, `progress` and `observer`, as for
-                `bpeflow.dataset.encode.encode_file`.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
+            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
 
         Returns:
             The files that were written, and statistics of the documents.
@@ -139,7 +146,7 @@ class Tokenizer(BaseTokenizer):
         """
         from bpeflow.dataset.encode import encode_documents
 
-        return encode_documents(self, documents, dst, **options)
+        return encode_documents(self, documents, dst, progress=progress, observer=observer, **options)
 
     def explain(
         self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
