@@ -25,10 +25,10 @@ import numpy as np
 
 from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
 from bpeflow.config import EngineSettings
-from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
+from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.work import OTHER_FILE_REMEDY
 from bpeflow.dataset.chunk_encoder import EncodedChunk, Rest
@@ -139,11 +139,12 @@ def divide(work: CorpusEncoder, parts: int) -> list[list[CorpusEntry]]:
     ends = [work.corpus.known_bytes * number // parts for number in range(1, parts)]
     divided: list[list[CorpusEntry]] = [[] for _ in range(parts)]
     part = before = 0
-    for entry in map(with_absolute_paths, work.corpus.entries):
-        if isinstance(entry, CorpusFile):
-            while part < len(ends) and ends[part] < before + entry.size:
+    for entry in (entry.absolute() for entry in work.corpus.entries):
+        if isinstance(entry, InputFile) and entry.plain:
+            size = entry.weight
+            while part < len(ends) and ends[part] < before + size:
                 end = find_boundary(entry, max(ends[part] - before, entry.begin), work.encoder.rules)
-                if end >= entry.size:
+                if end >= size:
                     break
                 if end > entry.begin:
                     divided[part].append(replace(entry, end=end))
@@ -176,7 +177,7 @@ def _engine(work: EncodeWork, settings: EngineSettings) -> Iterator[tuple[RunTas
     corpus = work.encoder.corpus
     engine = start_engine(settings)
     try:
-        check_nodes(engine, work.folder, [*map(with_absolute_paths, corpus.entries)], OTHER_FILE_REMEDY)
+        check_nodes(engine, work.folder, [entry.absolute() for entry in corpus.entries], OTHER_FILE_REMEDY)
         encoder = replace(work.encoder, corpus=Corpus(corpus.sources, []), num_threads=settings.cpus_per_task)
         file = work.folder / "work"
         file.write_bytes(pickle.dumps(replace(work, encoder=encoder)))

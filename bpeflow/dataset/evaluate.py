@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, Pattern, format_count, short_names
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus.chunk import RECORD_END
-from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.checks import FirstLook
+from bpeflow.corpus.documents import RECORD_END, Delimiters
+from bpeflow.corpus.files import InputFile, StandardInput
 from bpeflow.corpus.find import InputFormat
-from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
-from bpeflow.corpus.formats.stream import StandardInput, StreamTask
 from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader, check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus, input_files
+from bpeflow.corpus.records import split_off_documents
+from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.encode import choose_separator
@@ -208,7 +207,7 @@ class _Reading:
 def _encode(corpus: Corpus, measures: Sequence[_SourceMeasures], observer: Observer) -> None:
     """Read the corpus and encode it with all tokenizers."""
     readings = measures[0].readings
-    sizes = [file.size for entry in corpus.entries for file in input_files(entry)]
+    sizes = [file.size for entry in corpus.entries for file in entry.files]
     done = 0
     total = None if None in sizes else corpus.known_bytes * sum(map(len, readings.values()))
     with _rereadable(corpus.entries, passes=len(readings)) as entries:
@@ -227,9 +226,7 @@ def _encode(corpus: Corpus, measures: Sequence[_SourceMeasures], observer: Obser
 
 def _has_only_records(entry: CorpusEntry) -> bool:
     """Return whether the chunks of an entry are the same for all tokenizers, as records are never cut."""
-    if isinstance(entry, StreamTask):
-        return all(file.format != "text" for file in entry.files)
-    return isinstance(entry, DocumentIterable)
+    return all(file.format != "text" for file in entry.files)
 
 
 @contextmanager
@@ -238,21 +235,19 @@ def _rereadable(entries: Sequence[CorpusEntry], passes: int) -> Iterator[list[Co
     with ExitStack() as copies:
 
         def rereadable(entry: CorpusEntry) -> CorpusEntry:
-            if passes == 1 or _has_only_records(entry) or not isinstance(entry, StreamTask):
+            if passes == 1 or _has_only_records(entry) or entry.files[0].location != "stdin":
                 return entry
-            if entry.files[0].location != "stdin":
-                return entry
-            return _copied(entry, Path(copies.enter_context(TemporaryDirectory(prefix="bpeflow-")), "stdin"))
+            return _copied(entry.files[0], Path(copies.enter_context(TemporaryDirectory(prefix="bpeflow-")), "stdin"))
 
         yield list(map(rereadable, entries))
 
 
-def _copied(task: StreamTask, path: Path) -> StreamTask:
+def _copied(file: InputFile, path: Path) -> InputFile:
     source = StandardInput()
     with path.open("wb") as target:
         while block := source.read(_COPIED_BYTES):
             target.write(block)
-    return StreamTask((replace(task.files[0], name=str(path), size=path.stat().st_size, location="file"),))
+    return replace(file, name=str(path), size=path.stat().st_size, location="file")
 
 
 # ---- measuring ----

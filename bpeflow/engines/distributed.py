@@ -16,7 +16,6 @@ from time import monotonic
 
 from bpeflow._util.atomic import make_folder
 from bpeflow.config import EngineSettings
-from bpeflow.corpus.sources import with_absolute_paths
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentRecord
 from bpeflow.counting.merger import divide
@@ -114,7 +113,7 @@ class DistributedCounting:
             Exception: as `CorpusCounter.count`.
         """
         make_folder(work.folder)
-        entries = [with_absolute_paths(entry) for entry in segments.entries]
+        entries = [entry.absolute() for entry in segments.entries]
         check_nodes(self._engine, work.folder, entries, OTHER_FILE_REMEDY)
         monitor = TaskMonitor(self._coordinator, self._engine, runner)
         with segments.kept_on_failure():
@@ -141,7 +140,7 @@ class DistributedCounting:
         def calls() -> Iterator[Call]:
             for index, part in enumerate(segments.missing()):
                 in_flight[index] = part
-                entries = [with_absolute_paths(entry) for entry in part.entries]
+                entries = [entry.absolute() for entry in part.entries]
                 yield Call(f"count {part}", work.count_segment, (part.number, entries))
 
         for index, report in self._coordinator.run(calls(), monitor.sample):

@@ -10,8 +10,8 @@ from typing import Any
 
 from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.config import Settings, make_settings, replace
-from bpeflow.corpus.formats.records import DOCUMENTS
-from bpeflow.corpus.formats.stream import STDIN
+from bpeflow.corpus.files import STDIN
+from bpeflow.corpus.records import DOCUMENTS
 from bpeflow.errors import ConfigError, ResumeError
 from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.run_dir.layout import COUNTS_FILE, DONE_FILE, REPORT_FILE, SETTINGS_FILE, UNFINISHED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from task_engines import ChangedEngine, InlineEngine
 
-from bpeflow.corpus.chunk import CorpusFile
+from bpeflow.corpus.files import InputFile
 from bpeflow.engines import engine
 from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes, own_versions
@@ -22,13 +22,13 @@ def _on_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "host_name", lambda: "n1")
 
 
-def entry(path: Path) -> CorpusFile:
+def entry(path: Path) -> InputFile:
     status = path.stat()
-    return CorpusFile(path, status.st_size, status.st_mtime_ns)
+    return InputFile(str(path), status.st_size, plain=True, modified=status.st_mtime_ns)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[CorpusFile]:
+def files(tmp_path: Path) -> list[InputFile]:
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
         path.write_text("low lower")
@@ -41,13 +41,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_nodes_that_are_like_this_machine_take_part(files: list[CorpusFile], folder: Path) -> None:
+def test_nodes_that_are_like_this_machine_take_part(files: list[InputFile], folder: Path) -> None:
     assert check_nodes(InlineEngine(), folder, files, "remedy") == ["n1"]
     assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", list(own_versions()))
-def test_other_software_is_refused(files: list[CorpusFile], folder: Path, name: str) -> None:
+def test_other_software_is_refused(files: list[InputFile], folder: Path, name: str) -> None:
     def other(number: int, outcome: Any) -> Any:
         return replace(outcome, value=replace(outcome.value, versions={**outcome.value.versions, name: "other"}))
 
@@ -67,7 +67,7 @@ def moved(argument: int, value: object) -> ChangedEngine:
     return ChangedEngine(InlineEngine(), change)
 
 
-def test_a_folder_that_is_not_shared_is_refused(files: list[CorpusFile], folder: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_shared_is_refused(files: list[InputFile], folder: Path, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"^on node n1: .*nowhere does not exist here.*storage that all nodes share"):
         check_nodes(moved(0, folder / "nowhere"), folder, files, "remedy")
     (tmp_path / "other").mkdir()
@@ -78,7 +78,7 @@ def test_a_folder_that_is_not_shared_is_refused(files: list[CorpusFile], folder:
     assert list(folder.iterdir()) == []
 
 
-def test_a_node_that_writes_elsewhere_is_refused(files: list[CorpusFile], folder: Path) -> None:
+def test_a_node_that_writes_elsewhere_is_refused(files: list[InputFile], folder: Path) -> None:
     def elsewhere(number: int, outcome: Any) -> Any:
         (folder / outcome.value.answer).unlink()
         return outcome
@@ -87,10 +87,10 @@ def test_a_node_that_writes_elsewhere_is_refused(files: list[CorpusFile], folder
         check_nodes(ChangedEngine(InlineEngine(), outcome=elsewhere), folder, files, "remedy")
 
 
-def test_other_inputs_are_refused(files: list[CorpusFile], folder: Path) -> None:
+def test_other_inputs_are_refused(files: list[InputFile], folder: Path) -> None:
     with pytest.raises(CorpusError, match=r"^on node n1: cannot read .*nowhere: No such file.*; remedy"):
-        check_nodes(InlineEngine(), folder, [*files, replace(files[0], path=Path("/nowhere"))], "remedy")
-    os.utime(files[1].path, ns=(1, 1))
+        check_nodes(InlineEngine(), folder, [*files, replace(files[0], name="/nowhere")], "remedy")
+    os.utime(files[1].name, ns=(1, 1))
     with pytest.raises(CorpusError, match=r"^on node n1: .*/b has another size or modification time .*; remedy"):
         check_nodes(InlineEngine(), folder, files, "remedy")
     assert list(folder.iterdir()) == []
