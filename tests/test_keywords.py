@@ -18,7 +18,7 @@ from bpeflow import config
 from bpeflow._util import keywords
 from bpeflow.config.sections import Paths
 from bpeflow.dataset.encode import encode_file
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.formats.tokenizer_spec import HasSpec
 from bpeflow.vocab import Vocab
 
 NESTED: dict[Any, Any] = {
@@ -52,7 +52,7 @@ def accepted(annotation: Any) -> Any:
 
 
 def hints(of: Any) -> dict[str, Any]:
-    return get_type_hints(of, localns={"Observer": bpeflow.Observer, "BaseTokenizer": BaseTokenizer, "Vocab": Vocab})
+    return get_type_hints(of, localns={"Observer": bpeflow.Observer, "HasSpec": HasSpec, "Vocab": Vocab})
 
 
 @pytest.mark.parametrize(("model", "typed", "others"), TYPED, ids=lambda value: getattr(value, "__name__", ""))
@@ -60,7 +60,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
     fields = get_type_hints(model, include_extras=True)
     expected = {name: accepted(fields[name]) for name in model.model_fields if name not in others}
     if "init_from" in expected:  # `train` takes a tokenizer in memory out of the settings
-        expected["init_from"] |= BaseTokenizer | Vocab
+        expected["init_from"] |= HasSpec | Vocab
     assert hints(typed) == expected
 
 

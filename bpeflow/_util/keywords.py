@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
 
 if TYPE_CHECKING:
-    from bpeflow.tokenizer.tokenizer import BaseTokenizer
+    from bpeflow.formats.tokenizer_spec import HasSpec
     from bpeflow.vocab import Vocab
 
 Paths = str | Path | Sequence[str | Path]
@@ -74,12 +74,11 @@ class ThinRareKeywords(TypedDict):
 class EngineKeywords(TypedDict, total=False):
     """The content of `engine`."""
 
-    kind: Literal["local", "processes", "ray"]
+    kind: Literal["local", "ray"]
     address: str | None
     workers: int | None
     cpus_per_task: int
     task_memory: Size
-    partitions: int | None
     retries: int
 
 
@@ -127,7 +126,7 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     pattern: str | Sequence[str]
     backend: str
     vocab_sizes: int | Sequence[int]
-    init_from: str | Path | BaseTokenizer | Vocab | None
+    init_from: str | Path | HasSpec | Vocab | None
     special_tokens_first: bool
     out_dir: str | Path | None
     skip_merge: bool

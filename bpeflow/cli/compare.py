@@ -8,16 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.machine import available_cores
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS
-from bpeflow.cli.fitting import print_table, table_console
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
 from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
+from bpeflow.cli.tables import print_table, table_console
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.run_dir.run_report import start_report
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
@@ -33,8 +32,9 @@ stale heap entries; pairs; memory of the backend's tables. Settings are as for m
 """
 
 #: The table's columns; "tables" is the memory of the backend's own.
-_NUMBERS = (
-    "threads", "total", "ratio", "set-up", "selection", "update", "visited", "merged", "stale pops", "pairs", "tables",
+_HEADINGS = (
+    "backend", "threads", "total", "ratio", "set-up", "selection", "update", "visited", "merged", "stale pops", "pairs",
+    "tables",
 )  # fmt: skip
 
 
@@ -76,34 +76,29 @@ def run(argv: Sequence[str]) -> int:
         }
         with atomic_path(options.json) as temporary:
             temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print_table(table_console(), make_table(counts, learned, entrants))
+    print_comparison(table_console(), counts, learned, entrants)
     return 0
 
 
-def make_table(counts: PretokenCounts, learned: LearnedMerges, entrants: Sequence[Contender]) -> Table:
-    """Show what was measured: medians, the fastest first."""
-    rounds = len(entrants[0].seconds)
-    table = Table(
-        title=f"{len(counts):,} distinct pre-tokens, {len(learned):,} merges, equal everywhere; medians of {rounds} "
-        f"round{'s' if rounds > 1 else ''}, in seconds",
-        title_justify="left",
-        box=None,
-        header_style="bold",
-    )
-    table.add_column("backend")
-    for heading in _NUMBERS:
-        table.add_column(heading, justify="right")
-    rows = sorted((contender.to_dict() for contender in entrants), key=lambda row: float(row["median_seconds"]))
-    for row in rows:
-        times = [f"{row[name]:.3f}" for name in TIMES]
-        numbers = [f"{row[name]:,}" for name in ("occurrences_visited", "occurrences_merged", "stale_pops", "pairs")]
-        table.add_row(
+def print_comparison(
+    console: Console, counts: PretokenCounts, learned: LearnedMerges, entrants: Sequence[Contender]
+) -> None:
+    """Print what was measured: medians, the fastest first."""
+    rounds = format_count(len(entrants[0].seconds), "round")
+    learned_from = f"{len(counts):,} distinct pre-tokens, {len(learned):,} merges"
+    console.print(f"{learned_from}, equal everywhere; medians of {rounds}, in seconds", highlight=False)
+    measured = sorted((contender.to_dict() for contender in entrants), key=lambda row: float(row["median_seconds"]))
+    fastest = measured[0]["median_seconds"]
+    rows = [
+        [
             row["backend"],
             str(row["threads"]),
             f"{row['median_seconds']:.3f}",
-            f"{row['median_seconds'] / rows[0]['median_seconds']:.2f}",
-            *times,
-            *numbers,
+            f"{row['median_seconds'] / fastest:.2f}",
+            *(f"{row[name]:.3f}" for name in TIMES),
+            *(f"{row[name]:,}" for name in ("occurrences_visited", "occurrences_merged", "stale_pops", "pairs")),
             format_size(row["memory_bytes"]) if row["memory_bytes"] else "unknown",
-        )
-    return table
+        ]
+        for row in measured
+    ]
+    print_table(console, _HEADINGS, rows)

@@ -9,7 +9,7 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, summary
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Decode a token file to the text that it was made from. End tokens become their text. The name of a set of shards

@@ -12,7 +12,7 @@ from bpeflow.cli.progress import observing, summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config import EncodeSettings
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary

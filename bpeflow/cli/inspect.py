@@ -9,13 +9,14 @@ from itertools import groupby
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.fitting import print_lines
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import CorpusFigures, count_pretokens, inspect_corpus
-from bpeflow.inspection.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.cli.tables import print_lines
+from bpeflow.look.render import to_json
+from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
+from bpeflow.look.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Describe a vocabulary: its size, special tokens, lengths and scripts; tokens that are incomplete UTF-8, and tokens that
@@ -71,7 +72,7 @@ def run(argv: Sequence[str]) -> int:
             corpus = inspect_corpus(tokenizer, count_pretokens(tokenizer, inputs, observer, **settings))
         figures = inspect_vocab(tokenizer)
     if options.json:
-        content = {**figures.to_dict(), "corpus": corpus and corpus.to_dict()}
+        content = {**to_json(figures), "corpus": to_json(corpus)}
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:

@@ -11,7 +11,8 @@ import psutil
 
 from bpeflow import __version__
 from bpeflow._util.native import build_records
-from bpeflow.cli.backends import list_backends, scanner_in_use
+from bpeflow.backends import BACKENDS
+from bpeflow.cli.backends import scanner_in_use
 from bpeflow.cli.parser import Parser
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.pretokenize.native import native_instructions, native_unicode_version
@@ -38,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _details() -> Iterator[tuple[str, str]]:
-    backends = list(list_backends())  # loads OpenMP's runtime
+    reasons = [(backend, backend.unavailable()) for backend in BACKENDS]  # loads OpenMP's runtime
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     yield "platform", platform.platform()
     yield "numpy", version("numpy")
@@ -53,8 +54,8 @@ def _details() -> Iterator[tuple[str, str]]:
     else:
         yield "libraries", "none were built"
     yield "counting", scanner_in_use()
-    for name, available, description in backends:
-        yield f"backend {name}", description if available else f"not available: {description}"
+    for backend, reason in reasons:
+        yield f"backend {backend.name}", f"not available: {reason}" if reason else backend.describe()
 
 
 def _usable_instructions() -> str:

@@ -27,7 +27,7 @@ from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.parallel import validate_threads
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -77,7 +77,7 @@ class EncodedCorpus:
 
 
 def encode_file(
-    tokenizer: BaseTokenizer,
+    tokenizer: Tokenizer,
     src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
     *,
@@ -226,7 +226,7 @@ def _warn(encoded: EncodedCorpus, work: CorpusEncoder, tokens: TokenSet, setting
 
 
 def encode_documents(
-    tokenizer: BaseTokenizer,
+    tokenizer: Tokenizer,
     documents: Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
     *,
@@ -293,20 +293,20 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
 # ---- options ----
 
 
-def choose_separator(tokenizer: BaseTokenizer, separator: str | None) -> str | None:
+def choose_separator(tokenizer: Tokenizer, separator: str | None) -> str | None:
     """Return the text that ends documents: by default the first special token. None, for ``""``, means no separator."""
     if separator is None:
         return next(iter(tokenizer.special_tokens), None)
     return separator or None
 
 
-def choose_delimiters(tokenizer: BaseTokenizer, separator: str | None, special_tokens_as_text: bool) -> Delimiters:
+def choose_delimiters(tokenizer: Tokenizer, separator: str | None, special_tokens_as_text: bool) -> Delimiters:
     """Return the separator, and the special tokens that are encoded as their ids."""
     specials = [] if special_tokens_as_text else list(tokenizer.special_tokens)
     return Delimiters(choose_separator(tokenizer, separator), specials)
 
 
-def choose_end_token(tokenizer: BaseTokenizer, end_token: str | None, separator: str | None) -> str | None:
+def choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: str | None) -> str | None:
     """Return the end token; None if there is none. Raises `ConfigError` if it is not a special token."""
     if end_token is None:
         if separator is None or separator in tokenizer.special_tokens:

@@ -15,7 +15,7 @@ from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.lookup import END_OF_TEXT
+from bpeflow.tokenizer.tokenizer import END_OF_TEXT
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Vocab
 

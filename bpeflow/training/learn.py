@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import LearnKeywords
-    from bpeflow.dataset.facade import Tokenizer
+    from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
 #: scan` in Python) they take seconds.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
 from bpeflow.corpus.records import DocumentIterable, split_off_documents
-from bpeflow.counting.count import CorpusCounter
+from bpeflow.counting.count import CorpusCounter, Distributor
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import TrainKeywords
-    from bpeflow.dataset.facade import Tokenizer
-    from bpeflow.engines.distributed import DistributedCounting
+    from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
 PAGE_AFTER = 60.0
@@ -274,9 +273,9 @@ class _Training:
         interval = settings.monitor.interval or observer.sample_interval
         with (
             folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
-            _distributing(settings.engine) as engine,
+            _distributor(settings.engine) as distributor,
         ):
-            counted = corpus.count(observer, on_sample, interval, distributor=engine)
+            counted = corpus.count(observer, on_sample, interval, distributor)
         folder.write(COUNTS_FILE, counted.counts.dump)
         report = replace(start_report(settings), corpus=counted.corpus, counting=counted.counting)
         report = folder.write_report(report, self._started)
@@ -351,9 +350,9 @@ class _Training:
             return
         path = folder.path / PAGE_FILE
         try:
-            from bpeflow.reporting.page import write_page  # matplotlib
+            from bpeflow.look.page import write_page  # matplotlib
 
-            write_page([folder.path], path)
+            write_page(folder.path, path)
         except Exception as error:
             log.warning("%s was not written: %s", path, error)
         else:
@@ -385,12 +384,16 @@ def _check_init_from(settings: Settings) -> None:
         )
 
 
-def _distributing(settings: EngineSettings) -> AbstractContextManager[DistributedCounting | None]:
+@contextmanager
+def _distributor(settings: EngineSettings) -> Iterator[Distributor | None]:
+    """Yield the cluster of the settings; None for the local engine."""
     if settings.kind == "local":
-        return nullcontext()
-    from bpeflow.engines.distributed import distributing  # not needed by most runs, and slow to import
+        yield None
+        return
+    from bpeflow.counting import cluster, ray_tasks  # with Ray, which is slow to import
 
-    return distributing(settings)
+    with cluster.connect(settings) as connected:
+        yield ray_tasks.ClusterCounting(connected)
 
 
 def _describe(learned: LearnedMerges, vocab: Vocab, seconds: float, fingerprint: dict[str, Any]) -> LearningReport:

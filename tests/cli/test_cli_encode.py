@@ -19,8 +19,8 @@ from small_tokenizer import EOT, save_tokenizer
 
 import bpeflow
 from bpeflow.cli.main import main
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import load_tokens
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 TEXT = f"low lower lowest newest widest{EOT}the lower the better, they said{EOT}" * 20
 

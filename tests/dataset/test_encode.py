@@ -32,10 +32,10 @@ from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.dataset import corpus_encoder
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens, sidecar_path
 from bpeflow.errors import ConfigError, InvalidUtf8Error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Contents of files, some of them not UTF-8.
 contents_any = st.lists(st.sampled_from([*PIECES, b"\xc3", b"\xff", b"\xe4\xb8"]), max_size=30).map(b"".join)

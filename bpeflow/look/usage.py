@@ -1,0 +1,220 @@
+"""`inspect_corpus`: how a tokenizer encodes a corpus, from its counts, and how each prefix of it would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow.config import CountSettings, make_settings
+from bpeflow.counting.count import CorpusCounter
+from bpeflow.counting.counts import PretokenCounts
+from bpeflow.look.vocabulary import VocabToken
+from bpeflow.progress import Observer
+from bpeflow.tokenizer.encoder_choice import new_encoder
+from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
+from bpeflow.tokenizer.tokenizer import Tokenizer
+
+#: A pattern that matches all of a text, which is one pre-token already.
+_WHOLE = "(?s:.+)"
+
+#: The smallest size of a prefix that is evaluated, besides the vocabulary without merges. Each further one is twice as
+#: large.
+_FIRST_SIZE = 1024
+
+#: Pre-tokens that are encoded at once. More: more memory, about 1 KB each. Fewer: more calls.
+_BATCH = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class UsedToken(VocabToken):
+    """A token and how often it occurs.
+
+    Attributes:
+        count: its occurrences.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A smaller vocabulary: the tokens that no merge makes, and those of the first merges.
+
+    Attributes:
+        entries: the number of its tokens, special ones included.
+        merges: the number of its merges.
+        tokens: the tokens of the corpus.
+        bytes_per_token: its compression.
+    """
+
+    entries: int
+    merges: int
+    tokens: int
+    bytes_per_token: float
+
+
+@dataclass(frozen=True)
+class CorpusFigures:
+    """How a tokenizer encodes a corpus. Special tokens, which are no text, are left out.
+
+    Attributes:
+        bytes: bytes of the pre-tokens.
+        pretokens: the number of pre-tokens.
+        distinct_pretokens: the number of distinct pre-tokens.
+        tokens: the number of tokens.
+        bytes_per_token: compression: more is better; 0 without tokens.
+        used: the tokens that occur, the most frequent first.
+        unused: the tokens that do not occur, in the order of ids.
+        prefixes: what smaller prefixes of the vocabulary would yield; empty if merges come before those that make their
+            parts, so that a prefix would not apply them in the same order.
+    """
+
+    bytes: int
+    pretokens: int
+    distinct_pretokens: int
+    tokens: int
+    bytes_per_token: float
+    used: tuple[UsedToken, ...]
+    unused: tuple[VocabToken, ...]
+    prefixes: tuple[Prefix, ...]
+
+
+def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigures:
+    """Return how a tokenizer encodes the pre-tokens of a corpus.
+
+    >>> from bpeflow import Tokenizer, count
+    >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+    >>> figures = inspect_corpus(tokenizer, count(iter(["low low", "lower"])))
+    >>> figures.tokens, figures.used[0]
+    (6, UsedToken(id=258, bytes=b'low', count=3))
+    >>> [(prefix.entries, prefix.tokens) for prefix in figures.prefixes]
+    [(257, 12), (259, 6)]
+
+    Args:
+        tokenizer: the tokenizer.
+        counts: the counts of pre-tokens by its pattern.
+    """
+    occurrences = token_occurrences(tokenizer, counts)
+    tokens = tokenizer.vocab.decoded_tokens
+    specials = set(tokenizer.special_tokens.values())
+    order = np.argsort(-occurrences, kind="stable")
+    number = int(occurrences.sum())
+    used = order[: np.count_nonzero(occurrences)].tolist()
+    return CorpusFigures(
+        bytes=counts.total_bytes,
+        pretokens=counts.total,
+        distinct_pretokens=len(counts),
+        tokens=number,
+        bytes_per_token=counts.total_bytes / number if number else 0.0,
+        used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
+        unused=tuple(
+            VocabToken(i, token) for i, token in enumerate(tokens) if token and not occurrences[i] and i not in specials
+        ),
+        prefixes=tuple(_prefixes(tokenizer, occurrences, counts.total_bytes)),
+    )
+
+
+def count_pretokens(
+    tokenizer: Tokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
+) -> PretokenCounts:
+    """Count the pre-tokens of a corpus as a tokenizer splits it. Special tokens are not counted.
+
+    Args:
+        tokenizer: the tokenizer.
+        inputs: paths, or mappings as in the setting `sources`.
+        observer: progress callbacks.
+        options: further settings of `bpeflow.config.CountSettings`.
+
+    Raises:
+        CorpusError: input is missing or unreadable, or has no text.
+    """
+    sources = [entry for entry in inputs if not isinstance(entry, str)]
+    corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
+    values = {**options, **(corpus or {"input": list(inputs)})}
+    ours = {
+        "pattern": tokenizer.pattern,
+        "unmatched": tokenizer.unmatched,
+        "normalizer": tokenizer.normalizer,
+        "special_tokens": sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__),
+    }
+    return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
+
+
+def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
+    """Return how often each id occurs in the pre-tokens of a corpus."""
+    occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+    words = list(counts)
+    for start in range(0, len(words), _BATCH):
+        ids, ends = encode_pretokens(tokenizer, words[start : start + _BATCH])
+        repeats = np.diff(ends, prepend=0)
+        np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + _BATCH], repeats))
+    return occurrences
+
+
+def encode_pretokens(
+    tokenizer: Tokenizer, words: Sequence[bytes]
+) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    """Encode texts each of which is one pre-token, and normalized. Return all ids, and where those of each text end."""
+    spec = replace(tokenizer.to_spec(), pattern=_WHOLE, unmatched="isolate", normalizer=())
+    return new_encoder(spec).encode_batch(words, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
+
+
+def tokens_of_prefixes(
+    tokenizer: Tokenizer, occurrences: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return what smaller prefixes of a vocabulary would make of a text: each has the first n merges.
+
+    Where each merge comes after those that make its parts, the merges of a pre-token are applied in the order of ranks.
+    So a prefix of `n` merges stops before the first whose rank is `n` or more, and each token falls into the pieces
+    that it has at that point: each merge saves one token wherever it was applied.
+
+    Args:
+        tokenizer: the tokenizer.
+        occurrences: how often each id occurs.
+
+    Returns:
+        The number of entries of each prefix, and the number of tokens, for n from 0 on; None if merges come before
+        those that make their parts.
+    """
+    vocab, tokens = tokenizer.vocab, tokenizer.vocab.decoded_tokens
+    left, right, made = vocab.merge_ids.astype(np.int64).T
+    ranks = np.arange(len(made))
+    last = np.full(len(tokens), -1)
+    last[made] = ranks
+    if (np.maximum(last[left], last[right]) >= ranks).any():
+        return None
+    distinct, first = np.unique(made, return_index=True)
+    first_ranks = dict(zip(distinct.tolist(), first.tolist(), strict=True))
+    merges, whole = merge_table(vocab.merge_ids), tokenizer.to_spec().whole_tokens
+    total, saved = 0, np.zeros(len(made) + 1, np.int64)
+    for token_id in np.flatnonzero(occurrences).tolist():
+        token, count = tokens[token_id], int(occurrences[token_id])
+        if token_id not in first_ranks:
+            total += count
+            continue
+        total += count * len(token)
+        steps = [rank for rank, _, _ in PretokenMerging(token, vocab.byte_ids, merges).steps()]
+        if whole:  # where the prefix has the token, it is not merged
+            steps = [rank for rank in steps if rank < first_ranks[token_id]]
+            saved[first_ranks[token_id] + 1] += count * (len(token) - 1 - len(steps))
+        for rank in steps:
+            saved[rank + 1] += count
+    is_new = np.isin(ranks, first)
+    entries = len(tokens) - tokens.count(b"") - len(first) + np.cumsum([0, *is_new])
+    return entries, total - np.cumsum(saved)
+
+
+def _prefixes(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Iterator[Prefix]:
+    found = tokens_of_prefixes(tokenizer, occurrences) if size else None
+    if found is None:
+        return
+    entries, tokens = found
+    sizes = [_FIRST_SIZE << k for k in range(32)]
+    for number in sorted({int(entries[0]), *(n for n in sizes if entries[0] < n < entries[-1]), int(entries[-1])}):
+        merges = int(np.searchsorted(entries, number, side="right")) - 1
+        yield Prefix(number, merges, int(tokens[merges]), size / int(tokens[merges]))

@@ -1,0 +1,257 @@
+"""`inspect_vocab`: figures about a vocabulary, and the tokens that no text ever yields."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+from bpeflow.errors import UnmatchedTextError
+from bpeflow.look.explainer import MergeTable
+from bpeflow.look.render import is_incomplete
+from bpeflow.tokenizer.tokenizer import Tokenizer
+
+#: Why no text yields a token.
+Never = Literal["other tokens", "not UTF-8", "normalized", "same bytes"]
+
+#: Scripts that characters are sorted into, by their names in Unicode: those in wide use today.
+_SCRIPTS = (
+    "Latin", "Cyrillic", "Greek", "Han", "Hiragana", "Katakana", "Hangul", "Bopomofo", "Arabic", "Hebrew", "Devanagari",
+    "Bengali", "Gurmukhi", "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao",
+    "Tibetan", "Myanmar", "Khmer", "Javanese", "Mongolian", "Georgian", "Armenian", "Ethiopic", "Syriac", "Thaana",
+    "Nko", "Tifinagh", "Cherokee", "Canadian_Aboriginal", "Yi", "Braille", "Coptic", "Runic",
+)  # fmt: skip
+
+#: Ends that complete the beginning of any character.
+_CHARACTER_ENDS = (b"", b"\x80", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
+
+
+@dataclass(frozen=True, slots=True)
+class VocabToken:
+    """A token of a vocabulary.
+
+    Attributes:
+        id: its id.
+        bytes: its bytes.
+    """
+
+    id: int
+    bytes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NeverToken(VocabToken):
+    """A token that is proved to occur in the ids of no text.
+
+    Attributes:
+        reason: ``"other tokens"``: merging its own bytes yields other tokens; ``"not UTF-8"``: its bytes are part of no
+            text; ``"normalized"``: the normalizer changes its text; ``"same bytes"``: a lower id has the same bytes.
+    """
+
+    reason: Never
+
+
+@dataclass(frozen=True, slots=True)
+class RankCount:
+    """The training count of a merge.
+
+    Attributes:
+        rank: its rank.
+        left: the bytes of the left token.
+        right: the bytes of the right token.
+        count: how often the pair occurred when it was merged; None if that is unknown.
+    """
+
+    rank: int
+    left: bytes
+    right: bytes
+    count: int | None
+
+
+@dataclass(frozen=True)
+class VocabFigures:
+    """Figures about a vocabulary. Special tokens are in none of them but `ids` and `special_tokens`.
+
+    Attributes:
+        ids: the number of ids, including unused ones.
+        unused_ids: the number of ids without a token.
+        merges: the number of merges.
+        special_tokens: the id of each special token.
+        lengths: the number of tokens of each length in bytes.
+        scripts: the number of tokens in each script, most first; a token in several is ``"mixed"``, and those without
+            letters are ``"digits"``, ``"punctuation and symbols"``, ``"white space"`` or ``"part of a character"``.
+        incomplete: the tokens that are not valid UTF-8, because they begin or end inside a character.
+        never: the tokens that are proved to occur in the ids of no text.
+        unproved: the tokens that their own text does not yield, and of which it is not known whether another text does.
+        longest: the longest tokens.
+        merge_counts: the training counts of merges at ranks 0, 9, 99 and so on, and of the last; empty if unknown.
+    """
+
+    ids: int
+    unused_ids: int
+    merges: int
+    special_tokens: dict[str, int]
+    lengths: dict[int, int]
+    scripts: dict[str, int]
+    incomplete: tuple[VocabToken, ...]
+    never: tuple[NeverToken, ...]
+    unproved: tuple[VocabToken, ...]
+    longest: tuple[VocabToken, ...]
+    merge_counts: tuple[RankCount, ...]
+
+
+def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
+    r"""Return figures about a tokenizer's vocabulary.
+
+    >>> from bpeflow import Tokenizer
+    >>> figures = inspect_vocab(Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259))
+    >>> figures.ids, figures.merges, figures.lengths
+    (259, 2, {1: 256, 2: 1, 3: 1})
+    >>> figures.merge_counts[0]
+    RankCount(rank=0, left=b'o', right=b'w', count=4)
+    >>> len(figures.never), figures.never[0]
+    (13, NeverToken(id=192, bytes=b'\xc0', reason='not UTF-8'))
+
+    Args:
+        tokenizer: the tokenizer.
+        longest: the number of longest tokens to return.
+    """
+    vocab = tokenizer.vocab
+    specials = set(vocab.special_tokens.values())
+    tokens = [VocabToken(i, token) for i, token in enumerate(vocab.tokens) if token and i not in specials]
+    never = tuple(never_tokens(tokenizer))
+    proved = {token.id for token in never} | reached_ids(tokenizer)
+    return VocabFigures(
+        ids=len(vocab),
+        unused_ids=vocab.tokens.count(b""),
+        merges=vocab.merge_count,
+        special_tokens=dict(vocab.special_tokens),
+        lengths=dict(sorted(Counter(len(token.bytes) for token in tokens).items())),
+        scripts=dict(Counter(script_of(token.bytes) for token in tokens).most_common()),
+        incomplete=tuple(token for token in tokens if is_incomplete(token.bytes)),
+        never=never,
+        unproved=tuple(token for token in tokens if token.id not in proved),
+        longest=tuple(sorted(tokens, key=lambda token: -len(token.bytes))[:longest]),
+        merge_counts=tuple(_counts_at_ranks(tokenizer)),
+    )
+
+
+def reached_ids(tokenizer: Tokenizer) -> set[int]:
+    """Return the ids of the tokens that their own text yields, and nothing else."""
+    tokens = [(i, token.decode()) for i, token in _ordinary(tokenizer) if not is_incomplete(token)]
+    try:
+        encoded = tokenizer.encode_ordinary_batch([text for _, text in tokens])
+    except UnmatchedTextError:
+        encoded = [_ids_or_none(tokenizer, text) for _, text in tokens]
+    return {i for (i, _), ids in zip(tokens, encoded, strict=True) if ids == [i]}
+
+
+def _ids_or_none(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Return the ids of a text, or none if the pattern does not match it."""
+    try:
+        return tokenizer.encode_ordinary(text)
+    except UnmatchedTextError:
+        return []
+
+
+def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
+    """Yield the tokens that are proved to occur in the ids of no text.
+
+    If merging a pre-token yields a token somewhere, then merging that token's own bytes yields it alone: no merge
+    crossed its ends, so the merges inside it were applied in the order in which they apply to its bytes alone. So a
+    token that merging its own bytes does not yield is never the result of merging. With `whole_tokens` it can still be
+    a whole pre-token if it is UTF-8, and is not in the result.
+    """
+    spec = tokenizer.to_spec()
+    normalizer = tokenizer._pretokenizer.normalizer
+    ordinary = spec.vocab.ordinary_tokens
+    specials = set(spec.vocab.special_tokens.values())
+    table = MergeTable(spec.vocab)
+    for token_id, token in enumerate(spec.vocab.tokens):
+        if token_id in specials:  # which may share its id with ordinary text
+            token = ordinary[token_id]
+        if not token:
+            continue
+        reason: Never | None = None
+        incomplete = is_incomplete(token)
+        if not ordinary[token_id]:
+            reason = "same bytes"
+        elif incomplete and not is_part_of_utf8(token):
+            reason = "not UTF-8"
+        elif not incomplete and normalizer and normalizer.utf8(token) != token:
+            reason = "normalized"
+        elif (incomplete or not spec.whole_tokens) and table.merge(token).ids != [token_id]:
+            reason = "other tokens"
+        if reason:
+            yield NeverToken(token_id, token, reason)
+
+
+def is_part_of_utf8(part: bytes) -> bool:
+    r"""Return whether bytes occur in some text in UTF-8, perhaps with further bytes before and after.
+
+    >>> [is_part_of_utf8(part) for part in (b"\x9f\x98 a\xf0", b"\xc0", b"\x80\x80\x80\x80")]
+    [True, False, False]
+    """
+    rest = part.lstrip(bytes(range(0x80, 0xC0)))  # bytes that continue a character
+    return len(part) - len(rest) <= 3 and not all(is_incomplete(rest + end) for end in _CHARACTER_ENDS)
+
+
+def script_of(token: bytes) -> str:
+    r"""Return the script of a token, or what it consists of instead, as `VocabFigures.scripts` has it.
+
+    >>> script_of(b" the"), script_of("2я".encode()), script_of(b"\xe2\x80"), script_of(b" 2024")
+    ('Latin', 'Cyrillic', 'part of a character', 'digits')
+    """
+    text = token.decode(errors="ignore")
+    scripts = {script for script in map(_script, text) if script}
+    if len(scripts) > 1:
+        return "mixed"
+    if scripts:
+        return scripts.pop()
+    if not text:
+        return "part of a character"
+    if text.isspace():
+        return "white space"
+    return "digits" if any(map(str.isdecimal, text)) else "punctuation and symbols"
+
+
+@cache
+def _script(character: str) -> str:
+    """Return the script of a letter; empty for characters that are no letters or in several scripts."""
+    pattern = _script_pattern()
+    match = pattern.match(character)
+    if match:
+        return str(match.lastgroup).replace("_", " ")
+    return "other scripts" if character.isalpha() and not _common().match(character) else ""
+
+
+@cache
+def _script_pattern() -> Any:
+    import regex
+
+    return regex.compile("|".join(f"(?P<{name}>\\p{{Script={name}}})" for name in _SCRIPTS))
+
+
+@cache
+def _common() -> Any:
+    import regex
+
+    return regex.compile(r"\p{Script=Common}|\p{Script=Inherited}")
+
+
+def _ordinary(tokenizer: Tokenizer) -> Iterator[tuple[int, bytes]]:
+    return ((i, token) for i, token in enumerate(tokenizer.vocab.ordinary_tokens) if token)
+
+
+def _counts_at_ranks(tokenizer: Tokenizer) -> Iterator[RankCount]:
+    vocab = tokenizer.vocab
+    if not vocab.merge_counts:
+        return
+    powers = 10 ** np.arange(len(str(vocab.merge_count)))
+    for rank in sorted({*(powers - 1).tolist(), vocab.merge_count - 1}):
+        left, right = vocab.merges[rank]
+        yield RankCount(rank, left, right, vocab.merge_counts[rank])

@@ -1,0 +1,104 @@
+"""Figures about a corpus are those of encoding it, with the vocabulary and with each prefix of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from real_data import real_text_start
+
+from bpeflow import PretokenCounts, Tokenizer, count
+from bpeflow.look import usage as corpus_module
+from bpeflow.look.usage import count_pretokens, inspect_corpus, token_occurrences
+from bpeflow.vocab import Vocab
+
+TEXT = "low lower lowest newest widest, the thing they think; 日本 日本語\n\n" * 3 + "thither<|endoftext|>then"
+
+
+def ordinary_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    specials = set(tokenizer.special_tokens.values())
+    return [i for i in tokenizer.encode(text) if i not in specials]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Tokenizer:
+    return Tokenizer.train(iter([TEXT]), vocab_size=290, pattern="cl100k")
+
+
+@pytest.mark.parametrize("options", [{}, {"normalizer": "nfd"}, {"pattern": r"[a-z]+|\s", "unmatched": "drop"}])
+def test_occurrences_are_those_of_encode(trained: Tokenizer, options: dict[str, Any], tmp_path: Path) -> None:
+    tokenizer = Tokenizer(trained.vocab, trained.merges, **options)
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    figures = inspect_corpus(tokenizer, count_pretokens(tokenizer, [str(path)]))
+    expected = Counter(ordinary_ids(tokenizer, TEXT))
+    assert {token.id: token.count for token in figures.used} == expected
+    assert figures.tokens == sum(expected.values())
+    assert [token.count for token in figures.used] == sorted(expected.values(), reverse=True)
+    assert {token.id for token in figures.used} | {token.id for token in figures.unused} == set(range(290)) - {256}
+
+
+def test_sources_of_a_config_are_counted(trained: Tokenizer, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text("low")
+    inputs = [str(tmp_path / "a"), {"paths": str(tmp_path / "b"), "weight": 2}]
+    assert dict(count_pretokens(trained, inputs)) == {b"low": 3}
+
+
+def prefix_of(tokenizer: Tokenizer, merges: int) -> Tokenizer:
+    """Return the tokenizer of the first merges, with the same special tokens."""
+    specials = [*tokenizer.special_tokens]
+    vocab = Vocab.build(tokenizer.merges[:merges], specials)
+    return Tokenizer(vocab, vocab.merges, pattern=tokenizer.pattern, whole_tokens=tokenizer.to_spec().whole_tokens)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_prefixes_yield_what_tokenizers_of_that_size_do(
+    trained: Tokenizer, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_module, "_FIRST_SIZE", 17)  # 17 << 4 is 272
+    tokenizer = Tokenizer(trained.vocab, trained.merges, pattern="cl100k", whole_tokens=whole)
+    counts = count(iter([TEXT]), "cl100k", ["<|endoftext|>"])
+    prefixes = inspect_corpus(tokenizer, counts).prefixes
+    assert [(prefix.entries, prefix.merges) for prefix in prefixes] == [(257, 0), (272, 15), (290, 33)]
+    for prefix in prefixes:
+        smaller = prefix_of(tokenizer, prefix.merges)
+        assert smaller.vocab_size == prefix.entries
+        assert prefix.tokens == len(ordinary_ids(smaller, TEXT))
+        assert prefix.bytes_per_token == counts.total_bytes / prefix.tokens
+
+
+def test_prefixes_of_whole_tokens_that_merging_does_not_yield(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_module, "_FIRST_SIZE", 129)  # 258
+    vocab = Vocab.build([(b"b", b"c"), (b"a", b"b"), (b"ab", b"c")])
+    tokenizer = Tokenizer(vocab, vocab.merges, whole_tokens=True)
+    prefixes = inspect_corpus(tokenizer, count(iter(["abc abc"]))).prefixes
+    for prefix in prefixes:
+        assert prefix.tokens == len(prefix_of(tokenizer, prefix.merges).encode("abc abc"))
+    assert [prefix.tokens for prefix in prefixes] == [7, 5, 4]
+
+
+def test_merges_before_their_parts_have_no_prefixes() -> None:
+    vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"abc", 257: b"ab"}
+    tokenizer = Tokenizer(vocab, [(b"ab", b"c"), (b"a", b"b")])
+    figures = inspect_corpus(tokenizer, PretokenCounts.from_mapping({"abc": 1}))
+    assert (figures.tokens, figures.prefixes) == (1, ())
+
+
+def test_batches_add_up(trained: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = count(iter([TEXT]), "cl100k")
+    whole = token_occurrences(trained, counts)
+    monkeypatch.setattr(corpus_module, "_BATCH", 3)
+    assert token_occurrences(trained, counts).tolist() == whole.tolist()
+
+
+@pytest.mark.slow
+def test_prefixes_of_real_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = real_text_start("multilingual_20MB", 200_000)
+    tokenizer = Tokenizer.train(iter([text]), vocab_size=3000)
+    prefixes = inspect_corpus(tokenizer, count(iter([text]), special_tokens=["<|endoftext|>"])).prefixes
+    assert [prefix.entries for prefix in prefixes] == [257, 1024, 2048, 3000]
+    for prefix in prefixes:
+        assert prefix.tokens == len(ordinary_ids(prefix_of(tokenizer, prefix.merges), text))
