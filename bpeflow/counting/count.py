@@ -35,7 +35,7 @@ from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -381,5 +381,5 @@ def count(
     values, documents = split_off_documents(
         {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     )
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(watching).counts

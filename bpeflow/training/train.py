@@ -21,7 +21,7 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint
 from bpeflow.run_dir.layout import (
     COUNTS_FILE,
@@ -136,7 +136,7 @@ def train(
     if isinstance(config, Mapping):
         config, documents = split_off_documents(config)
         config, base = split_off_tokenizer(config)
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         settings = _as_settings(config)
         _check_init_from(settings)
         return _Training(settings, base, watching or Observer()).of_corpus(documents)
