@@ -23,13 +23,13 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic, perf_counter, process_time
+from time import monotonic, perf_counter, process_time, sleep
 from typing import Any
 
 import regex
 
 from bpeflow import __version__
-from bpeflow._util.atomic import hold_part, is_unlocked, make_folder
+from bpeflow._util.atomic import hold_part, is_unlocked, make_folder, name_errors
 from bpeflow._util.machine import explain, is_memory_error
 from bpeflow._util.native import ABI
 from bpeflow._util.text import format_size
@@ -91,7 +91,11 @@ class Cluster:
 
     Attributes:
         settings: the settings.
+        slots: the number of tasks that run at the same time. It changes while nodes come and go.
         in_flight: the number of tasks submitted that have not ended.
+
+    Raises:
+        EngineError: no node has room for a task.
     """
 
     def __init__(self, ray: Any, settings: EngineSettings) -> None:
@@ -100,17 +104,12 @@ class Cluster:
         self._ray = ray
         self._head: str = ray.get_runtime_context().gcs_address
         self._silent_since: float | None = None
+        self.slots = self._count_slots()
         self._remote = ray.remote(
             num_cpus=settings.cpus_per_task, memory=int(settings.task_memory), max_retries=settings.retries
         )(_run_task)
 
-    @property
-    def slots(self) -> int:
-        """The number of tasks that run at the same time. It changes while nodes come and go.
-
-        Raises:
-            EngineError: no node has room for a task.
-        """
+    def _count_slots(self) -> int:
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cpus, memory = self.settings.cpus_per_task, int(self.settings.task_memory)
         room = sum(int(min(node.get("CPU", 0) // cpus, node.get("memory", 0) // memory)) for node in nodes)
@@ -148,9 +147,11 @@ class Cluster:
         numbered = enumerate(calls)
         running: dict[Any, tuple[int, str]] = {}
         try:
-            file.write_bytes(pickle.dumps(work))
+            with name_errors(file):
+                file.write_bytes(pickle.dumps(work))
             while True:
                 if self._answers():
+                    self.slots = self._count_slots()
                     room = (self.settings.workers or PER_SLOT * self.slots) - len(running)
                     for index, (name, arguments) in islice(numbered, max(room, 0)):
                         task = self._remote.options(name=f"bpeflow {name}")
@@ -181,6 +182,7 @@ class Cluster:
                 raise EngineError(
                     f"the Ray cluster is gone: its head node {self._head} does not answer ({error.strerror or error})"
                 ) from None
+            sleep(_INTERVAL)
             return False
         self._silent_since = None
         return True
@@ -312,9 +314,7 @@ def connect(settings: EngineSettings) -> Iterator[Cluster]:
         if connected_here:
             with _signal_handlers_kept():
                 _connect(ray, address, settings)
-        cluster = Cluster(ray, settings)
-        assert cluster.slots  # noqa: S101 -- raises if there is no room
-        yield cluster
+        yield Cluster(ray, settings)
     finally:
         if connected_here:
             with _signal_handlers_kept():
