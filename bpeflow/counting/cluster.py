@@ -29,7 +29,7 @@ from typing import Any
 import regex
 
 from bpeflow import __version__
-from bpeflow._util.atomic import hold_part, is_unlocked, make_folder, name_errors
+from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
 from bpeflow._util.machine import explain, is_memory_error
 from bpeflow._util.native import ABI
 from bpeflow._util.text import format_size
@@ -173,9 +173,8 @@ class Cluster:
 
     def _answers(self) -> bool:
         """Return whether the head node answers now. Raises `EngineError` if it has not for some time."""
-        host, _, port = self._head.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+            _reach(self._head)
         except OSError as error:
             self._silent_since = self._silent_since or monotonic()
             if monotonic() - self._silent_since > _GONE_SECONDS:
@@ -267,16 +266,13 @@ def task_folder(parent: Path, name: str) -> Iterator[Path]:
     Args:
         parent: where to make it.
         name: beginning of its name.
-
-    Raises:
-        ScratchError: it cannot be made.
     """
     for path in parent.iterdir():
         if path.name.startswith(f"{name}.") and path.name.endswith(".tasks") and is_unlocked(path / "lock"):
             shutil.rmtree(path, ignore_errors=True)
     folder = parent / f"{name}.{token_hex(8)}.new"
     try:
-        make_folder(folder)
+        folder.mkdir(mode=0o700)
         with (folder / "lock").open("w") as lock:
             hold_part(lock)
             folder = folder.rename(folder.with_suffix(".tasks"))  # it has this name when it is locked
@@ -329,7 +325,16 @@ def _connect(ray: Any, address: str, settings: EngineSettings) -> None:
             "run bpeflow on one of its machines, for example with ray job submit"
         )
     if address not in ("", "auto", "local"):
-        _check_reachable(address)
+        try:
+            _reach(address)  # Ray would try for a long time
+        except ValueError:
+            raise EngineError(
+                f"engine.address: {address!r} is not of the form host:port, such as 10.0.0.1:6379"
+            ) from None
+        except OSError as error:
+            raise EngineError(
+                f"no Ray cluster at {address} ({error.strerror or error}); is its head node running at this address?"
+            ) from error
     if address != "local":
         try:
             ray.init(address=address or "auto", **options)
@@ -350,17 +355,10 @@ def _connect(ray: Any, address: str, settings: EngineSettings) -> None:
         raise EngineError(f"Ray could not start a cluster on this machine: {_first_line(error)}") from error
 
 
-def _check_reachable(address: str) -> None:
-    """Raise `EngineError` at once if no process listens at an address: Ray would try for a long time."""
+def _reach(address: str) -> None:
+    """Raise `OSError` if no process listens at an address, and `ValueError` if it is none."""
     host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
-    except ValueError:
-        raise EngineError(f"engine.address: {address!r} is not of the form host:port, such as 10.0.0.1:6379") from None
-    except OSError as error:
-        raise EngineError(
-            f"no Ray cluster at {address} ({error.strerror or error}); is its head node running at this address?"
-        ) from error
+    socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
 
 
 def _first_line(error: Exception) -> str:
