@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Literal
 
 from bpeflow._util.text import InvalidUtf8Policy
@@ -15,14 +16,13 @@ from bpeflow.corpus.formats.records import record_delimiters
 from bpeflow.corpus.left_out import unmatched_error
 from bpeflow.corpus.sources import Source
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.shards import Scratch, Shard
+from bpeflow.counting.shards import Scratch, Shard, owned_partitions
 from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import (
     CountedDocuments,
     CountTable,
     NativeTable,
     new_table,
-    weighted,
 )
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.flow import set_gauge
@@ -33,8 +33,8 @@ from bpeflow.pretokenize.regex import Pretokenizer
 class ChunkCounter:
     """The picklable stage function of a counter.
 
-    When its table reaches the counter's share of the memory limit, the counter spills it, in one file per partition,
-    and continues with an empty table. Frequent pre-tokens then occur in several files, but most pre-tokens are rare and
+    When its table reaches the counter's share of the memory limit, the counter spills it and
+    continues with an empty table. Frequent pre-tokens then occur in several files, but most pre-tokens are rare and
     do not.
 
     Attributes:
@@ -42,7 +42,7 @@ class ChunkCounter:
         pretokenizer: the pattern and the normalizer.
         scanner: how matches of the pattern are found.
         invalid_utf8: what to do with input that is not UTF-8.
-        partitions: number of mergers that share the counts.
+        mergers: number of mergers that share the counts.
         memory: the memory limit's shares.
         scratch: where to spill.
         sources: description of each source, by its index.
@@ -53,7 +53,7 @@ class ChunkCounter:
     pretokenizer: Pretokenizer
     scanner: Literal["native", "regex"]
     invalid_utf8: InvalidUtf8Policy
-    partitions: int
+    mergers: int
     memory: MemoryBudget
     scratch: Scratch
     sources: Sequence[Source] = (Source(),)
@@ -149,21 +149,16 @@ class ChunkCounter:
     ) -> Iterator[TablePart]:
         for weight, table in tables.items():
             assert isinstance(table, NativeTable)  # noqa: S101 -- for the type checker
-            for part in shared.share(table, weight, self.partitions):
+            for part in shared.share(table, weight, self.mergers):
                 yield replace(part, statistics=statistics)
                 statistics = DocumentStatistics()
 
     def _shards(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
-        shards = [
-            self._shard(table, weight, partition, spill)
-            for weight, table in tables.items()
-            for partition in range(self.partitions)
-        ]
         statistics = sum((table.statistics() for table in tables.values()), start=statistics)
-        return [replace(shards[0], statistics=statistics), *shards[1:]]
-
-    def _shard(self, table: CountTable, weight: int, partition: int, spill: bool) -> Shard:
-        path = self.scratch.new_path("counter") if spill else None
-        if weight == 1:
-            return table.shard(partition, self.partitions, path)
-        return weighted(table.shard(partition, self.partitions), weight, path)
+        shards = []
+        for weight, table in tables.items():
+            shard = table.shard(self.scratch.new_path("counter") if spill and len(table) else None, weight)
+            shard = replace(shard, statistics=statistics)
+            shards += [shard.select(*owned) for owned in zip(owned_partitions(self.mergers), count())]
+            statistics = DocumentStatistics()
+        return shards
