@@ -21,7 +21,7 @@ from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeBackend
 from bpeflow.backends.native_backend import NativeBackend
 from bpeflow.cli.exit import ENDING_SIGNALS
-from bpeflow.pretokenize.native import why_regex
+from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 #: Of the examples of each property test one in this many is tried. Sanitizers are several times slower.
@@ -99,8 +99,10 @@ def backends() -> list[MergeBackend]:
 
 
 @pytest.fixture(params=chosen(["regex", "native"]))
-def scanner(request: pytest.FixtureRequest) -> str:
+def scanner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way to find pre-tokens in turn."""
     if request.param == "native":
         skip_missing("count", why_regex(load_pretokenizer("gpt2")))
+    else:
+        monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "regex")
     return str(request.param)

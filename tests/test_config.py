@@ -36,11 +36,11 @@ def test_a_config_becomes_settings(tmp_path: Path) -> None:
 
 def test_overrides_go_over_the_file_and_reach_into_sections(tmp_path: Path) -> None:
     path = write(tmp_path, "input: a\nvocab_sizes: [300, 400]\nmonitor: {enabled: true}")
-    settings = load_settings(path, {"vocab_size": 500, "monitor.interval": 1, "queue.max_items": 3})
+    settings = load_settings(path, {"vocab_size": 500, "monitor.interval": 1, "engine.retries": 2})
     assert settings.sizes == (500,)
     assert settings.monitor.enabled
     assert settings.monitor.interval == 1
-    assert settings.queue.max_items == 3
+    assert settings.engine.retries == 2
 
 
 def test_override_leaves_its_argument_alone() -> None:
@@ -80,6 +80,9 @@ def test_settings_are_frozen() -> None:
     [
         ({"vocab_sise": 1}, r"unknown setting vocab_sise \(did you mean vocab_size\?\)"),
         ({"monitor": {"intervall": 1}}, r"unknown setting monitor\.intervall \(did you mean monitor\.interval\?\)"),
+        ({"small_input": 0}, "unknown setting small_input .removed: use executor: auto, threads or processes"),
+        ({"scanner": "regex"}, "unknown setting scanner .removed: .* BPEFLOW_INSTRUCTIONS=regex"),
+        ({"queue": {"max_items": 1}}, "unknown setting queue .removed: the bounds of queues are fixed"),
         ({"zzz": 1}, r"unknown setting zzz \(`bpeflow config` lists all settings\)"),
         ({"vocab_size": 256}, "vocab_size 256 is too small: 256 bytes and 1 special token"),
         ({"vocab_size": 100}, "vocab_size: need at least 256, found 100"),
@@ -190,7 +193,7 @@ def test_the_examples_of_settings_are_valid(setting: SettingDescription) -> None
 def test_all_settings_can_be_uncommented() -> None:
     """Apart from those that exclude each other, and whose examples need another setting."""
     lines = [line.removeprefix("# ") for line in as_yaml().splitlines()]
-    keys = {setting.key.rpartition(".")[2] for setting in all_settings()} | {"queue", "monitor", "output", "engine"}
+    keys = {setting.key.rpartition(".")[2] for setting in all_settings()} | {"monitor", "output", "engine"}
     values = yaml.safe_load("\n".join(line for line in lines if line.strip().partition(":")[0] in keys))
     assert set(values) == set(Settings.model_fields)
     for key in ("vocab_sizes", "restart"):

@@ -24,7 +24,6 @@ from bpeflow.vocab import Vocab
 NESTED: dict[Any, Any] = {
     config.SourceSettings: keywords.SourceKeywords,
     config.EngineSettings: keywords.EngineKeywords,
-    config.QueueSettings: keywords.QueueKeywords,
     config.OutputSettings: keywords.OutputKeywords,
     config.MonitorSettings: keywords.MonitorKeywords,
     config.ThinRare: keywords.ThinRareKeywords,
@@ -96,8 +95,8 @@ def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
         "scratch_dir": str(tmp_path),
         "special_tokens": "<s>",
         "vocab_sizes": 300,
-        "queue": {"max_bytes": "1mb"},
-        "output": {"formats": "cs336"},
+        "engine": {"task_memory": "1gb"},
+        "output": {"formats": "tiktoken"},
         "monitor": {"interval": 1},
     }
     settings = config.make_settings(config.Settings, given)
@@ -105,10 +104,10 @@ def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:
 
 
 if TYPE_CHECKING:  # mypy reports both an error that is missing here and one that is too many
-    bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend="omp", memory_limit="4gb", queue={"max_items": 8})
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend="omp", memory_limit="4gb", monitor={"interval": 8})
     bpeflow.train_bpe("a.txt", 1000, ["<s>"], bakend="omp")  # type: ignore[call-arg]
     bpeflow.train_bpe("a.txt", 1000, ["<s>"], backend=3)  # type: ignore[arg-type]
-    bpeflow.train_bpe("a.txt", 1000, ["<s>"], queue={"items": 8})  # type: ignore[typeddict-unknown-key]
+    bpeflow.train_bpe("a.txt", 1000, ["<s>"], monitor={"intervall": 8})  # type: ignore[typeddict-unknown-key]
     bpeflow.Tokenizer.train("a.txt", vocab_size=1000, special_tokens=["<s>"], tie_break="huggingface")
     bpeflow.Tokenizer.train("a.txt", vocab_size=1000, tie_break="hugging_face")  # type: ignore[arg-type]
     bpeflow.count("a.txt", chunk_size="8mb", sources=[{"paths": "b/", "weight": 3}])

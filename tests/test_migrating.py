@@ -62,7 +62,7 @@ def check_sentencepiece(folder: Path, names: list[Names]) -> None:
 def check_cs336(folder: Path, names: list[Names]) -> None:
     assert names[1]["tokenizer"].encode(CORPUS) == names[0]["tokenizer"].encode(CORPUS)
     assert names[0]["ids"] == names[0]["tokenizer"].encode(CORPUS)
-    assert (folder / "homework" / "merges.pkl").exists()
+    assert (folder / "homework" / "merges.txt").exists()
 
 
 CHECKS: dict[str, Callable[[Path, list[Names]], None]] = {

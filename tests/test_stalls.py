@@ -86,7 +86,7 @@ def test_a_stopped_counter_is_reported_with_its_state(
 
     thread = threading.Thread(target=continue_when_reported)
     thread.start()
-    counts = bpeflow.count(tmp_path, small_input=0, num_counter=1, num_merger=1, chunk_size="20kb")
+    counts = bpeflow.count(tmp_path, executor="processes", num_counter=1, num_merger=1, chunk_size="20kb")
     thread.join()
     assert dict(counts)[b" words"] == 30_000
     assert re.search(rf"no progress for \d s: .*counter 0 \w+ \(pid {pid_of(stopped)}, stopped\)", caplog.text)

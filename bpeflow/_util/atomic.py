@@ -1,6 +1,7 @@
 """Durable files: after a crash or a power cut, a file is either complete or as it was before, and damage is detected.
 
-`atomic_path` writes a file; `checksummed` and `verified` are for JSON objects that a run resumes from.
+`atomic_path` writes a file, `new_files` several files together. `publish` gives a set of files its names; it is the one
+way to do so. `checksummed` and `verified` are for JSON objects that a run resumes from.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -36,34 +37,118 @@ class SupportsFileno(Protocol):
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to, which replaces `path` when the block succeeds.
-
-    The temporary file is in the same folder as its target, so the final rename stays within one file system and is
-    atomic. The file is flushed to disk before the rename, so the name never outlives the content. The folder is flushed
-    after it, so code after the block can rely on the file, and on earlier renames in that folder, even after a power
-    cut. If the block raises, the temporary file is removed and `path` is unchanged. If `path` is a symbolic link, the
-    link stays and its target is replaced. A missing folder is created, and removed again if the block raises.
+    """Yield a temporary path to write to, which replaces `path` when the block succeeds, as `new_files` does.
 
     Raises:
         FormatError: `path` is a folder, a device or a pipe.
         OSError: `path` cannot be written. The error names `path`.
     """
-    check_replaceable(path)
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    made = make_folder(target.parent)
-    try:
-        yield temporary
-        sync_file(temporary)
-        temporary.replace(target)
-        sync_folder(target.parent)
-    except BaseException as error:
-        with suppress(OSError):  # the original error matters more than a failure to clean up
-            temporary.unlink(missing_ok=True)
-            for folder in made:
+    with new_files() as files:
+        temporary = files.new(path)
+        with name_errors(path, temporary):
+            yield temporary
+
+
+class NewFiles:
+    """New files, under temporary names until all of them are complete. Made by `new_files`.
+
+    Attributes:
+        temporary: the temporary paths by the files' own.
+        stale: earlier files to remove before the new ones get their names, in order.
+    """
+
+    def __init__(self) -> None:
+        self.temporary: dict[Path, Path] = {}
+        self.stale: list[Path] = []
+        self._made: list[Path] = []
+        self._are_durable = False
+
+    def new(self, path: Path) -> Path:
+        """Return the temporary path of a file.
+
+        It is in the same folder, so renaming stays within one file system and is atomic. A missing folder is created.
+        If `path` is a symbolic link, the link stays and its target is replaced.
+
+        Raises:
+            FormatError: `path` is a folder, a device or a pipe.
+            OSError: the folder cannot be created.
+        """
+        if path not in self.temporary:
+            check_replaceable(path)
+            target = Path(os.path.realpath(path))
+            self._made += make_folder(target.parent)
+            self.temporary[path] = target.with_name(f".{target.name}.{os.getpid()}.part")
+        return self.temporary[path]
+
+    def _publish(self) -> None:
+        for path, temporary in self.temporary.items():
+            with name_errors(path, temporary):
+                sync_file(temporary)
+        self._are_durable = True
+        publish(dict(reversed(self.temporary.items())), self.stale)
+
+    def _remove(self) -> None:
+        """Remove the files under either name. If the first has its own, all have theirs, and stay."""
+        undo = self._are_durable and next(iter(self.temporary.values())).exists()
+        for path, temporary in self.temporary.items():
+            with suppress(OSError):  # the original error matters more than a failure to clean up
+                if temporary.exists():
+                    temporary.unlink()
+                elif undo:
+                    Path(os.path.realpath(path)).unlink()
+        for folder in self._made:
+            with suppress(OSError):
                 folder.rmdir()
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror, str(path)) from error  # name the path that the caller gave
+
+
+@contextmanager
+def new_files() -> Iterator[NewFiles]:
+    """Write files, all of them or none: they get their names when the block succeeds, the first one last.
+
+    Whoever finds the first file finds all of them, even if the process is killed at any time (see `publish`). If the
+    block or the renaming fails, the new files are removed, and so are folders made for them.
+    """
+    files = NewFiles()
+    try:
+        yield files
+        files._publish()
+    except BaseException:
+        files._remove()
+        raise
+
+
+def publish(files: Mapping[Path, Path], stale: Iterable[Path] = ()) -> None:
+    """Move durable files to their names, in order. Each step is durable before the next.
+
+    The last file is the mention: whoever finds it finds all the others. A process that is killed on the way has removed
+    or moved some of them; a later call with the rest does what is left.
+
+    Args:
+        files: where each file is now, by its own name.
+        stale: earlier files to remove first, in order. An earlier mention comes first.
+
+    Raises:
+        OSError: a file cannot be moved or removed.
+    """
+    for path in [*stale]:
+        file = Path(os.path.realpath(path))
+        file.unlink(missing_ok=True)
+        sync_folder(file.parent)
+    for path, temporary in files.items():
+        target = Path(os.path.realpath(path))
+        with name_errors(path, temporary):
+            temporary.replace(target)
+        sync_folder(target.parent)
+
+
+@contextmanager
+def name_errors(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Add the path to an `OSError` that names no file, or the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename in (None, str(temporary)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

@@ -22,7 +22,7 @@ Paths = str | Path | Sequence[str | Path]
 #: A number of bytes, as ``8_000_000`` or ``"8mb"``.
 Size = int | str
 
-TokenizerFormat = Literal["huggingface", "tiktoken", "cs336"]
+TokenizerFormat = Literal["huggingface", "tiktoken"]
 CorpusFormat = Literal["auto", "text", "jsonl", "parquet"]
 
 
@@ -38,13 +38,6 @@ class SourceKeywords(TypedDict, total=False):
     format: CorpusFormat | None
     text_field: str | None
     text_column: str | None
-
-
-class QueueKeywords(TypedDict, total=False):
-    """The content of `queue`."""
-
-    max_items: int
-    max_bytes: Size
 
 
 class TransformersKeywords(TypedDict, total=False):
@@ -104,15 +97,13 @@ class CountKeywords(TypedDict, total=False):
     bad_records: BadRecordsPolicy
     unmatched: UnmatchedPolicy
     normalizer: NormalizerName | Sequence[NormalizerName]
-    scanner: Literal["auto", "native", "regex"]
     num_counter: int | None
     num_merger: int | None
     chunk_size: Size
-    small_input: Size | None
+    executor: Literal["auto", "threads", "processes"]
     memory_limit: Size | None
     scratch_dir: str | Path | None
     segment_size: Size
-    queue: QueueKeywords
 
 
 class LearnKeywords(TypedDict, total=False):
@@ -161,7 +152,6 @@ class EncodeKeywords(TypedDict, total=False):
     index: bool
     format: str | None
     shard_tokens: int | None
-    shards: int | None
     val_fraction: float
     seed: int
     overwrite: bool

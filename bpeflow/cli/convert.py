@@ -13,8 +13,8 @@ from bpeflow.formats.transformers import TransformersOptions
 
 _DESCRIPTION = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
-in a folder the files that transformers reads beside it), tiktoken (base64 ranks, with a JSON file for what they lack)
-or cs336 (two pickles). SRC is a run folder, or a file or folder in any of these formats. DST is the folder or file to
+in a folder the files that transformers reads beside it) or tiktoken (base64 ranks, with a JSON file for what they
+lack). SRC is a run folder, or a file or folder in any of these formats. DST is the folder or file to
 write.
 
   bpeflow convert runs/owt my_model --to huggingface --eos '<|endoftext|>'
@@ -29,9 +29,9 @@ def make_parser() -> Parser:
     parser = new_parser("convert", _DESCRIPTION, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
-    parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface, tiktoken or cs336")
+    parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface or tiktoken")
     add_description_flags(parser)
-    parser.add_argument("--overwrite", action="store_true", help="replace another tokenizer in DST")
+    parser.add_argument("--overwrite", action="store_true", help="replace a tokenizer in DST")
     group = parser.flag_group("folder for transformers (--to huggingface)")
     add_setting(group, "output.eos", "--eos", metavar="TOKEN")
     add_setting(group, "output.bos", "--bos", metavar="TOKEN")

@@ -38,14 +38,13 @@ Encode a corpus to a token file: the ids of its documents, concatenated, as litt
 sidecar (train.bin.json) describes it; --index also writes where each document starts (train.bin.idx, uint64).
 
 --shard_tokens divides the file into train_000000.bin and so on, between documents, and --val_fraction chooses documents
-at random for val.bin. --shards makes a number of files of about the same size; --engine ray encodes on a Ray cluster,
-which writes these in parallel.
+at random for val.bin. --engine ray encodes on a Ray cluster.
 
   bpeflow encode --tokenizer runs/owt --input 'corpus/*.txt' --out train.bin
   bpeflow encode --tokenizer runs/mix --config mix.yaml --out train.bin
   bpeflow encode --tokenizer runs/owt --input owt/ --out train.bin --shard_tokens 100m --val_fraction 0.005
   bpeflow encode --tokenizer runs/owt --input owt/ --out owt.bin --format megatron
-  bpeflow encode --tokenizer runs/owt --input /shared/owt --out /shared/train.bin --shards 64 --engine ray
+  bpeflow encode --tokenizer runs/owt --input /shared/owt --out /shared/train.bin --engine ray
   bpeflow encode --tokenizer runs/owt --input web/ --special_tokens_as_text --separator '' --out web.bin
 """
 
@@ -69,7 +68,6 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--shard_tokens", metavar="N", type=count, help="divide into files of at most N tokens, e.g. 100m"
     )
-    parser.add_argument("--shards", metavar="N", type=number, help="divide into N files, e.g. 64")
     parser.add_argument(
         "--val_fraction", metavar="P", type=float, default=0.0,
         help="probability with which a document goes to val.bin instead, e.g. 0.005 (default: 0)",

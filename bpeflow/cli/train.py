@@ -19,8 +19,9 @@ from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary
+    from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
-    from bpeflow.run_dir.run_report import CountingReport, LearningReport
+    from bpeflow.run_dir.run_report import LearningReport
     from bpeflow.training.result import TrainResult
 
 _DESCRIPTION = """\

@@ -1,7 +1,7 @@
 """Settings: their models, the only description of each, and how they are read."""
 
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
-from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, QueueSettings, ThinRare
+from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare
 from bpeflow.config.settings import (
     COUNT_ONLY,
     CountSettings,
@@ -18,7 +18,6 @@ __all__ = [
     "MergeSettings",
     "MonitorSettings",
     "OutputSettings",
-    "QueueSettings",
     "Settings",
     "SourceSettings",
     "ThinRare",

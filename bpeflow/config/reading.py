@@ -19,7 +19,15 @@ from bpeflow.errors import ConfigError, SettingsError
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
-_SECTIONS = frozenset({"engine", "monitor", "output", "queue"})
+_SECTIONS = frozenset({"engine", "monitor", "output"})
+
+#: Settings of earlier versions, and what to do without them.
+_REMOVED = {
+    "queue": "the bounds of queues are fixed",
+    "scanner": "native code is used where it can; BPEFLOW_INSTRUCTIONS=regex forces the regex module",
+    "small_input": "use executor: auto, threads or processes",
+    "start_method": "workers are always forked from a server",
+}
 
 
 def make_settings(
@@ -143,6 +151,8 @@ def _needed(kind: str, context: Mapping[str, Any]) -> str | None:
 
 def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
+    if remedy := _REMOVED.get(key.partition(".")[0]):
+        return f" (removed: {remedy})"
     names = [name for name, _ in _fields(model)]
     section, _, last = key.rpartition(".")
     prefix = "".join(f"{part}." for part in section.split(".") if not part.isdigit())  # without indices

@@ -106,13 +106,6 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class QueueSettings(Frozen):
-    """The bounds of each queue. When either is reached, the stage that feeds the queue waits."""
-
-    max_items: int = _pipeline(64, "items in flight per queue", example=64, ge=1)
-    max_bytes: Size = _pipeline(ByteSize(256_000_000), "bytes in flight per queue", example="256mb")
-
-
 class MonitorSettings(Frozen):
     """The queue monitor."""
 
@@ -180,8 +173,8 @@ class OutputSettings(Frozen):
     All but `formats` and `report` are about the huggingface format, and the options of ``bpeflow convert``.
     """
 
-    formats: Annotated[tuple[Literal["huggingface", "tiktoken", "cs336"], ...], BeforeValidator(as_tuple)] = _run(
-        (), "additional formats to write: huggingface, tiktoken, cs336", example=["huggingface"]
+    formats: Annotated[tuple[Literal["huggingface", "tiktoken"], ...], BeforeValidator(as_tuple)] = _run(
+        (), "additional formats to write: huggingface, tiktoken", example=["huggingface"]
     )
     report: bool | None = _run(
         None,

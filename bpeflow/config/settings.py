@@ -31,7 +31,6 @@ from bpeflow.config.sections import (
     NonEmpty,
     OutputSettings,
     Paths,
-    QueueSettings,
     Size,
     ThinRare,
     VocabSize,
@@ -170,14 +169,11 @@ class CountSettings(TokenSettings):
         (),
         "changes of text before it is split: nfc, nfd, nfkc, nfkd (Unicode's forms), lowercase, or several in order",
         "Documents are normalized as the tokenizer will normalize text: between special tokens, which are found first. "
-        "The formats tiktoken and cs336 cannot hold it.",
+        "The format tiktoken cannot hold it.",
         example=["nfc"],
     )
-    scanner: Literal["auto", "native", "regex"] = _pretokens(
-        "auto", "how pre-tokens are found: native code (named patterns only) or the regex module", example="regex"
-    )
 
-    num_counter: int | None = _pipeline(None, "counter processes", unset="one per core", example=8, ge=1)
+    num_counter: int | None = _pipeline(None, "counters (threads or processes)", unset="one per core", example=8, ge=1)
     num_merger: int | None = _pipeline(
         None,
         "mergers, each with a partition of the counts",
@@ -191,11 +187,12 @@ class CountSettings(TokenSettings):
         "Smaller chunks balance the load better, larger ones cost more memory.",
         example="8mb",
     )
-    small_input: Annotated[ByteSize, Field(ge=0)] | None = _pipeline(
-        None,
-        "input up to this size is counted in threads rather than processes",
-        unset="1gb, and 4mb with the regex scanner",
-        example="100mb",
+    executor: Literal["auto", "threads", "processes"] = _pipeline(
+        "auto",
+        "what counters and mergers run as: threads, processes, or auto (threads for small input)",
+        "auto takes threads for up to 1 GB of plain text, and for up to 4 MB of other formats or of text that only "
+        "the regex module can split. Standard input and iterables are always counted in threads.",
+        example="processes",
     )
     memory_limit: MemoryLimit | None = _pipeline(
         None,
@@ -217,7 +214,6 @@ class CountSettings(TokenSettings):
         "Smaller segments lose less work; each costs about half a second.",
         example="8gb",
     )
-    queue: QueueSettings = QueueSettings.model_construct()
 
     @model_validator(mode="before")
     @classmethod

@@ -7,6 +7,8 @@ from pathlib import Path
 from pickle import PickleBuffer
 from typing import Any, Literal
 
+from bpeflow.corpus.documents import NOTHING, DocumentStatistics
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
@@ -73,18 +75,14 @@ class StreamChunk(Chunk):
         data: text; lines of JSON, one document each; or records, each followed by `RECORD_END`.
         holds: which of the three `data` is.
         line: number of the first line, if `data` is lines of JSON.
-        skipped: documents left out here because they are not UTF-8.
-        bad_records: records left out here because they have no text.
-        first_bad_record: the error of the first of them.
+        left_out: statistics of the records that are not in `data`, because they are not UTF-8 or have no text.
         bytes_read: bytes read from the file for this chunk, before decompression.
     """
 
     data: bytearray = field(default_factory=bytearray)
     holds: Literal["text", "jsonl", "records"] = "text"
     line: int = 0
-    skipped: int = 0
-    bad_records: int = 0
-    first_bad_record: str = ""
+    left_out: DocumentStatistics = NOTHING
     bytes_read: int = 0
 
     @property

@@ -1,4 +1,4 @@
-"""Documents: found in the bytes of a corpus between delimiters, and decoded into the texts to pre-tokenize."""
+"""Documents: how they are found in the bytes of a corpus, between delimiters, and statistics of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap, zip_longest
 from operator import add
-from pathlib import Path
 from typing import NamedTuple
 
-from bpeflow._util.text import InvalidUtf8Policy, format_count
-from bpeflow.corpus.chunk import Chunk, StreamChunk
-from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
+from bpeflow._util.text import format_count
+from bpeflow.errors import ConfigError
 
 
 class Document(NamedTuple):
@@ -180,111 +178,5 @@ class DocumentStatistics:
             log.warning("%s left out, such as: %s", left_out, self.first_bad_record.partition(";")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkTexts:
-    """The texts of a chunk.
-
-    Attributes:
-        texts: the texts, each of which is valid UTF-8, not empty, and pre-tokenized on its own.
-        statistics: the number of documents and bytes in the chunk.
-    """
-
-    texts: list[bytes]
-    statistics: DocumentStatistics
-
-
-class ChunkBuffer:
-    """A buffer that holds one chunk at a time. Reusing it saves the kernel from clearing new pages for each chunk."""
-
-    def __init__(self) -> None:
-        self._memory = bytearray()
-
-    def read(self, chunk: Chunk) -> memoryview:
-        """Return the bytes of a chunk, which stay valid until the next call.
-
-        Raises:
-            CorpusError: the file cannot be read, or is shorter than when the chunk was planned.
-        """
-        if isinstance(chunk, StreamChunk):
-            return memoryview(chunk.data)
-        if len(self._memory) < chunk.length:
-            self._memory = bytearray(chunk.length)
-        data = memoryview(self._memory)[: chunk.length]
-        try:
-            with Path(chunk.path).open("rb", buffering=0) as stream:
-                stream.seek(chunk.offset)
-                filled = 0
-                while filled < chunk.length and (count := stream.readinto(data[filled:])):
-                    filled += count
-        except OSError as error:
-            raise CorpusError(f"cannot read {chunk.path}: {error.strerror}") from error
-        if filled < chunk.length:
-            raise CorpusError(
-                f"{chunk.path} changed while it was read: it ends before byte {chunk.offset + chunk.length}"
-            )
-        return data
-
-
-def decode_chunk(data: bytes, chunk: Chunk, delimiters: Delimiters, invalid_utf8: InvalidUtf8Policy) -> ChunkTexts:
-    """Return the texts between the delimiters in `data`, the bytes of `chunk`.
-
-    Raises:
-        InvalidUtf8Error: the policy is ``"error"`` and `data` is not UTF-8. The message names the file and the byte.
-        CorpusError: the policy is ``"skip"`` and the chunk ends inside a document, whose rest cannot be dropped from
-            here. Under ``"skip"``, chunks are planned to end where a document ends (``cut_documents=False``), so the
-            file has changed since.
-    """
-    texts: list[bytes] = []
-    documents = skipped = 0
-    for document in delimiters.documents(data):
-        documents += document.closed or chunk.ends_file
-        kept = decode_document(data, document, chunk, invalid_utf8)
-        if kept is None:
-            skipped += 1
-        else:
-            texts += filter(None, kept)
-    return ChunkTexts(texts, DocumentStatistics(documents, skipped, len(data)))
-
-
-def decode_document(
-    data: bytes, document: Document, chunk: Chunk, invalid_utf8: InvalidUtf8Policy
-) -> list[bytes] | None:
-    """Return the text of each piece of a document; None if the document is skipped.
-
-    Args:
-        data: the bytes of `chunk`.
-        document: the position of the document in `data`.
-        chunk: the chunk, for messages.
-        invalid_utf8: how to handle a document that is not UTF-8.
-
-    Raises:
-        InvalidUtf8Error: as for `decode_chunk`.
-        CorpusError: as for `decode_chunk`.
-    """
-    if invalid_utf8 == "skip" and not (document.closed or chunk.ends_file):
-        end = chunk.offset + chunk.length
-        raise CorpusError(
-            f"{chunk.path} changed while it was read: no document ends at byte {end:,} any more; run again when it is "
-            "complete"
-        )
-    texts = []
-    errors = "replace" if invalid_utf8 == "replace" else "strict"
-    try:
-        for start, end in document.pieces:
-            texts.append(_valid_utf8(data[start:end], errors))
-    except UnicodeDecodeError as error:
-        if invalid_utf8 == "skip":
-            return None
-        raise InvalidUtf8Error(
-            f"{chunk.path} is not UTF-8 at byte {chunk.offset + start + error.start} ({error.reason}); use "
-            "invalid_utf8: replace to put U+FFFD there, or invalid_utf8: skip to leave out such documents"
-        ) from None
-    return texts
-
-
-def _valid_utf8(piece: bytes, errors: str) -> bytes:
-    """Return the piece if it is valid UTF-8; otherwise handle `errors` as `bytes.decode` does."""
-    if piece.isascii():
-        return piece
-    text = piece.decode(errors=errors)
-    return text.encode() if errors == "replace" else piece
+#: No documents.
+NOTHING = DocumentStatistics()

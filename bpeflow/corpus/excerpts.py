@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Any
 
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus.chunk import RECORD_END, Chunk, CorpusFile, StreamChunk
-from bpeflow.corpus.documents import ChunkBuffer, Delimiters, decode_chunk
-from bpeflow.corpus.formats.jsonl import read_records
-from bpeflow.corpus.formats.records import record_delimiters
+from bpeflow.corpus.chunk import RECORD_END, Chunk, CorpusFile
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.formats.stream import StreamTask
-from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader
+from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
+from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus, input_files
 from bpeflow.corpus.split import find_boundary
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import BpeflowError
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -44,18 +44,11 @@ def first_text(corpus: Mapping[str, Any], size: int, document_end: str = "\n") -
         CorpusError: input is missing or unreadable.
     """
     found = find_corpus(make_settings(CountSettings, {**corpus, "invalid_utf8": "replace"}))
-    delimiters, pretokenizer = Delimiters(None), load_pretokenizer("gpt2")
-    streams = StreamReader(found.sources, size + 1, LONGEST_TEXT, delimiters, pretokenizer, "replace")
-    reader = ChunkReader(found.entries, size + 1, delimiters, pretokenizer, "replace", streams=streams)
-    buffer, data, end = ChunkBuffer(), bytearray(), document_end.encode()
-    for chunk in reader.chunks():
-        text = bytes(buffer.read(chunk))
-        if isinstance(chunk, StreamChunk) and chunk.holds != "text":
-            if chunk.holds == "jsonl":
-                source = found.sources[chunk.source]
-                text = bytes(read_records(chunk, source.text_field, "replace", source.bad_records).data)
-            text = text.replace(RECORD_END, end)
-        data += text
+    rules = TextRules(load_pretokenizer("gpt2"), Delimiters(None), "replace", found.sources)
+    buffer, data = ChunkBuffer(), bytearray()
+    for chunk in CorpusReader(rules, size + 1, LONGEST_TEXT).read(found.entries):
+        opened = open_chunk(chunk, rules, buffer)
+        data += bytes(opened.data).replace(RECORD_END, document_end.encode()) if opened.has_records else opened.data
         if len(data) > size:
             break
     is_whole = len(data) <= size
@@ -117,40 +110,31 @@ class _PieceReader:
     """Reads pieces of the entries of a corpus."""
 
     def __init__(self, settings: CountSettings, corpus: Corpus, size: int) -> None:
-        self._corpus = corpus
-        self._size = size
-        self._delimiters = Delimiters(settings.document_separator, settings.special_tokens)
-        self._pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        self._streams = StreamReader(
-            corpus.sources, size, _LONGEST, self._delimiters, self._pretokenizer, invalid_utf8="replace"
+        self._rules = TextRules(
+            load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer),
+            Delimiters(settings.document_separator, settings.special_tokens),
+            "replace",
+            [replace(source, bad_records="skip") for source in corpus.sources],
         )
+        self._reader = CorpusReader(self._rules, size, _LONGEST)
         self._buffer = ChunkBuffer()
 
     def read(self, entry: CorpusEntry, offsets: list[int]) -> Iterator[str]:
         """Yield the texts of a piece at each of these offsets, or of as many as do not overlap."""
         if isinstance(entry, StreamTask):
             whole = replace(entry, sampled=False)
-            yield from self._texts(islice(self._streams.read(whole), len(offsets)))
+            yield from self._texts(islice(self._reader.read([whole]), len(offsets)))
         elif isinstance(entry, CorpusFile):
             end = 0
             for offset in offsets:
                 begin = end
                 if offset > end:
-                    begin = find_boundary(entry, offset, self._delimiters, self._pretokenizer, longest=_LONGEST)
-                for chunk in islice(self._plan(replace(entry, begin=begin)).chunks(), 1):
+                    begin = find_boundary(entry, offset, self._rules, _LONGEST)
+                for chunk in islice(self._reader.read([replace(entry, begin=begin)]), 1):
                     end = chunk.offset + chunk.length
                     yield from self._texts(iter([chunk]))
 
-    def _plan(self, part: CorpusFile) -> ChunkReader:
-        return ChunkReader([part], self._size, self._delimiters, self._pretokenizer, "replace", longest=_LONGEST)
-
     def _texts(self, chunks: Iterator[Chunk]) -> Iterator[str]:
         for chunk in chunks:
-            delimiters = self._delimiters
-            data = bytes(self._buffer.read(chunk))
-            if isinstance(chunk, StreamChunk) and chunk.holds != "text":
-                field = self._corpus.sources[chunk.source].text_field
-                data = bytes(read_records(chunk, field, "replace", "skip").data)
-                delimiters = record_delimiters(delimiters)
-            for text in decode_chunk(data, chunk, delimiters, "replace").texts:
-                yield text.decode()
+            for _, texts in open_chunk(chunk, self._rules, self._buffer).documents():
+                yield from (text.decode() for text in texts or () if text)

@@ -13,16 +13,15 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 
-from bpeflow._util.text import InvalidUtf8Policy, format_count, format_size
+from bpeflow._util.text import format_count, format_size
 from bpeflow.corpus.chunk import RECORD_END, CorpusFile, StreamChunk
-from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.formats.content import START_BYTES, check_content, is_json_lines, warn_json_lines
 from bpeflow.corpus.formats.parquet import read_rows
 from bpeflow.corpus.formats.records import DOCUMENTS
 from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
-from bpeflow.corpus.sources import CorpusEntry, Source
+from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError
-from bpeflow.pretokenize.regex import Pretokenizer
 
 #: Bytes of text that are suspicious without a separator. Larger: more to read of files that have none. Smaller:
 #: warnings about long books, which end with their files.
@@ -53,31 +52,18 @@ class FirstLook:
         undivided: whether a long text without a separator was found.
     """
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        delimiters: Delimiters,
-        invalid_utf8: InvalidUtf8Policy,
-        remedy: str | None,
-        pretokenizer: Pretokenizer | None = None,
-    ) -> None:
+    def __init__(self, rules: TextRules, remedy: str | None) -> None:
         """Describe the corpus.
 
         Args:
-            sources: the sources by their numbers.
-            delimiters: the separator and the special tokens.
-            invalid_utf8: how to handle text that is not UTF-8. Only under ``error`` is a file of another format an
-                error; otherwise it is a warning.
+            rules: how its text becomes documents and pre-tokens. Only under ``invalid_utf8: error`` is a file of
+                another format an error; otherwise it is a warning.
             remedy: end of the warning about end-of-text strings that are no special tokens, with ``{tokens}`` for the
                 list of special tokens that has them; None for no such warning.
-            pretokenizer: a pattern that should match something.
         """
         self.undivided = False
-        self._sources = sources
-        self._delimiters = delimiters
-        self._invalid_utf8 = invalid_utf8
+        self._rules = rules
         self._remedy = remedy
-        self._pretokenizer = pretokenizer
 
     def look_at(self, entries: Iterable[CorpusEntry]) -> None:
         """Look at the largest file of each source, except streams that can be read only once (see `watch`).
@@ -110,19 +96,19 @@ class FirstLook:
             self._warn(file, start)
 
     def _separator(self, file: StreamFile) -> bytes:
-        return self._delimiters.separator_bytes if file.format == "text" else b""
+        return self._rules.delimiters.separator_bytes if file.format == "text" else b""
 
     def _blocks(self, file: StreamFile) -> Generator[bytes, None, None]:
         if file.format == "parquet":
             yield from (
-                (text or b"") + RECORD_END for _, text in read_rows(file, self._sources[file.source].text_column)
+                (text or b"") + RECORD_END for _, text in read_rows(file, self._rules.sources[file.source].text_column)
             )
             return
         with open_blocks(file) as blocks:
             try:
                 check_content(blocks.start, file.title, blocks.compression)
             except CorpusError as error:
-                if self._invalid_utf8 == "error":
+                if self._rules.invalid_utf8 == "error":
                     raise
                 log.warning("%s", error)
                 return
@@ -131,7 +117,7 @@ class FirstLook:
     def _warn(self, file: StreamFile, start: _Start) -> None:
         """Log warnings about the start of a file."""
         name, data = file.title, bytes(start.data[:_USUAL_BYTES])
-        separator = self._delimiters.separator
+        separator = self._rules.delimiters.separator
         if start.undivided:
             self.undivided = True
             log.warning(
@@ -140,10 +126,10 @@ class FirstLook:
                 separator,
                 format_size(len(start.data)),
             )
-        known = set(self._delimiters.all)
+        known = set(self._rules.delimiters.all)
         found = Counter(match.decode() for match in _END_OF_TEXT.findall(data) if match not in known)
         if found and self._remedy is not None:
-            special = list(self._delimiters.special_tokens)
+            special = list(self._rules.delimiters.special_tokens)
             tokens = sorted(found, key=lambda token: "start" in token or "begin" in token)
             # The first one separates documents: of the known ones, if it does so here.
             tokens = [*special, *tokens] if separator and separator.encode() in data else [*tokens, *special]
@@ -156,9 +142,9 @@ class FirstLook:
             )
         if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
             warn_json_lines([name])
-        if data and self._pretokenizer is not None and self._pretokenizer.custom:
+        if data and self._rules.pretokenizer.custom:
             text = data[:_PATTERN_BYTES].decode(errors="replace")
-            if not self._pretokenizer.finds_anything(text):
+            if not self._rules.pretokenizer.finds_anything(text):
                 log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
 
 

@@ -1,94 +1,26 @@
-"""The corpus that the settings describe: its sources, the samples drawn from them, and their files."""
+"""The corpus that the settings describe: its sources and their files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bpeflow._util.text import BadRecordsPolicy, short_repr
+from bpeflow._util.text import short_repr
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.corpus.formats.records import DOCUMENTS, DocumentIterable
 from bpeflow.corpus.formats.stream import StreamTask
+from bpeflow.corpus.text_rules import Sample, Source
 from bpeflow.errors import ConfigError, CorpusError
 
 if TYPE_CHECKING:
     from bpeflow.config import CountSettings  # pydantic, which workers do without
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A source, without its files.
-
-    Attributes:
-        name: its name in reports.
-        weight: how many times each of its documents counts.
-        sample: the random sample to draw from it; None for all documents.
-        text_field: for JSON Lines, the path of the field with the text.
-        text_column: for Parquet, the path of the column with the text.
-        bad_records: how to handle records without text.
-    """
-
-    name: str = "input"
-    weight: int = 1
-    sample: Sample | None = None
-    text_field: tuple[str, ...] = ("text",)
-    text_column: tuple[str, ...] = ("text",)
-    bad_records: BadRecordsPolicy = "error"
-
-
-#: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
-_SIZE_BITS = 48
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A random sample of the documents of a source.
-
-    Every document gets a pseudo-random number that depends only on the seed and on its position (index of the file in
-    the source, index of the document in the file). Documents are taken in ascending order of their numbers for as long
-    as they fit into `max_bytes` together. So a sample does not depend on chunks, on workers or on the format of the
-    files.
-
-    Attributes:
-        max_bytes: upper bound on the bytes of all documents in the sample.
-        seed: chooses another sample of the same documents.
-    """
-
-    max_bytes: int
-    seed: int = 0
-
-    def number(self, file: int, document: int) -> int:
-        """Return the pseudo-random number of a document, an integer of 64 bits."""
-        return int.from_bytes(blake2b(b"%d %d %d" % (self.seed, file, document), digest_size=8).digest(), "big")
-
-    def threshold(self, documents: Iterable[tuple[int, int]]) -> int:
-        """Return the number from which on documents are left out.
-
-        Args:
-            documents: the number and the size of every document. Only those in the sample are kept in memory, at a few
-                dozen bytes each.
-        """
-        threshold = 1 << 64
-        taken: list[int] = []  # a heap of (number, size) as one integer; negated, so that the greatest is at the top
-        total = 0
-        for number, size in documents:
-            if number >= threshold:
-                continue
-            heappush(taken, -(number << _SIZE_BITS | size))
-            total += size
-            while total > self.max_bytes:
-                last = -heappop(taken)
-                threshold = last >> _SIZE_BITS
-                total -= last & ((1 << _SIZE_BITS) - 1)
-        return threshold
-
-
-CorpusEntry = CorpusFile | StreamTask | DocumentIterable
+StreamEntry = StreamTask | DocumentIterable
+CorpusEntry = CorpusFile | StreamEntry
 
 
 @dataclass(frozen=True)
@@ -149,8 +81,8 @@ def find_corpus(
         ConfigError: standard input is to be read more than once, or as Parquet.
     """
     if documents is not None:
-        text_field = _split_path(settings.text_field)
-        return Corpus([Source()], [replace(documents, text_field=text_field, bad_records=settings.bad_records)])
+        fields = _split_path(settings.text_field)
+        return Corpus([Source(text_field=fields, bad_records=settings.bad_records)], [documents])
     sources: list[Source] = []
     entries: list[CorpusEntry] = []
     for number, source in enumerate(settings.all_sources):

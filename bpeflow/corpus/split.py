@@ -28,10 +28,9 @@ from typing import Protocol
 
 from bpeflow._util.text import format_size
 from bpeflow.corpus.chunk import Chunk, CorpusFile
-from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
-from bpeflow.pretokenize.regex import Pretokenizer
 
 #: How far past its size a chunk looks for a separator before a document is cut. Larger: chunks of whole documents even
 #: where documents are long; smaller: chunks closer to the requested size, and fewer bytes read by the planner.
@@ -43,12 +42,7 @@ WINDOW_BYTES = 64 * 1024
 
 
 def plan_chunks(
-    files: Iterable[CorpusFile],
-    chunk_size: int,
-    delimiters: Delimiters,
-    pretokenizer: Pretokenizer,
-    cut_documents: bool = True,
-    longest: int = sys.maxsize,
+    files: Iterable[CorpusFile], chunk_size: int, rules: TextRules, longest: int = sys.maxsize
 ) -> Iterator[Chunk]:
     """Divide files, or parts of them, into chunks, in order and without gaps or overlaps.
 
@@ -64,10 +58,7 @@ def plan_chunks(
     Args:
         files: the files or parts of files.
         chunk_size: bytes in a chunk, approximately.
-        delimiters: the separator and the special tokens.
-        pretokenizer: its pattern decides where a document may be cut: nowhere, if it is a custom pattern.
-        cut_documents: whether documents may be cut. ``invalid_utf8: skip`` drops whole documents, so it does not allow
-            cuts.
+        rules: the delimiters, and whether and where a document may be cut.
         longest: upper bound on the bytes in which no chunk can end, approximately.
 
     Raises:
@@ -77,40 +68,28 @@ def plan_chunks(
     """
     if chunk_size < 1:
         raise ConfigError(f"the chunk size must be at least 1 byte, not {chunk_size}")
-    cutter = _cutter(pretokenizer, cut_documents)
-    return chain.from_iterable(_file_chunks(file, chunk_size, delimiters, cutter, longest) for file in files)
+    return chain.from_iterable(_file_chunks(file, chunk_size, rules, longest) for file in files)
 
 
-def find_boundary(
-    file: CorpusFile,
-    target: int,
-    delimiters: Delimiters,
-    pretokenizer: Pretokenizer,
-    cut_documents: bool = True,
-    longest: int = sys.maxsize,
-) -> int:
+def find_boundary(file: CorpusFile, target: int, rules: TextRules, longest: int = sys.maxsize) -> int:
     """Return the position at or soon after `target` where a file may be divided; at the latest, the end of the file.
 
     Args:
         file: the file.
         target: the preferred position.
-        delimiters: as for `plan_chunks`.
-        pretokenizer: as for `plan_chunks`.
-        cut_documents: as for `plan_chunks`.
+        rules: as for `plan_chunks`.
         longest: as for `plan_chunks`.
 
     Raises:
         CorpusError: the file has vanished or become shorter since it was found, or has no boundary within `longest`
             bytes.
     """
-    with _boundaries(file, delimiters, _cutter(pretokenizer, cut_documents), longest) as finder:
+    with _boundaries(file, rules, longest) as finder:
         return finder.next_boundary(target, LOOK_AHEAD_BYTES)
 
 
-def _file_chunks(
-    file: CorpusFile, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int
-) -> Iterator[Chunk]:
-    with _boundaries(file, delimiters, cutter, longest) as finder:
+def _file_chunks(file: CorpusFile, chunk_size: int, rules: TextRules, longest: int) -> Iterator[Chunk]:
+    with _boundaries(file, rules, longest) as finder:
         reach = min(chunk_size, LOOK_AHEAD_BYTES)
         offset, stop = file.begin, file.size if file.end is None else file.end
         while offset < stop:
@@ -121,9 +100,7 @@ def _file_chunks(
 
 
 @contextmanager
-def _boundaries(
-    file: CorpusFile, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int
-) -> Iterator[BoundaryFinder]:
+def _boundaries(file: CorpusFile, rules: TextRules, longest: int) -> Iterator[BoundaryFinder]:
     """Open a file to find boundaries in it, and check that it has not become shorter since it was found."""
     try:
         with file.path.open("rb") as stream:
@@ -132,13 +109,9 @@ def _boundaries(
                 raise CorpusError(
                     f"{file.path} shrank from {file.size:,} to {size:,} bytes; run again when it is complete"
                 )
-            yield BoundaryFinder(stream, file.size, delimiters, cutter, longest)
+            yield BoundaryFinder(stream, file.size, rules, longest)
     except OSError as error:
         raise CorpusError(f"cannot read {file.path}: {error.strerror}") from error
-
-
-def _cutter(pretokenizer: Pretokenizer, cut_documents: bool) -> Pretokenizer | None:
-    return pretokenizer if cut_documents and not pretokenizer.custom else None
 
 
 def cannot_divide(name: str, start: int, length: int) -> CorpusError:
@@ -167,22 +140,15 @@ class Seekable(Protocol):
 class BoundaryFinder:
     """Finds the positions at which a file may be divided, in bytes from its start.
 
-    With a `cutter`, documents may be cut at the safe cuts of its pattern; with None, they are kept whole. `longest` is
-    an upper bound on the bytes without a boundary.
+    `longest` is an upper bound on the bytes without a boundary.
     """
 
-    def __init__(
-        self,
-        file: Seekable,
-        size: int,
-        delimiters: Delimiters,
-        cutter: Pretokenizer | None,
-        longest: int = sys.maxsize,
-    ) -> None:
+    def __init__(self, file: Seekable, size: int, rules: TextRules, longest: int = sys.maxsize) -> None:
+        delimiters = rules.delimiters
         self._file = file
         self._size = size
         self._delimiters = delimiters
-        self._cutter = cutter
+        self._cutter = rules.cutter
         self._longest = longest
         self._separator_bytes = len(delimiters.separator_bytes)
         # An occurrence that spans a position begins at most this many bytes before it.

@@ -20,25 +20,23 @@ from bpeflow.corpus.left_out import report_unmatched, warn_of_empty_sources, why
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget, default_limit
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
-from bpeflow.counting.segments import (
-    SegmentFolder,
-    SegmentStatistics,
-    has_segments,
-    remove_segments,
-)
-from bpeflow.counting.shards import RECORD, Spilled, new_scratch, removed_at_end
+from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
+from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
+from bpeflow.counting.shards import PARTITIONS, RECORD, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
-from bpeflow.pretokenize.native import choose_scanner, native_unicode_version, why_regex
-from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer, unicode_version
+from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
+from bpeflow.pretokenize.normalizer import UNICODE_VERSION
+from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 from bpeflow.progress import Observer, shown
 
 if TYPE_CHECKING:
@@ -72,35 +70,21 @@ log = logging.getLogger(__name__)
 class CorpusCounts:
     """The counts of a corpus, with statistics.
 
-    For a corpus counted in segments, `documents`, `seconds` and `workers` cover all runs that took part.
+    For a corpus counted in segments, `documents`, `workers` and `counting` cover all runs that took part.
 
     Attributes:
         counts: the pre-token counts.
         documents: numbers of documents, of bytes, and of documents skipped.
-        files: number of files.
-        seconds: wall time.
         workers: report of each worker.
-        reducer_seconds: wall time that the calling process took to join the partitions.
-        reduced_bytes: size of the packed counts that it joined.
-        in_process: whether the input was small enough to be counted in the calling process.
-        counters: number of counters, which are threads if `in_process`.
-        memory_limit: limit in bytes for the counts in all processes together.
-        spilled: amount of data written to the scratch folder because of the limit.
-        segments: statistics about the segments; None for a corpus that was counted in one go.
+        corpus: the corpus, as the report of a run has it.
+        counting: how it was counted, as the report of a run has it.
     """
 
     counts: PretokenCounts
     documents: DocumentStatistics
-    files: int
-    seconds: float
     workers: list[WorkerReport]
-    reducer_seconds: float
-    reduced_bytes: int
-    in_process: bool
-    counters: int
-    memory_limit: int
-    spilled: Spilled
-    segments: SegmentStatistics | None = None
+    corpus: CorpusReport
+    counting: CountingReport
 
 
 class CorpusCounter:
@@ -131,23 +115,23 @@ class CorpusCounter:
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
-        self.pretokenizer: Pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        self.scanner = choose_scanner(settings.scanner, self.pretokenizer)
-        if self.scanner == "regex" and settings.scanner == "auto":
-            log.info("pre-tokenizing with the regex module, which is slow: %s", why_regex(self.pretokenizer))
-        self.delimiters = Delimiters(settings.document_separator, settings.special_tokens)
+        pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
+        if reason := why_regex(pretokenizer):
+            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
+        delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
+        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property
     def unicode(self) -> str:
         """The Unicode version that the pattern follows."""
-        return native_unicode_version() if self.scanner == "native" else unicode_version()
+        return native_unicode_version() if self.rules.scanner == "native" else unicode_version()
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """Everything that the counts depend on."""
-        return Fingerprint.of(self.settings, self.pretokenizer.regex, self.unicode, self.corpus.entries)
+        return Fingerprint.of(self.settings, self.rules.pretokenizer.regex, self.unicode, self.corpus.entries)
 
     def count(
         self,
@@ -177,23 +161,18 @@ class CorpusCounter:
             WorkerDiedError: a worker process was killed.
         """
         started = perf_counter()
-        in_process = self.corpus.main_process_only or self.total_bytes <= self._small_input()
-        executor: Executor = "threads" if in_process else "processes"
+        executor = self._executor()
+        in_process = executor == "threads"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
-        mergers = self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1)
+        mergers = min(self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1), PARTITIONS)
         memory = MemoryBudget.share(limit, counters, mergers)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
-        look = FirstLook(
-            self.corpus.sources, self.delimiters, self.settings.invalid_utf8, _END_OF_TEXT_REMEDY, self.pretokenizer
-        )
+        look = FirstLook(self.rules, _END_OF_TEXT_REMEDY)
         build = PipelineBuilder(
             settings=self.settings,
-            corpus=self.corpus,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
+            rules=self.rules,
             scratch=self.scratch,
             counters=counters,
             mergers=mergers,
@@ -217,12 +196,8 @@ class CorpusCounter:
                 shards = runner.run(build.counting(self.corpus.entries, shared), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-                counted = segments.count(
-                    runner,
-                    lambda entries: runner.run(build.counting(entries, SharedTables(), "bytes"), executor),
-                    memory,
-                )
-                shards = runner.run(build.summing(counted, limit), executor)
+                segments.count(runner, lambda entries: runner.run(build.counting(entries), executor), self.scratch)
+                shards = runner.run(build.summing(segments.shards(), limit), executor)
             if segments is not None:
                 shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
             reducing = perf_counter()
@@ -230,27 +205,53 @@ class CorpusCounter:
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
-        files = sum(self.corpus.file_counts())
-        if look.undivided and documents.documents <= files:
-            log.warning("%r divided no file: each is one document", self.delimiters.separator)
+        if look.undivided and documents.documents <= sum(self.corpus.file_counts()):
+            log.warning("%r divided no file: each is one document", self.rules.delimiters.separator)
         if not len(counts):
             self.forget_segments()
-            raise CorpusError(f"nothing to count: {why_nothing(documents, self.pretokenizer)}")
+            raise CorpusError(f"nothing to count: {why_nothing(documents, self.rules.pretokenizer)}")
         report_unmatched(documents, self.settings)
         statistics = segments.statistics() if segments else None
+        workers = segments.reports(runner) if segments else runner.reports
+        reduced_bytes = len(counts.data) + len(counts) * RECORD.size
+        local = in_process and distributor is None
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
-            files=files,
-            seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
-            workers=segments.reports(runner) if segments else runner.reports,
-            reducer_seconds=ended - reducing,
-            reduced_bytes=len(counts.data) + len(counts) * RECORD.size,
-            in_process=in_process,
-            counters=counters,
-            memory_limit=limit,
-            spilled=runner.spilled,
-            segments=statistics,
+            workers=workers,
+            corpus=self._describe_corpus(documents, counts),
+            counting=CountingReport(
+                seconds=ended - started + (statistics.resumed_seconds if statistics else 0),
+                memory_limit=limit,
+                spilled=runner.spilled,
+                segments=statistics,
+                in_process=local,
+                threads=counters if local else 1,
+                stages=describe_stages(workers, documents.bytes, reduced_bytes, ended - reducing),
+                fingerprint=self.fingerprint.summary(),
+                engine=distributor.report() if distributor else None,
+            ),
+        )
+
+    def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
+        return CorpusReport(
+            files=sum(self.corpus.file_counts()),
+            sources=describe_sources(self.corpus, documents),
+            bytes=documents.bytes,
+            documents=documents.documents,
+            skipped_documents=documents.skipped_documents,
+            bad_records=documents.bad_records,
+            pattern=self.rules.pretokenizer.regex,
+            scanner=self.rules.scanner,
+            instructions=chosen_instructions() if self.rules.scanner == "native" else None,
+            unicode=self.unicode,
+            normalizer=self.settings.normalizer,
+            normalizer_unicode=UNICODE_VERSION if self.settings.normalizer else None,
+            unmatched_bytes=documents.unmatched_bytes,
+            pretokens=counts.total,
+            pretoken_bytes=counts.total_bytes,
+            distinct_pretokens=len(counts),
+            distinct_pretoken_bytes=len(counts.data),
         )
 
     def forget_segments(self) -> None:
@@ -274,11 +275,8 @@ class CorpusCounter:
         return CountWork(
             folder=folder.absolute(),
             settings=self.settings.model_copy(update=pipeline),
-            sources=self.corpus.sources,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
-            threads=distributor.threads if self.scanner == "native" else 1,
+            rules=self.rules,
+            threads=distributor.threads if self.rules.scanner == "native" else 1,
             memory=distributor.memory,
         )
 
@@ -290,21 +288,19 @@ class CorpusCounter:
             return None
         if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it
             return None
-        boundary = partial(
-            find_boundary,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            cut_documents=self.settings.invalid_utf8 != "skip",
-            longest=memory.longest_text,
-        )
+        boundary = partial(find_boundary, rules=self.rules, longest=memory.longest_text)
         plan = SegmentPlan(self.corpus.entries, size, boundary)
         return SegmentFolder(folder, plan, self.fingerprint)
 
-    def _small_input(self) -> int:
-        if self.settings.small_input is not None:
-            return int(self.settings.small_input)
-        small = SMALL_INPUT["regex" if self.settings.normalizer else self.scanner]  # neither releases the lock
-        return min(small, SMALL_STREAMS) if self.corpus.streams else small
+    def _executor(self) -> Executor:
+        if self.corpus.main_process_only:
+            return "threads"
+        if self.settings.executor != "auto":
+            return self.settings.executor
+        small = SMALL_INPUT["regex" if self.settings.normalizer else self.rules.scanner]  # neither releases the lock
+        if self.corpus.streams:
+            small = min(small, SMALL_STREAMS)
+        return "threads" if self.total_bytes <= small else "processes"
 
     def _counters(self, in_process: bool) -> int:
         counters = self.settings.num_counter or available_cores()
@@ -313,7 +309,7 @@ class CorpusCounter:
         chunks = -(-self.total_bytes // int(self.settings.chunk_size))
         if self.corpus.streams or self.corpus.main_process_only:
             chunks = counters  # the number of chunks is unknown
-        return max(min(counters, chunks), 1) if self.scanner == "native" else 1
+        return max(min(counters, chunks), 1) if self.rules.scanner == "native" else 1
 
 
 def count(
@@ -349,8 +345,8 @@ def count(
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
         options: the other settings of `bpeflow.config.CountSettings`: `sources`, `input_format`, `text_field`,
-            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`, `scanner`,
-            `num_counter`, `num_merger`, `chunk_size`, `small_input`, `memory_limit`, `scratch_dir`, `queue`.
+            `text_column`, `exclude`, `separator`, `invalid_utf8`, `bad_records`, `unmatched`, `normalizer`,
+            `num_counter`, `num_merger`, `chunk_size`, `executor`, `memory_limit`, `scratch_dir`.
 
     Returns:
         The distinct pre-tokens and their counts.

@@ -23,8 +23,8 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
 #: Settings that the counts do not depend on, and settings that the fingerprint states in another form. Every other
 #: setting, including any added in future, is part of the fingerprint.
 _EXCLUDED = frozenset(
-    {"input", "exclude", "separator", "pattern", "scanner", "num_counter", "num_merger", "chunk_size", "small_input"}
-    | {"memory_limit", "scratch_dir", "segment_size", "queue"}
+    {"input", "exclude", "separator", "pattern", "num_counter", "num_merger", "chunk_size", "executor"}
+    | {"memory_limit", "scratch_dir", "segment_size"}
 )
 
 #: The most changes that an error lists, and the most characters of a value that it shows.

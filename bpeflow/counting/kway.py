@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 from bpeflow._util import native
 from bpeflow.counting.shards import MAX_COUNT, Shard, cannot_read, cannot_write
-from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError, ScratchError
+from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
 
-#: Records placed per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records it
-#: is handled later, with fewer the overhead of the calls adds up.
+#: Records placed per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records
+#: it is handled later, with fewer the overhead of the calls adds up.
 _STEP = 1_000_000
 
 #: The index that `bpeflow_kway_failed` returns for the output file.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bpeflow.corpus.documents import DocumentStatistics
@@ -15,9 +14,6 @@ from bpeflow.counting.shared_tables import SharedTables, TablePart
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without
-
-#: Get the index of the merger that a shard is sent to. The flow framework routes shards by it.
-merger_of = attrgetter("merger")
 
 
 @dataclass(frozen=True)
@@ -39,18 +35,19 @@ class CountMerger:
 
     memory: MemoryBudget
     scratch: Scratch
-    shared: SharedTables = field(default_factory=SharedTables)
+    shared: SharedTables | None = None
 
     def __call__(self, shards: Iterable[Shard | TablePart]) -> Iterator[Shard]:
         """Yield the sum of each partition, in order, when the input ends. All shards have the same partitions."""
         collected = list(shards)
         parts = [part for part in collected if isinstance(part, TablePart)]
-        if parts and len(parts) == len(collected):
+        complete = [shard for shard in collected if isinstance(shard, Shard)]
+        if self.shared is not None and parts and not complete:
             yield self.shared.sum(parts)
-        elif collected:
-            yield from self._sum(
-                [self.shared.shard(shard) if isinstance(shard, TablePart) else shard for shard in collected]
-            )
+        elif self.shared is not None:
+            complete += map(self.shared.shard, parts)
+        if complete:
+            yield from self._sum(complete)
 
     def _sum(self, shards: Sequence[Shard]) -> Iterator[Shard]:
         statistics = sum((shard.statistics for shard in shards), start=DocumentStatistics())
@@ -69,7 +66,7 @@ class CountMerger:
         selected = [replace(shard.select(own), statistics=DocumentStatistics(), spilled=Spilled()) for shard in shards]
         parts = [part for part in selected if len(part)]
         size = sum(part.size for part in parts)
-        if not parts or len(parts) == 1 and (parts[0].path or size <= room):
+        if not parts or (len(parts) == 1 and (parts[0].path or size <= room)):
             return parts[0] if parts else selected[0]
         path = None if size <= room else self.scratch.new_path("merger")
         return kway_sum(parts, self.memory.buffer_size(len(parts))).write(path)

@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from operator import attrgetter
 from time import monotonic
-from typing import Literal
 
 from bpeflow import flow
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings
-from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.reader import ChunkReader, StreamReader
-from bpeflow.corpus.sources import Corpus, CorpusEntry, longest_first, stream_parts
+from bpeflow.corpus.reader import CorpusReader
+from bpeflow.corpus.sources import CorpusEntry, longest_first, stream_parts
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
-from bpeflow.counting.merger import CountMerger, divide, partition_of
-from bpeflow.counting.shards import Order, Scratch, Shard, Spilled
+from bpeflow.counting.merger import CountMerger
+from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, Spilled, owned_partitions
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.flow import (
     Executor,
@@ -39,11 +39,14 @@ from bpeflow.flow import (
     WorkerReport,
     stall_watch,
 )
-from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.progress import Observer
 
 #: Seconds between two progress callbacks.
 PROGRESS_INTERVAL = 0.5
+
+#: The bounds of each queue: items and bytes in flight. When either is reached, the stage that feeds the queue waits.
+#: Smaller queues let fast stages wait for each other's pauses, larger ones take memory.
+QUEUE_ITEMS, QUEUE_BYTES = 64, 256_000_000
 
 
 class PipelineRunner:
@@ -157,10 +160,7 @@ class PipelineBuilder:
 
     Attributes:
         settings: the settings.
-        corpus: the sources and their files.
-        delimiters: the separator and the special tokens.
-        pretokenizer: the pattern.
-        scanner: how matches of the pattern are found.
+        rules: how text becomes pre-tokens.
         scratch: where stages spill.
         counters: number of counters.
         mergers: number of mergers.
@@ -170,10 +170,7 @@ class PipelineBuilder:
     """
 
     settings: CountSettings
-    corpus: Corpus
-    delimiters: Delimiters
-    pretokenizer: Pretokenizer
-    scanner: Literal["native", "regex"]
+    rules: TextRules
     scratch: Scratch
     counters: int
     mergers: int
@@ -181,59 +178,26 @@ class PipelineBuilder:
     memory: MemoryBudget
     look: FirstLook | None
 
-    def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables, order: Order = "count") -> Pipeline:
+    def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables | None = None) -> Pipeline:
         """Return a pipeline that counts these entries of the corpus.
 
-        Its results are shards in `order`, whose records threads may leave in `shared`.
+        Its results are the sums of all partitions. Threads may leave them in `shared` instead.
         """
-        settings, in_process, memory = self.settings, self.in_process, self.memory
-        most = int(settings.queue.max_bytes)
-        queue = partial(QueueSpec, max_items=settings.queue.max_items, max_bytes=most)
-        chunk_size = memory.chunk_size(int(settings.chunk_size))
-        streams = StreamReader(
-            sources=self.corpus.sources,
-            chunk_size=chunk_size,
-            longest=memory.longest_text,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            invalid_utf8=settings.invalid_utf8,
-        )
-        reader = ChunkReader(
-            files=entries if in_process else longest_first(entries),
-            chunk_size=chunk_size,
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            invalid_utf8=settings.invalid_utf8,
-            longest=memory.longest_text,
-            streams=streams if in_process else None,
-            look=self.look,
-        )
-        counter = ChunkCounter(
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
-            invalid_utf8=settings.invalid_utf8,
-            partitions=self.mergers,
-            memory=memory,
-            scratch=self.scratch,
-            sources=self.corpus.sources,
-            shared=shared if in_process else None,
-        )
+        in_process, memory = self.in_process, self.memory
+        queue = partial(QueueSpec, max_items=QUEUE_ITEMS, max_bytes=QUEUE_BYTES)
+        chunk_size = memory.chunk_size(int(self.settings.chunk_size))
+        reader = CorpusReader(self.rules, chunk_size, memory.longest_text, self.look)
+        read = partial(reader.read, entries) if in_process else partial(reader.plan, longest_first(entries))
+        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared if in_process else None)
         stages = [
             Stage(
                 "counter",
                 counter,
-                reads=queue("chunk_queue", max_bytes=min(most, memory.queued_text)),
+                reads=queue("chunk_queue", max_bytes=min(QUEUE_BYTES, memory.queued_text)),
                 workers=self.counters,
                 weigh=attrgetter("weight"),
             ),
-            Stage(
-                "merger",
-                CountMerger(memory, self.scratch, order=order, shared=shared),
-                reads=queue("counter_queue", route=partition_of),
-                workers=self.mergers,
-                weigh=attrgetter("size"),
-            ),
+            self._merging("counter_queue", CountMerger(memory, self.scratch, shared), self.mergers),
         ]
         if parts := 0 if in_process else stream_parts(entries):
             readers = min(parts, available_cores())
@@ -241,14 +205,14 @@ class PipelineBuilder:
                 0,
                 Stage(
                     "stream reader",
-                    streams,
+                    reader.read_streams,
                     reads=queue("stream_queue"),
                     workers=readers,
                     weigh=attrgetter("weight"),
                 ),
             )
         return Pipeline(
-            flow.Source("chunk reader", reader),
+            flow.Source("chunk reader", read),
             stages,
             results=queue("merged_queue"),
             preload=("bpeflow.corpus.reader", "bpeflow.counting.counter", "bpeflow.counting.merger"),
@@ -256,27 +220,24 @@ class PipelineBuilder:
         )
 
     def summing(self, segments: Sequence[Shard], limit: int) -> Pipeline:
-        """Return a pipeline that sums the shards of segments, by ranges of pre-tokens as they are not partitioned.
+        """Return a pipeline that sums the shards of segments.
 
         Args:
             segments: the shards.
             limit: the memory limit.
         """
-        queue = self.settings.queue
-        tasks = divide(segments, self.settings.num_merger or available_cores())
-        mergers = CountMerger(MemoryBudget.share(limit, 1, len(tasks)), self.scratch)
+        mergers = min(self.settings.num_merger or available_cores(), PARTITIONS)
+        parts = [shard.select(*owned) for shard in segments for owned in zip(owned_partitions(mergers), count())]
+        merger = CountMerger(MemoryBudget.share(limit, 1, mergers), self.scratch)
         return Pipeline(
-            flow.Source("segment reader", partial(list, tasks)),
-            [
-                Stage(
-                    "merger",
-                    mergers.sum_ranges,
-                    workers=len(tasks),
-                    reads=QueueSpec("segment_queue", queue.max_items, int(queue.max_bytes)),
-                    weigh=attrgetter("size"),
-                )
-            ],
-            results=QueueSpec("merged_queue", queue.max_items, int(queue.max_bytes)),
+            flow.Source("segment reader", partial(list, parts)),
+            [self._merging("segment_queue", merger, mergers)],
+            results=QueueSpec("merged_queue", QUEUE_ITEMS, QUEUE_BYTES),
             preload=("bpeflow.counting.merger",),
             temporary=(self.scratch.folder,),
         )
+
+    @staticmethod
+    def _merging(queue: str, merger: CountMerger, workers: int) -> Stage:
+        reads = QueueSpec(queue, QUEUE_ITEMS, QUEUE_BYTES, route=attrgetter("merger"))
+        return Stage("merger", merger, reads=reads, workers=workers, weigh=attrgetter("size"))

@@ -1,9 +1,9 @@
 """`Shard`: sorted pre-token counts by partition, in memory or in a file; and the scratch folder for the files.
 
-Every shard has the same partitions: those that a counter sends or spills, those of segments, and those of tasks. So the
-counts of each partition are added up alone, by whichever thread, process or task is free. Shards travel from counters to
-mergers and from mergers to the reducer. A process that runs out of its share of memory spills: it writes its shards to
-the scratch folder.
+All shards have the same partitions: those that a counter sends or spills, those of segments, and those of tasks. So each
+partition is summed alone, by whichever thread, process or task is free. Shards travel from counters to mergers and from
+mergers to the reducer. A process that runs out of its share of memory spills: it writes its shards to the scratch
+folder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -27,8 +26,8 @@ from bpeflow._util.atomic import sync_folder
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 
-#: The number of partitions of every shard. With more of them, more tasks can sum at the same time, and counters that spill
-#: write smaller pieces. It is part of the format of segments.
+#: The number of partitions of every shard. With more of them, more tasks can sum at the same time, but the pieces of
+#: small shards are smaller. It is part of the format of segments.
 PARTITIONS = 32
 
 #: The largest count: counts are signed 64-bit integers.
@@ -40,6 +39,7 @@ RECORD = Struct("=Iq")
 #: The factors of the hash in ext/common/hash.hpp.
 _STEP, _END = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
+_READ_SIZE = 1 << 20
 _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
 
 
@@ -88,6 +88,10 @@ class Scratch:
 
     folder: Path
 
+    def clear(self) -> None:
+        """Remove the folder. It is created again on the next use."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def new_path(self, writer: str) -> Path:
         """Create the folder if needed and return a new path in it. Raises `ScratchError`."""
         try:
@@ -113,7 +117,7 @@ def removed_at_end(scratch: Scratch) -> Iterator[None]:
     try:
         yield
     finally:
-        shutil.rmtree(scratch.folder, ignore_errors=True)
+        scratch.clear()
 
 
 def remove_left_behind(folder: object) -> None:
@@ -223,7 +227,7 @@ class Shard:
             CountOverflowError: a count does not fit 64 bits.
             ScratchError: the file cannot be written.
         """
-        tokens, sizes = Counter[int](), Counter[int]()
+        tokens, sizes = [0] * PARTITIONS, [0] * PARTITIONS
         packed = bytearray()
         for partition, token, count in sorted((partition_of(token), token, count) for token, count in items):
             if count > MAX_COUNT:
@@ -231,13 +235,11 @@ class Shard:
             packed += RECORD.pack(len(token), count) + token
             tokens[partition] += 1
             sizes[partition] += RECORD.size + len(token)
-        everything = range(PARTITIONS)
-        numbers = [tuple(map(numbers.__getitem__, everything)) for numbers in (tokens, sizes)]
         if path is None or not packed:
-            return cls(everything, *numbers, packed)
+            return cls(range(PARTITIONS), tuple(tokens), tuple(sizes), packed)
         with explain_write_error(path), path.open("xb") as file:
             file.write(packed)
-        return cls.in_file(everything, *numbers, path)
+        return cls.in_file(range(PARTITIONS), tokens, sizes, path)
 
     def select(self, partitions: range, merger: int = 0) -> Shard:
         """Return some of the partitions. The first of them carries the statistics and what was spilled."""
@@ -269,6 +271,23 @@ class Shard:
             raise cannot_read(self.path or Path(), error) from error
         except EOFError:
             raise self.damaged() from None
+
+    def blocks(self) -> Iterator[bytes | bytearray | memoryview]:
+        """Yield all records, packed, in blocks. Raises `ScratchError` if the file is unreadable or damaged."""
+        if self.path is None:
+            yield self.data or b""
+            return
+        left = self.size
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                file.seek(self.offset)
+                while left and (data := file.read(min(left, _READ_SIZE))):
+                    left -= len(data)
+                    yield data
+        except OSError as error:
+            raise cannot_read(self.path, error) from error
+        if left:
+            raise self.damaged()
 
     def damaged(self) -> ScratchError | FormatError:
         """Return the error for records that are not a valid shard. In memory that can only be a bug of ours."""

@@ -1,4 +1,4 @@
-"""`CountWork`: counting a segment and summing a range as tasks, wherever they run; and who distributes them."""
+"""`CountWork`: counting a segment and summing partitions as tasks, wherever they run; and who distributes them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import Literal, Protocol
+from typing import Protocol
 
-from bpeflow._util.atomic import atomic_path, hold_part, is_unlocked
+from bpeflow._util.atomic import hold_part, is_unlocked
 from bpeflow.config import CountSettings
-from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, Source
+from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.manifest import SegmentCounts, SegmentRecord, cannot_write_segment, write_segment
-from bpeflow.counting.merger import CountMerger, RangeSum
+from bpeflow.counting.manifest import SegmentCounts, SegmentRecord, write_segment
+from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
+from bpeflow.counting.report import EngineReport
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder
 from bpeflow.counting.shards import Scratch, Shard, cannot_write
-from bpeflow.counting.shared_tables import SharedTables
-from bpeflow.pretokenize.regex import Pretokenizer
 
 #: The beginning of the names of tasks' scratch folders.
 _TASK_SCRATCH = "bpeflow-task-"
@@ -56,8 +55,12 @@ class Distributor(Protocol):
     def count(self, segments: SegmentFolder, work: CountWork, runner: PipelineRunner, sum_here: SumHere) -> list[Shard]:
         """Count the segments that are missing, and sum all, with `sum_here` if they are small.
 
-        Returns shards in canonical order, without statistics. Progress, reports and what was spilled go to `runner`.
+        Returns the sums of all partitions, without statistics. Progress, reports and what was spilled go to `runner`.
         """
+        ...
+
+    def report(self) -> EngineReport:
+        """Return what the engine has done so far."""
         ...
 
 
@@ -71,20 +74,14 @@ class CountWork:
     Attributes:
         folder: the folder of segments, which all tasks share.
         settings: the settings, of which only those of the pipeline matter here.
-        sources: description of each source.
-        delimiters: the separator and the special tokens.
-        pretokenizer: the pattern.
-        scanner: how matches of the pattern are found.
+        rules: how text becomes pre-tokens.
         threads: threads that count in a task.
         memory: the shares of a task's memory limit.
     """
 
     folder: Path
     settings: CountSettings
-    sources: Sequence[Source]
-    delimiters: Delimiters
-    pretokenizer: Pretokenizer
-    scanner: Literal["native", "regex"]
+    rules: TextRules
     threads: int
     memory: MemoryBudget
 
@@ -102,10 +99,7 @@ class CountWork:
     def _count_segment(self, number: int, entries: Sequence[CorpusEntry], scratch: Scratch) -> SegmentCounts:
         builder = PipelineBuilder(
             settings=self.settings,
-            corpus=Corpus([*self.sources], []),
-            delimiters=self.delimiters,
-            pretokenizer=self.pretokenizer,
-            scanner=self.scanner,
+            rules=self.rules,
             scratch=scratch,
             counters=self.threads,
             mergers=1,
@@ -114,25 +108,18 @@ class CountWork:
             look=None,
         )
         runner = PipelineRunner(None)
-        shards = runner.run(builder.counting(entries, SharedTables(), "bytes"), "threads")
+        sums = runner.run(builder.counting(entries), "threads")
         check_unchanged(entries, FILE_CHANGED_REMEDY)
-        path = self.folder / f"{number:06d}-{token_hex(8)}.shard"
-        return write_segment(path, shards, self.memory.buffer_size(len(shards)), runner.last_reports)
+        return write_segment(self.folder / f"{number:06d}-{token_hex(8)}.shard", sums, runner.last_reports)
 
-    def sum_range(self, task: RangeSum) -> Shard:
-        """Sum the shards of segments in a range. Returns a shard in a file in the folder, in canonical order."""
+    def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
+        """Sum some partitions of the shards of segments. Returns a shard in a file in the folder."""
         with task_scratch(self.settings.scratch_dir) as scratch:
-            shard = CountMerger(self.memory, scratch).sum_range(task)
-            path = self.folder / f"range-{token_hex(8)}.shard"
-            try:
-                with atomic_path(path) as temporary:
-                    if shard.path is not None:
-                        shutil.copyfile(shard.path, temporary)
-                    else:
-                        temporary.write_bytes(shard.data or b"")
-            except OSError as error:
-                raise cannot_write_segment(path, error) from error
-            return replace(shard, data=None, path=path)
+            sums = list(CountMerger(self.memory, scratch)(shards))
+            counts = write_segment(self.folder / f"sum-{token_hex(8)}.shard", sums, ())
+        path = self.folder / counts.file
+        shard = Shard.in_file(shards[0].partitions, counts.tokens, counts.sizes, path)
+        return replace(shard, spilled=counts.spilled)
 
     def is_intact(self, record: SegmentRecord) -> bool:
         """Return whether the shard of a segment still has the content that was written."""

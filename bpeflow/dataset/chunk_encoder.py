@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -10,12 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.text import InvalidUtf8Policy
-from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
-from bpeflow.corpus.documents import ChunkBuffer, Delimiters, Document, DocumentStatistics, decode_document
-from bpeflow.corpus.formats.jsonl import read_records
-from bpeflow.corpus.left_out import unmatched_error
-from bpeflow.corpus.sources import Source
+from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.documents import Document, DocumentStatistics
+from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.token_file import Ids
 from bpeflow.errors import InvalidTextError, UnmatchedTextError
 from bpeflow.tokenizer.encoder import Encoder
@@ -51,7 +49,7 @@ class EncodedChunk:
             token, if there is one), ascending. Skipped documents have no entry.
         rest: the text after the last separator: none, white space only, or other text.
         ends_file: whether the chunk is the last of its file.
-        statistics: statistics of the chunk. Of its documents, only skipped ones are counted.
+        statistics: statistics of the chunk, whose number of documents means nothing.
         weight: the chunk's share of the corpus, in bytes of its files.
     """
 
@@ -70,21 +68,18 @@ class ChunkEncoder:
 
     The ids of all chunks of a document, joined, equal `Tokenizer.encode` of the document. The
     separator that ends it becomes the end token, or is left out. The special tokens among the delimiters are encoded as
-    their ids. Other special tokens are ordinary text.
+    their ids. Other special tokens are ordinary text, and so is, in records, a separator that is not a special token.
 
     Attributes:
         tokenizer: the tokenizer.
-        delimiters: the separator, and the special tokens that are not ordinary text. No chunk boundary is inside one.
+        rules: how text becomes the tokenizer's pre-tokens, with `keep_separator`. Its delimiters are the separator, and
+            the special tokens that are not ordinary text.
         end_id: the id in place of a separator, or None.
-        invalid_utf8: what to do with input that is not UTF-8.
-        sources: the sources by their numbers, with the fields that hold the text of records.
     """
 
     tokenizer: BaseTokenizer
-    delimiters: Delimiters
+    rules: TextRules
     end_id: int | None
-    invalid_utf8: InvalidUtf8Policy
-    sources: Sequence[Source] = (Source(),)
 
     def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
         """Encode chunks."""
@@ -97,45 +92,29 @@ class ChunkEncoder:
 
         Raises `CorpusError`, with the file, if it is unreadable, has changed, or is not UTF-8.
         """
-        encoded = self.encode_text(buffer.read(numbered.chunk), numbered)
-        return replace(encoded, weight=numbered.chunk.weight)
+        chunk = numbered.chunk
+        encoded = self.encode_text(open_chunk(chunk, self.rules, buffer))
+        return replace(encoded, number=numbered.number, weight=chunk.weight)
 
-    def encode_text(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
+    def encode_text(self, opened: OpenChunk) -> EncodedChunk:
         """Encode the text of a chunk: in one call if possible, else document by document.
 
         With a normalizer, only text in ASCII is encoded in one call.
 
         Raises `InvalidUtf8Error`, with the file and position.
         """
-        if isinstance(numbered.chunk, StreamChunk) and numbered.chunk.holds != "text":
-            return self._encode_records(numbered.chunk, numbered.number)
-        normalizer = self.tokenizer._pretokenizer.normalizer
-        if self._can_encode_at_once and (not normalizer or normalizer.keeps_ascii(bytes(data))):
+        pretokenizer = self.rules.pretokenizer
+        can_encode_at_once = not (pretokenizer.custom or opened.has_records)  # the pattern must match all text
+        if can_encode_at_once and pretokenizer.normalizer.keeps_ascii(bytes(opened.data)):
             try:
-                return self._encode_at_once(data, numbered)
+                return self._encode_at_once(opened)
             except InvalidTextError:
                 pass
-        return self._encode_documents(bytes(data), numbered, self.delimiters, self._marking)
+        return self._encode_documents(opened)
 
-    def _encode_records(self, chunk: StreamChunk, number: int) -> EncodedChunk:
-        """Encode the records of a chunk. In records, a separator that is not a special token is ordinary text."""
-        source = self.sources[chunk.source]
-        records = read_records(chunk, source.text_field, self.invalid_utf8, source.bad_records)
-        specials = {token: self.tokenizer.special_tokens[token] for token in self.delimiters.special_tokens}
-        delimiters = Delimiters(None, [*specials], RECORD_END)
-        text = NumberedChunk(number, replace(chunk, length=len(records.data)))
-        encoded = self._encode_documents(bytes(records.data), text, delimiters, SpecialTokens.of(specials))
-        statistics = DocumentStatistics(
-            skipped_documents=records.skipped,
-            bytes=len(records.data) - len(encoded.ends),
-            bad_records=records.bad_records,
-            first_bad_record=records.first_bad_record,
-        )
-        return replace(encoded, ends_file=True, statistics=statistics)
-
-    def _encode_at_once(self, data: memoryview, numbered: NumberedChunk) -> EncodedChunk:
+    def _encode_at_once(self, opened: OpenChunk) -> EncodedChunk:
         """Encode the chunk as one text in which the separator is a special token with a separate id, the mark."""
-        ids = self._encoder.encode_to_array(data, self._marking, self._dtype)
+        ids = self._encoder.encode_to_array(opened.data, self._marking, self._dtype)
         marks = np.flatnonzero(ids == self._mark)
         rest = self._rest_of(ids[marks[-1] + 1 :] if len(marks) else ids)
         if self.end_id is None:
@@ -144,9 +123,8 @@ class ChunkEncoder:
         else:
             ids[marks] = self.end_id
             ends = marks + 1
-        statistics = DocumentStatistics(bytes=len(data))
         ends = ends.astype(np.int64, copy=False)
-        return EncodedChunk(numbered.number, ids, ends, rest, numbered.chunk.ends_file, statistics)
+        return EncodedChunk(0, ids, ends, rest, opened.chunk.ends_file, opened.statistics(0, 0))
 
     def _rest_of(self, ids: NDArray[Any]) -> Rest:
         """Describe the text of the ids after the last separator. All text has ids, as the pattern matches all of it."""
@@ -154,25 +132,22 @@ class ChunkEncoder:
             return "none"
         return "blank" if all(self.tokenizer.decode_bytes([int(i)]).isspace() for i in ids) else "text"
 
-    def _encode_documents(
-        self, data: bytes, numbered: NumberedChunk, delimiters: Delimiters, marking: SpecialTokens
-    ) -> EncodedChunk:
+    def _encode_documents(self, opened: OpenChunk) -> EncodedChunk:
         """Encode document by document. This is the definition, and it also handles input that is not UTF-8."""
-        chunk = numbered.chunk
+        data = bytes(opened.data)
         parts: list[NDArray[Any]] = []
         ends = []
-        length = skipped = 0
+        length = documents = skipped = 0
         rest: Rest = "none"
-        for document in delimiters.documents(data):
-            texts = decode_document(data, document, chunk, self.invalid_utf8)
+        for document, texts in opened.documents():
+            documents += 1
             if texts is None:
                 skipped += 1
                 continue
             try:
-                encoded = [*self._encode_document(data, document, texts, marking)]
+                encoded = [*self._encode_document(data, document, texts)]
             except UnmatchedTextError:
-                pretokenizer, field = self.tokenizer._pretokenizer, self.sources[chunk.source].text_field
-                raise unmatched_error(data, chunk, delimiters, pretokenizer, self.invalid_utf8, field) from None
+                raise opened.unmatched_error() from None
             if document.closed and self.end_id is not None:
                 encoded.append(np.array([self.end_id], self._dtype))
             parts += encoded
@@ -182,17 +157,16 @@ class ChunkEncoder:
             else:
                 rest = "blank" if data[document.pieces[0][0] :].isspace() else "text"
         ids = np.concatenate(parts) if parts else np.empty(0, self._dtype)
-        statistics = DocumentStatistics(skipped_documents=skipped, bytes=len(data))
-        return EncodedChunk(numbered.number, ids, np.array(ends, np.int64), rest, chunk.ends_file, statistics)
+        ends_file = opened.has_records or opened.chunk.ends_file
+        statistics = opened.statistics(documents, skipped)
+        return EncodedChunk(0, ids, np.array(ends, np.int64), rest, ends_file, statistics)
 
-    def _encode_document(
-        self, data: bytes, document: Document, texts: list[bytes], marking: SpecialTokens
-    ) -> Iterator[NDArray[Any]]:
+    def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
         """Yield the ids of a document's texts, and of the special tokens between them."""
         previous_end = None
         for (start, end), text in zip(document.pieces, texts, strict=True):
             if previous_end is not None:
-                yield np.array([marking.ids[data[previous_end:start]]], self._dtype)
+                yield np.array([self.tokenizer.special_tokens[data[previous_end:start].decode()]], self._dtype)
             if text:
                 yield self._encoder.encode_to_array(text, NO_SPECIAL_TOKENS, self._dtype)
             previous_end = end
@@ -200,11 +174,6 @@ class ChunkEncoder:
     @property
     def _encoder(self) -> Encoder:
         return self.tokenizer._encoder
-
-    @cached_property
-    def _can_encode_at_once(self) -> bool:
-        """Whether chunks can be encoded in one call, which needs a pattern that matches all text."""
-        return not self.tokenizer._pretokenizer.custom
 
     @property
     def _mark(self) -> int:
@@ -219,7 +188,7 @@ class ChunkEncoder:
     def _marking(self) -> SpecialTokens:
         """The special tokens that are not ordinary text, and the separator with the id of the mark."""
         specials = self.tokenizer.special_tokens
-        ids = {token: specials[token] for token in self.delimiters.special_tokens}
-        if self.delimiters.separator is not None:
-            ids[self.delimiters.separator] = self._mark
+        ids = {token: specials[token] for token in self.rules.delimiters.special_tokens}
+        if self.rules.delimiters.separator is not None:
+            ids[self.rules.delimiters.separator] = self._mark
         return SpecialTokens.of(ids)

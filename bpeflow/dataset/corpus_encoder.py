@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import starmap
 from operator import attrgetter
 from typing import Protocol
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from bpeflow import flow
 from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader
-from bpeflow.corpus.sources import Corpus
+from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
+from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk, Rest
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS
@@ -60,10 +60,9 @@ class CorpusEncoder:
     @cached_property
     def look(self) -> FirstLook:
         """The first look at the corpus, for warnings."""
-        encoder = self.encoder
-        as_text = encoder.tokenizer.special_tokens and not encoder.delimiters.special_tokens  # by request
-        remedy = None if as_text else _END_OF_TEXT
-        return FirstLook(self.corpus.sources, encoder.delimiters, encoder.invalid_utf8, remedy)
+        rules = self.encoder.rules
+        as_text = self.encoder.tokenizer.special_tokens and not rules.delimiters.special_tokens  # by request
+        return FirstLook(rules, None if as_text else _END_OF_TEXT)
 
     def encoded(self) -> Iterator[EncodedChunk]:
         """Encode the corpus and yield its chunks in order.
@@ -75,8 +74,9 @@ class CorpusEncoder:
         use_threads = releases_lock or self.num_threads == 1 or small
         chunk_size = self.chunk_size or CHUNK_SIZE["threads" if releases_lock else "processes"]
         workers = self.num_threads if releases_lock or not use_threads else 1
+        reader = CorpusReader(self.encoder.rules, chunk_size, LONGEST_TEXT, self.look)
         pipeline = Pipeline(
-            flow.Source("chunk reader", _NumberedReader(self._reader(chunk_size))),
+            flow.Source("chunk reader", partial(_numbered_chunks, reader, self.corpus.entries)),
             [
                 Stage(
                     "encoder",
@@ -91,25 +91,10 @@ class CorpusEncoder:
         with stall_watch(pipeline), closing(pipeline.run("threads" if use_threads else "processes")) as chunks:
             yield from in_order(chunks, attrgetter("number"))
 
-    def _reader(self, chunk_size: int) -> ChunkReader:
-        encoder = self.encoder
-        pretokenizer = load_pretokenizer(encoder.tokenizer.pattern, normalizer=encoder.tokenizer.normalizer)
-        delimiters, invalid_utf8 = encoder.delimiters, encoder.invalid_utf8
-        sources, longest = self.corpus.sources, LONGEST_TEXT
-        streams = StreamReader(sources, chunk_size, longest, delimiters, pretokenizer, invalid_utf8)
-        return ChunkReader(
-            self.corpus.entries, chunk_size, delimiters, pretokenizer, invalid_utf8, streams=streams, look=self.look
-        )
 
-
-@dataclass(frozen=True)
-class _NumberedReader:
-    """The picklable source function of the pipeline. It numbers the chunks, so that their order can be restored."""
-
-    reader: ChunkReader
-
-    def __call__(self) -> Iterator[NumberedChunk]:
-        return starmap(NumberedChunk, enumerate(self.reader.chunks()))
+def _numbered_chunks(reader: CorpusReader, entries: Sequence[CorpusEntry]) -> Iterator[NumberedChunk]:
+    """Number the chunks of a corpus, so that their order can be restored."""
+    return starmap(NumberedChunk, enumerate(reader.read(entries)))
 
 
 def _releases_interpreter_lock(tokenizer: BaseTokenizer) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remove_dead_parts
-from bpeflow.dataset.encode_options import already_exists, check_not_input
+from bpeflow.dataset.encode_options import check_not_input
 from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_files, read_ids, sidecar_path
+from bpeflow.dataset.token_set import already_exists
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown

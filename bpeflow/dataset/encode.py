@@ -18,6 +18,7 @@ from bpeflow.corpus.find import InputFormat
 from bpeflow.corpus.formats.records import check_iterable
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import input_files
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.encode_options import (
@@ -27,10 +28,10 @@ from bpeflow.dataset.encode_options import (
     find_corpus_in_order,
     validate_chunk_size,
 )
-from bpeflow.dataset.encode_tasks import check_distributable, choose_engine, encode_shards, encoded_chunks
+from bpeflow.dataset.encode_tasks import check_distributable, choose_engine, encoded_chunks
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
-from bpeflow.dataset.token_output import ShardSet, TokenSetWriter, existing_files, new_output, refuse_to_replace
 from bpeflow.dataset.token_set import TokenSet
+from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import InputTypeError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
@@ -95,7 +96,6 @@ def encode_file(
     index: bool = False,
     format: str | None = None,  # noqa: A002 -- as in `Tokenizer.save`
     shard_tokens: int | None = None,
-    shards: int | None = None,
     val_fraction: float = 0.0,
     seed: int = 0,
     overwrite: bool = False,
@@ -141,8 +141,6 @@ def encode_file(
             in ``train.idx``. By default ``npy`` if the name of `dst` ends in that, else ``bin``.
         shard_tokens: the most ids in a file. The files are then ``train_000000.bin`` and so on. Each ends where a
             document ends. Only a document longer than that continues in the next file.
-        shards: the number of files, with about equal parts of the corpus, each of whole documents. On an engine, its
-            tasks write them in parallel.
         val_fraction: the probability with which a document goes to ``val.bin`` instead of ``train.bin``. (A name that
             does not end in the word ``train`` gets ``_train`` and ``_val``.) What happens to a document depends only
             on `seed` and its number in the corpus. Its ids are the same as without a split.
@@ -188,58 +186,49 @@ def encode_file(
     end = choose_end_token(tokenizer, end_token, delimiters.separator)
     path = Path(dst)
     ids_dtype, layout = choose_dtype(dtype, tokenizer.vocab_size), choose_layout(format, path)
-    tokens = TokenSet(path, layout, ids_dtype, index, shard_tokens, val_fraction, seed, shards)
+    tokens = TokenSet(path, layout, ids_dtype, index, shard_tokens, val_fraction, seed)
     corpus = find_corpus_in_order(
         {
             "input": src, "input_format": input_format, "text_field": text_field, "text_column": text_column,
             "exclude": exclude, "invalid_utf8": invalid_utf8, "bad_records": bad_records,
         }
     )  # fmt: skip
+    rules = TextRules(tokenizer._pretokenizer, delimiters, invalid_utf8, corpus.sources, keep_separator=True)
     work = CorpusEncoder(
         corpus=corpus,
-        encoder=ChunkEncoder(
-            tokenizer, delimiters, None if end is None else tokenizer.special_tokens[end], invalid_utf8, corpus.sources
-        ),
+        encoder=ChunkEncoder(tokenizer, rules, None if end is None else tokenizer.special_tokens[end]),
         num_threads=validate_threads(num_threads),
         chunk_size=validate_chunk_size(chunk_size),
     )
     machines = choose_engine(engine)
-    check_distributable(corpus, tokens, machines)
+    check_distributable(corpus, machines)
     inputs = [(file.name, file.size) for entry in corpus.entries for file in input_files(entry)]
-    outputs = [file for existing in existing_files(tokens) for file in tokens.files_of(existing)]
+    outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
     check_not_input(outputs, [name for name, _ in inputs])
     if not overwrite:
-        refuse_to_replace(tokens)
+        tokens.refuse_to_replace()
     total = None if any(size is None for _, size in inputs) else corpus.known_bytes
     started = perf_counter()
     with (
         shown(progress, observer) as watching,
         explain_memory_error("encoding", _LESS_MEMORY),
-        new_output(tokens, _describe(work, end, inputs)) as writer,
+        new_token_set(tokens, _describe(work, end, inputs)) as writer,
     ):
         work.look.look_at(corpus.entries)
         statistics = DocumentStatistics()
         done = 0
-
-        def report(encoded: int) -> None:
-            nonlocal done
-            done = encoded
+        joiner = ChunkJoiner(writer, work.encoder.end_id, end_last=bool(end_token))
+        for chunk in encoded_chunks(work, tokens, machines):
+            joiner.add(chunk)
+            statistics += chunk.statistics
+            done += chunk.weight
             if watching is not None:
                 watching.encoding(done, total)
-
-        if isinstance(writer, ShardSet):
-            statistics = encode_shards(work, writer, machines, bool(end_token), report)
-        else:
-            joiner = ChunkJoiner(writer, work.encoder.end_id, end_last=bool(end_token))
-            for chunk in encoded_chunks(work, tokens, machines):
-                joiner.add(chunk)
-                statistics += chunk.statistics
-                report(done + chunk.weight)
-            joiner.finish()
+        joiner.finish()
         check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
         writer.facts["bad_records"] = statistics.bad_records
-    val = writer.splits.get("val") if isinstance(writer, TokenSetWriter) else None
+    val = writer.splits.get("val")
     if not writer.tokens:
         log.warning("%s: no ids, because the corpus has no text", path)
     if val and not 0 < val.documents < writer.documents:
@@ -316,10 +305,10 @@ def _describe(work: CorpusEncoder, end_token: str | None, inputs: Sequence[tuple
             "pattern": tokenizer.pattern,
             **({"normalizer": tokenizer.normalizer} if tokenizer.normalizer else {}),
         },
-        "separator": encoder.delimiters.separator,
+        "separator": encoder.rules.delimiters.separator,
         "end_token": None if end_token is None else {"text": end_token, "id": encoder.end_id},
-        "special_tokens": "as ids" if encoder.delimiters.special_tokens else "as text",
-        "invalid_utf8": encoder.invalid_utf8,
+        "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
+        "invalid_utf8": encoder.rules.invalid_utf8,
         "bytes": work.corpus.known_bytes,
         "input": [{"path": name, "bytes": size} for name, size in inputs],
         "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},

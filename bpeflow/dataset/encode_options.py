@@ -13,7 +13,7 @@ from bpeflow.corpus.find import InputRules, find_inputs, listed_inputs
 from bpeflow.corpus.formats.records import split_off_documents
 from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.sources import Corpus, find_corpus, input_files
-from bpeflow.errors import AlreadyExistsError, ConfigError
+from bpeflow.errors import ConfigError
 from bpeflow.tokenizer.tokenizer import BaseTokenizer
 
 #: Number of special tokens that an error message lists.
@@ -92,10 +92,3 @@ def check_not_input(outputs: Iterable[Path], files: Iterable[str]) -> None:
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise ConfigError(f"{path}: is one of the input files and would be overwritten; choose another output file")
-
-
-def already_exists(path: Path) -> AlreadyExistsError:
-    """Return the error for an existing output file."""
-    return AlreadyExistsError(
-        f"{path}: already exists; write to another file, or give overwrite=True (--overwrite) to replace it"
-    )

@@ -1,8 +1,7 @@
-"""Encoding in tasks, on an engine or one after another in the calling process.
+"""Encoding in tasks on an engine.
 
-The corpus is divided into parts, each encoded by a task of its own into a file. Without `shards`, a part is a sequence
-of chunks that the calling process joins in order, as if it had encoded them itself, so everything that a token set can
-be works on an engine, too. With `shards`, a part is a complete shard, and the calling process only renames files.
+The corpus is divided into parts, each encoded by a task of its own into a file: a sequence of chunks that the calling
+process joins in order, as if it had encoded them itself, so everything that a token set can be works on an engine, too.
 
 Tasks write files with names of their own into a folder next to the output, so a task that runs twice does no harm.
 """
@@ -15,16 +14,16 @@ import pickle
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bpeflow._util.atomic import hold_part, is_unlocked
+from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
 from bpeflow.config import EngineSettings, make_settings
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
@@ -33,15 +32,13 @@ from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.work import OTHER_FILE_REMEDY
 from bpeflow.dataset.chunk_encoder import EncodedChunk, Rest
-from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
-from bpeflow.dataset.token_output import ShardSet
+from bpeflow.dataset.corpus_encoder import CorpusEncoder
 from bpeflow.dataset.token_set import TokenSet
-from bpeflow.dataset.token_writer import ArrayFile, TokenWriter, name_errors
+from bpeflow.dataset.token_writer import ArrayFile
 from bpeflow.engines.coordinator import Coordinator, start_engine
 from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes
 from bpeflow.errors import ConfigError
-from bpeflow.pretokenize.regex import load_pretokenizer
 
 if TYPE_CHECKING:
     from bpeflow._util.keywords import EngineKeywords
@@ -49,9 +46,6 @@ if TYPE_CHECKING:
 #: Bounds of a part's size in bytes of input, and the parts of a small corpus per slot. Small parts balance the load
 #: better and lose less work with a node; large ones spend less of their time on starting.
 _MIN_PART, _MAX_PART, _PER_SLOT = 16_000_000, 1_000_000_000, 4
-
-#: Bytes read at a time to find out whether the rest of a file is white space.
-_WINDOW = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -79,33 +73,11 @@ class EncodedPart:
 
 
 @dataclass(frozen=True)
-class EncodedShard:
-    """A complete shard.
-
-    Attributes:
-        ids: name of its file in the folder of tasks.
-        index: name of its index there; empty if it has none.
-        tokens: number of ids.
-        documents: number of documents.
-        statistics: statistics of its chunks.
-        weight: its share of the corpus, in bytes of files.
-    """
-
-    ids: str
-    index: str
-    tokens: int
-    documents: int
-    statistics: DocumentStatistics
-    weight: int
-
-
-@dataclass(frozen=True)
 class EncodeWork:
     """The work of encoding a corpus, in tasks. It is passed in a file, as tokenizers are too large for arguments."""
 
     folder: Path
     encoder: CorpusEncoder
-    tokens: TokenSet
 
     def encode_part(self, entries: list[CorpusEntry]) -> EncodedPart:
         """Encode a part of the corpus to chunks. Raises as `encode_file` does."""
@@ -119,25 +91,6 @@ class EncodeWork:
                 lengths = len(chunk.ids), len(chunk.ends)
                 chunks.append(PartOfChunk(*lengths, chunk.rest, chunk.ends_file, chunk.statistics, chunk.weight))
         return EncodedPart(path.name, dtype, chunks)
-
-    def encode_shard(self, entries: list[CorpusEntry], end_last: bool) -> EncodedShard:
-        """Encode a part of the corpus to a shard. Raises as `encode_file` does."""
-        path = self.folder / f"{token_hex(8)}.ids"
-        index = path.with_suffix(".idx") if self.tokens.has_index else None
-        statistics = DocumentStatistics()
-        weight = 0
-        with ExitStack() as files:
-            ids = files.enter_context(closing(ArrayFile(path, path)))
-            offsets = files.enter_context(closing(ArrayFile(index, index))) if index else None
-            writer = TokenWriter(ids, offsets, self.tokens.layout, self.tokens.dtype)
-            joiner = ChunkJoiner(writer, self.encoder.encoder.end_id, end_last)
-            for chunk in self._encoded(entries):
-                joiner.add(chunk)
-                statistics += chunk.statistics
-                weight += chunk.weight
-            joiner.finish()
-            writer.finish()
-        return EncodedShard(path.name, index.name if index else "", writer.tokens, writer.documents, statistics, weight)
 
     def _encoded(self, entries: list[CorpusEntry]) -> Iterator[EncodedChunk]:
         check_unchanged(entries, OTHER_FILE_REMEDY, may_grow=True, was_read=False)
@@ -156,10 +109,10 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettin
     if settings.kind == "local":
         yield from work.encoded()
         return
-    with _task_folder(tokens) as folder, _engine(EncodeWork(folder, work, tokens), settings) as (run, slots):
+    with _task_folder(tokens) as folder, _engine(EncodeWork(folder, work), settings) as (run, slots):
         total = work.corpus.known_bytes
         size = min(_MAX_PART, max(_MIN_PART, total // (_PER_SLOT * slots)))
-        parts = divide(work, -(-total // size), cut_documents=work.encoder.invalid_utf8 != "skip")
+        parts = divide(work, -(-total // size))
         waiting: dict[int, EncodedPart] = {}
         following = 0
         for index, done in run("encode_part", [(part,) for part in parts]):
@@ -169,76 +122,27 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettin
                 following += 1
 
 
-def encode_shards(
-    work: CorpusEncoder,
-    shards: ShardSet,
-    settings: EngineSettings,
-    end_last: bool,
-    on_done: Callable[[int], None],
-) -> DocumentStatistics:
-    """Encode a corpus to shards, in tasks. With the local engine, shards are encoded one after another on all cores.
-
-    A shard ends with a document, and the ids of all shards, joined, are those of one token file. So a shard whose last
-    document has no separator ends with an end token, unless it has the last document of all.
-
-    Args:
-        work: the corpus and its encoder.
-        shards: takes the shards.
-        settings: the engine.
-        end_last: whether an end token follows the last document of the corpus, too.
-        on_done: called with the bytes of input encoded so far.
-
-    Returns:
-        Statistics of the corpus.
-
-    Raises as `encoded_chunks`.
-    """
-    tokens = shards.set
-    parts = divide(work, tokens.shards or 1, cut_documents=False)
-    with _task_folder(tokens) as folder, _tasks(EncodeWork(folder, work, tokens), settings) as run:
-        done: dict[int, EncodedShard] = {}
-        for index, shard in run("encode_shard", [(part, end_last or part is not parts[-1]) for part in parts]):
-            done[index] = shard
-            on_done(sum(shard.weight for shard in done.values()))
-        last = max((index for index, shard in done.items() if shard.documents), default=0)
-        if not end_last and last < len(parts) - 1:  # no document follows it after all
-            [(_, done[last])] = run("encode_shard", [(parts[last], False)])
-        for index in range(len(parts)):
-            shard = done[index]
-            shards.add(folder / shard.ids, folder / shard.index if shard.index else None, shard.tokens, shard.documents)
-    return sum((shard.statistics for shard in done.values()), start=DocumentStatistics())
-
-
 def choose_engine(values: EngineKeywords | None) -> EngineSettings:
     """Return the settings of the engine. Raises `SettingsError` if they are invalid."""
     return make_settings(EngineSettings, {**(values or {})})
 
 
-def check_distributable(corpus: Corpus, tokens: TokenSet, settings: EngineSettings) -> None:
+def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
     """Raise `ConfigError` if tasks cannot read a corpus."""
-    if corpus.main_process_only and (tokens.shards is not None or settings.kind != "local"):
-        what = "shards" if settings.kind == "local" else f"engine {settings.kind}"
+    if corpus.main_process_only and settings.kind != "local":
         raise ConfigError(
-            f"{what}: standard input and iterables have one reader only; save the documents to files first"
+            f"engine {settings.kind}: standard input and iterables have one reader only; save the documents to files "
+            "first"
         )
 
 
-def divide(work: CorpusEncoder, parts: int, cut_documents: bool) -> list[list[CorpusEntry]]:
+def divide(work: CorpusEncoder, parts: int) -> list[list[CorpusEntry]]:
     """Divide a corpus into parts of about the same number of bytes. Streams are not divided.
 
     Args:
         work: the corpus and its encoder.
         parts: number of parts. Some may be empty.
-        cut_documents: whether a part may end inside a document. Otherwise it ends with a document, and so does not
-            begin with white space that belongs to the document before.
     """
-    encoder = work.encoder
-    boundary = partial(
-        find_boundary,
-        delimiters=encoder.delimiters,
-        pretokenizer=load_pretokenizer(encoder.tokenizer.pattern, normalizer=encoder.tokenizer.normalizer),
-        cut_documents=cut_documents,
-    )
     parts = max(parts, 1)
     ends = [work.corpus.known_bytes * number // parts for number in range(1, parts)]
     divided: list[list[CorpusEntry]] = [[] for _ in range(parts)]
@@ -246,8 +150,8 @@ def divide(work: CorpusEncoder, parts: int, cut_documents: bool) -> list[list[Co
     for entry in map(with_absolute_paths, work.corpus.entries):
         if isinstance(entry, CorpusFile):
             while part < len(ends) and ends[part] < before + entry.size:
-                end = boundary(entry, max(ends[part] - before, entry.begin))
-                if end >= entry.size or not (cut_documents or _has_text(entry.path, end)):
+                end = find_boundary(entry, max(ends[part] - before, entry.begin), work.encoder.rules)
+                if end >= entry.size:
                     break
                 if end > entry.begin:
                     divided[part].append(replace(entry, end=end))
@@ -261,16 +165,6 @@ def divide(work: CorpusEncoder, parts: int, cut_documents: bool) -> list[list[Co
     return divided
 
 
-def _has_text(path: Path, offset: int) -> bool:
-    """Return whether there is anything but white space in a file, from a position on."""
-    with name_errors(path), path.open("rb") as stream:
-        stream.seek(offset)
-        while window := stream.read(_WINDOW):
-            if not window.isspace():
-                return True
-    return False
-
-
 def _chunks_of(part: EncodedPart, folder: Path) -> Iterator[EncodedChunk]:
     """Yield the chunks of a part, and remove its file."""
     path = folder / part.name
@@ -282,16 +176,6 @@ def _chunks_of(part: EncodedPart, folder: Path) -> Iterator[EncodedChunk]:
 
 
 # ---- running tasks ----
-
-
-@contextmanager
-def _tasks(work: EncodeWork, settings: EngineSettings) -> Iterator[RunTasks]:
-    """Yield who runs tasks: the calling process if the engine is the local one."""
-    if settings.kind != "local":
-        with _engine(work, settings) as (run, _):
-            yield run
-        return
-    yield lambda method, arguments: ((index, getattr(work, method)(*each)) for index, each in enumerate(arguments))
 
 
 @contextmanager

@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, Pattern, format_count, short_names
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus.chunk import RECORD_END, Chunk, StreamChunk
-from bpeflow.corpus.documents import ChunkBuffer, Delimiters, decode_document
+from bpeflow.corpus.chunk import RECORD_END
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.find import InputFormat
 from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.formats.jsonl import read_records
 from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
 from bpeflow.corpus.formats.stream import StandardInput, StreamTask
-from bpeflow.corpus.reader import LONGEST_TEXT, ChunkReader, StreamReader, check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, Source, find_corpus, input_files
-from bpeflow.dataset.chunk_encoder import ChunkEncoder, NumberedChunk
+from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
+from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader, check_unchanged
+from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus, input_files
+from bpeflow.corpus.text_rules import TextRules
+from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.encode_options import choose_separator
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.dataset.facade import Tokenizer
@@ -113,10 +114,13 @@ def evaluate(
             "bad_records": bad_records,
         },
     )
-    FirstLook(corpus.sources, Delimiters(None), "error", None).look_at(corpus.entries)  # UTF-16 would become U+FFFD
-    measures = [_SourceMeasures(source, loaded, separator, invalid_utf8) for source in corpus.sources]
+    plain = TextRules(load_pretokenizer("gpt2"), Delimiters(None), "error", corpus.sources)
+    FirstLook(plain, None).look_at(corpus.entries)  # UTF-16 would become U+FFFD
+    measures = [
+        _SourceMeasures(number, corpus, loaded, separator, invalid_utf8) for number in range(len(corpus.sources))
+    ]
     with shown(progress, observer) as watching:
-        _encode(corpus, measures, invalid_utf8, watching or Observer())
+        _encode(corpus, measures, watching or Observer())
     rows = [row for measure in measures for row in measure.evaluations()]
     if len(measures) > 1:
         rows += _evaluations_of_all(measures)
@@ -194,28 +198,14 @@ class _Reading:
     pattern: Pattern
     normalizer: tuple[NormalizerName, ...]
 
-    def chunks(
-        self, entry: CorpusEntry, sources: Sequence[Source], invalid_utf8: InvalidUtf8Policy
-    ) -> Iterator[tuple[Chunk, memoryview]]:
-        """Yield the chunks of an entry and their bytes. Lines of JSON become records."""
-        pretokenizer = load_pretokenizer(self.pattern, normalizer=self.normalizer)
-        streams = StreamReader(sources, _CHUNK_SIZE, LONGEST_TEXT, self.delimiters, pretokenizer, invalid_utf8)
-        reader = ChunkReader([entry], _CHUNK_SIZE, self.delimiters, pretokenizer, invalid_utf8, streams=streams)
+    def chunks(self, entry: CorpusEntry, rules: TextRules) -> Iterator[OpenChunk]:
+        """Yield the chunks of an entry."""
         buffer = ChunkBuffer()
-        for chunk in reader.chunks():
-            if isinstance(chunk, StreamChunk) and chunk.holds == "jsonl":
-                source = sources[chunk.source]
-                data, skipped, bad, first = read_records(chunk, source.text_field, invalid_utf8, source.bad_records)
-                chunk = replace(
-                    chunk, data=data, length=len(data), holds="records", skipped=skipped, bad_records=bad,
-                    first_bad_record=first,
-                )  # fmt: skip
-            yield chunk, buffer.read(chunk)
+        for chunk in CorpusReader(rules, _CHUNK_SIZE, LONGEST_TEXT).read([entry]):
+            yield open_chunk(chunk, rules, buffer)
 
 
-def _encode(
-    corpus: Corpus, measures: Sequence[_SourceMeasures], invalid_utf8: InvalidUtf8Policy, observer: Observer
-) -> None:
+def _encode(corpus: Corpus, measures: Sequence[_SourceMeasures], observer: Observer) -> None:
     """Read the corpus and encode it with all tokenizers."""
     readings = measures[0].readings
     sizes = [file.size for entry in corpus.entries for file in input_files(entry)]
@@ -228,9 +218,9 @@ def _encode(
                 names = [name for reading in together for name in readings[reading]]
                 uncounted = {reading.delimiters for reading in together} - counted
                 counted |= uncounted
-                for chunk, data in together[0].chunks(entry, corpus.sources, invalid_utf8):
-                    measures[chunk.source].add(chunk, data, names, uncounted)
-                    done += chunk.weight * len(names)
+                for opened in together[0].chunks(entry, measures[0].rules[together[0]]):
+                    measures[opened.chunk.source].add(opened, names, uncounted)
+                    done += opened.chunk.weight * len(names)
                     observer.encoding(done, total)
     check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
 
@@ -274,35 +264,40 @@ class _SourceMeasures:
     Attributes:
         source: the source.
         readings: the names of the tokenizers, by the way they read text.
+        rules: the same ways, with the sources.
     """
 
     def __init__(
         self,
-        source: Source,
+        number: int,
+        corpus: Corpus,
         tokenizers: Mapping[str, BaseTokenizer],
         separator: str | None,
         invalid_utf8: InvalidUtf8Policy,
     ) -> None:
-        self.source = source
+        self.source = corpus.sources[number]
+        self.rules: dict[_Reading, TextRules] = {}
         self.readings: dict[_Reading, list[str]] = {}
         self.measures: dict[str, _Measure] = {}
         for name, tokenizer in tokenizers.items():
             delimiters = Delimiters(choose_separator(tokenizer, separator), tuple(sorted(tokenizer.special_tokens)))
             reading = _Reading(delimiters, tokenizer.pattern, tokenizer.normalizer)
             self.readings.setdefault(reading, []).append(name)
-            self.measures[name] = _Measure(tokenizer, ChunkEncoder(tokenizer, delimiters, None, invalid_utf8))
+            rules = TextRules(tokenizer._pretokenizer, delimiters, invalid_utf8, corpus.sources, keep_separator=True)
+            rules = self.rules.setdefault(reading, rules)
+            self.measures[name] = _Measure(tokenizer, ChunkEncoder(tokenizer, rules, None))
         self._texts = {reading.delimiters: _TextCounter(reading.delimiters, invalid_utf8) for reading in self.readings}
 
-    def add(self, chunk: Chunk, data: memoryview, names: Iterable[str], uncounted: Iterable[Delimiters]) -> None:
+    def add(self, opened: OpenChunk, names: Iterable[str], uncounted: Iterable[Delimiters]) -> None:
         """Encode a chunk with the named tokenizers, and count its text if that is yet to be done."""
         for delimiters in uncounted:
-            self._texts[delimiters].add(chunk, bytes(data))
+            self._texts[delimiters].add(opened)
         for name in names:
-            self.measures[name].add(chunk, data)
+            self.measures[name].add(opened)
 
     def text(self, name: str) -> CorpusText:
         """Return the text that a tokenizer has encoded."""
-        return self._texts[self.measures[name].encoder.delimiters].text
+        return self._texts[self.measures[name].encoder.rules.delimiters].text
 
     @property
     def skipped_documents(self) -> int:
@@ -336,9 +331,11 @@ class _Measure:
         self.occurrences: NDArray[np.int64] = np.zeros(tokenizer.vocab_size, np.int64)
         self.seconds = 0.0
 
-    def add(self, chunk: Chunk, data: memoryview) -> None:
+    def add(self, opened: OpenChunk) -> None:
+        rules = self.encoder.rules
+        delimiters = rules.record_delimiters if opened.has_records else rules.delimiters
         started = perf_counter()
-        encoded = self.encoder.encode_text(data, NumberedChunk(0, replace(chunk, source=0)))  # it knows one source
+        encoded = self.encoder.encode_text(replace(opened, rules=rules, delimiters=delimiters))
         self.seconds += perf_counter() - started
         self.occurrences += np.bincount(encoded.ids, minlength=len(self.occurrences))
 
@@ -367,13 +364,14 @@ class _TextCounter:
         self._invalid_utf8 = invalid_utf8
         self._in_word = False  # whether the text so far ends in a word, which may continue in the next chunk
 
-    def add(self, chunk: Chunk, data: bytes) -> None:
-        size = words = documents = skipped = 0
-        delimiters = self._delimiters
-        if isinstance(chunk, StreamChunk) and chunk.holds == "records":
-            delimiters, skipped = _RECORDS, chunk.skipped + chunk.bad_records
-        for document in delimiters.documents(data):
-            if self._invalid_utf8 == "skip" and decode_document(data, document, chunk, "skip") is None:
+    def add(self, opened: OpenChunk) -> None:
+        data = bytes(opened.data)
+        size = words = documents = 0
+        skipped = opened.left_out.skipped_documents + opened.left_out.bad_records
+        delimiters = _RECORDS if opened.has_records else self._delimiters
+        rules = replace(opened.rules, invalid_utf8=self._invalid_utf8 if self._invalid_utf8 == "skip" else "replace")
+        for document, texts in replace(opened, rules=rules, delimiters=delimiters).documents():
+            if texts is None:
                 skipped += 1
                 continue
             encoded = data[document.pieces[0][0] : document.pieces[-1][1]]
@@ -382,7 +380,7 @@ class _TextCounter:
             words += len(text.split())
             words -= self._in_word and not text[:1].isspace() and text != ""
             self._in_word = not text[-1:].isspace() if text else self._in_word
-            if document.closed or chunk.ends_file:
+            if document.closed or opened.chunk.ends_file:
                 documents += 1
                 self._in_word = False
         self.text += CorpusText(size, words, documents, skipped)

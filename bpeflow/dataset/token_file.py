@@ -60,7 +60,7 @@ class TokenFile:
         documents: number of documents.
         index: whether there is an index.
         layout: ``bin``, ``npy`` or ``megatron``.
-        shards: number of shards in the set that the file is a part of; 1 if the ids were not divided.
+        parts: number of parts that the ids were divided into; 1 if they were not divided.
         tokenizer_hash: the `tokenizer_hash` of the tokenizer that encoded the corpus.
         facts: the whole content of the sidecar.
     """
@@ -71,7 +71,7 @@ class TokenFile:
     documents: int
     index: bool
     layout: Layout
-    shards: int
+    parts: int
     tokenizer_hash: str
     facts: Mapping[str, Any]
 
@@ -91,10 +91,10 @@ def index_path(path: Path, layout: Layout = "bin") -> Path:
     return path.parent / f"{path.stem if layout == 'megatron' else path.name}.idx"
 
 
-def shard_path(path: Path, number: int) -> Path:
-    """Return the path of a shard.
+def part_path(path: Path, number: int) -> Path:
+    """Return the path of a part.
 
-    >>> shard_path(Path("train.bin"), 3).name
+    >>> part_path(Path("train.bin"), 3).name
     'train_000003.bin'
     """
     return path.parent / f"{path.stem}_{number:06d}{path.suffix}"
@@ -233,10 +233,10 @@ def load_document_offsets(path: str | Path) -> Offsets:
 def open_token_files(path: str | Path) -> list[TokenFile]:
     """Open a token file, or all shards of the set that was written under this name. Raises as `load_shards` does."""
     path = Path(path)
-    first = shard_path(path, 0)
+    first = part_path(path, 0)
     if path.exists() or not first.exists():
         return [open_token_file(path)]
-    return [open_token_file(shard_path(path, number)) for number in range(read_sidecar(first).shards)]
+    return [open_token_file(part_path(path, number)) for number in range(read_sidecar(first).parts)]
 
 
 def open_token_file(path: str | Path) -> TokenFile:
@@ -244,8 +244,8 @@ def open_token_file(path: str | Path) -> TokenFile:
     path = Path(path)
     if path.is_dir():
         raise FormatError(f"{path}: is a folder, not a token file")
-    if not path.exists() and shard_path(path, 0).exists():
-        raise FormatError(f"{path}: is divided into shards; load {shard_path(path, 0).name} …, or all with load_shards")
+    if not path.exists() and part_path(path, 0).exists():
+        raise FormatError(f"{path}: is divided into shards; load {part_path(path, 0).name} …, or all with load_shards")
     size = path.stat().st_size
     file = read_sidecar(path)
     _check_size(path, size - file.start, file.tokens, DTYPES[file.dtype])
@@ -283,7 +283,7 @@ def read_sidecar(path: Path) -> TokenFile:
         documents=_field(facts, sidecar, "documents", _is_number),
         index=_field(facts, sidecar, "index", lambda value: isinstance(value, bool)),
         layout=_field({"layout": "bin", **facts}, sidecar, "layout", lambda value: value in get_args(Layout)),
-        shards=_field({"shards": 1, **part} if isinstance(part, dict) else part, sidecar, "shards", _is_number, "set."),
+        parts=_field({"shards": 1, **part} if isinstance(part, dict) else part, sidecar, "shards", _is_number, "set."),
         tokenizer_hash=_field(
             facts.get("tokenizer"), sidecar, "sha256", lambda value: isinstance(value, str), "tokenizer."
         ),

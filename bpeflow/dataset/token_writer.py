@@ -1,11 +1,15 @@
-"""`TokenWriter`: writes one token file, in any layout. An `ArrayFile` is a file of numbers that is being written."""
+"""Writing the token files of a set, all of them or none: `new_token_set`.
+
+`ArrayFile` is a file of numbers, `TokenWriter` writes a token file and its index, `PartWriter` token files of bounded
+length, and `TokenSetWriter` those of all splits.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.dataset.megatron import MegatronIndex
-from bpeflow.dataset.token_file import DTYPES, FORMAT, NPY_HEADER, OFFSET_DTYPE, VERSION, DtypeName, Ids, Layout
+from bpeflow._util.atomic import NewFiles, hold_part, name_errors, new_files, remove_dead_parts
+from bpeflow.dataset import megatron
+from bpeflow.dataset.token_file import DTYPES, FORMAT, NPY_HEADER, OFFSET_DTYPE, VERSION, Ids, index_path, sidecar_path
+from bpeflow.dataset.token_set import Split, TokenSet
 
 #: Ids that are moved to another file at a time. More: more memory. Fewer: more calls.
 _AT_A_TIME = 1 << 20
@@ -43,7 +49,8 @@ class ArrayFile:
         self.path = path
         self.size = 0
         self._written_back = 0  # bytes at the beginning that the system was asked to write to the disk
-        self._stream = FileIO(os.fspath(file), "w+")
+        with name_errors(path, file):
+            self._stream = FileIO(os.fspath(file), "w+")
 
     def append(self, data: bytes | NDArray[Any]) -> None:
         """Append numbers. Raises `OSError` if writing fails."""
@@ -91,39 +98,13 @@ class ArrayFile:
             self._stream.close()
 
 
-@contextmanager
-def name_errors(path: Path) -> Iterator[None]:
-    """Add the path to an `OSError` of a file that is open by descriptor."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-class OffsetIndex:
-    """Writes an index: the position of the first id of each document and, at the end, the number of ids."""
-
-    def __init__(self, file: ArrayFile) -> None:
-        self._file = file
-        self.add(np.zeros(1, np.int64))
-
-    def add(self, ends: NDArray[np.int64]) -> None:
-        """Add documents, given the position after the last id of each, ascending. Raises `OSError`."""
-        self._file.append(ends.astype(OFFSET_DTYPE))
-
-    def finish(self) -> None:
-        """Close the index. Raises `OSError`."""
-        self._file.close()
-
-
 class TokenWriter:
     """Appends to a token file.
 
     Args:
         ids: the file for the ids, still empty.
         index: the file for the index, still empty; None if there is none.
-        layout: the layout of both.
-        dtype: the dtype of the ids.
+        tokens: the set that the file belongs to.
 
     Attributes:
         path: the path that the file will have.
@@ -132,17 +113,15 @@ class TokenWriter:
         last_end: the position after the last id of the last of these documents.
     """
 
-    def __init__(self, ids: ArrayFile, index: ArrayFile | None, layout: Layout, dtype: DtypeName) -> None:
+    def __init__(self, ids: ArrayFile, index: ArrayFile | None, tokens: TokenSet) -> None:
         self.path: Path = ids.path
         self.tokens = self.documents = self.last_end = 0
-        self._ids, self._layout, self._dtype = ids, layout, dtype
-        self._index: OffsetIndex | MegatronIndex | None = None
-        if layout == "megatron" and index is not None:
-            self._index = MegatronIndex(index, DTYPES[dtype].itemsize)
-        elif index is not None:
-            self._index = OffsetIndex(index)
-        self._start = NPY_HEADER if layout == "npy" else 0
+        self._ids, self._index, self._layout = ids, index, tokens.layout
+        self._dtype = DTYPES[tokens.dtype]
+        self._start = NPY_HEADER if tokens.layout == "npy" else 0
         ids.append(bytes(self._start))
+        if index is not None:
+            index.append(bytes(megatron.HEADER_SIZE if tokens.layout == "megatron" else OFFSET_DTYPE.itemsize))
 
     def write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
         """Append ids.
@@ -153,55 +132,48 @@ class TokenWriter:
                 that the ids of earlier calls belong to.
 
         Raises:
+            FormatError: the layout does not allow a document as long as this.
             OSError: writing fails. The error names the file.
         """
-        self._ids.append(ids.astype(DTYPES[self._dtype], copy=False))
+        self._ids.append(ids.astype(self._dtype, copy=False))
         if len(ends):
             ends = ends + self.tokens
+            if self._index is not None and self._layout == "megatron":
+                self._index.append(megatron.encode_lengths(ends, self.last_end, self._index.path))
+            elif self._index is not None:
+                self._index.append(ends.astype(OFFSET_DTYPE))
             self.last_end = int(ends[-1])
             self.documents += len(ends)
-            if self._index is not None:
-                self._index.add(ends)
         self.tokens += len(ids)
 
     def take_unfinished(self) -> Iterator[Ids]:
         """Remove the ids of the document that has not ended, and yield them. Raises `OSError`."""
-        dtype = DTYPES[self._dtype]
         for first in range(self.last_end, self.tokens, _AT_A_TIME):
-            yield self._ids.read_at(self._start + first * dtype.itemsize, dtype, min(_AT_A_TIME, self.tokens - first))
-        self._ids.truncate(self._start + self.last_end * dtype.itemsize)
+            position = self._start + first * self._dtype.itemsize
+            yield self._ids.read_at(position, self._dtype, min(_AT_A_TIME, self.tokens - first))
+        self._ids.truncate(self._start + self.last_end * self._dtype.itemsize)
         self.tokens = self.last_end
 
     def finish(self) -> None:
         """Complete and close the files. A document that has not ended ends here. Raises `OSError`."""
         if self.last_end < self.tokens:
-            self.write(np.empty(0, DTYPES[self._dtype]), np.zeros(1, np.int64))
+            self.write(np.empty(0, self._dtype), np.zeros(1, np.int64))
         if self._start:
-            self._ids.write_at(0, _npy_header(DTYPES[self._dtype], self.tokens))
+            self._ids.write_at(0, _npy_header(self._dtype, self.tokens))
         self._ids.close()
         if self._index is not None:
-            self._index.finish()
+            if self._layout == "megatron":
+                self._finish_megatron(self._index)
+            self._index.close()
 
-    def sidecar(self, facts: Mapping[str, Any]) -> str:
-        """Return the sidecar of what has been written so far, as JSON, with further content."""
-        return sidecar_text(self._layout, self._dtype, self.tokens, self.documents, self._index is not None, facts)
+    def _finish_megatron(self, index: ArrayFile) -> None:
+        def lengths(first: int, count: int) -> NDArray[Any]:
+            position = megatron.HEADER_SIZE + first * megatron.LENGTHS.itemsize
+            return index.read_at(position, megatron.LENGTHS, count)
 
-
-def sidecar_text(
-    layout: Layout, dtype: DtypeName, tokens: int, documents: int, index: bool, facts: Mapping[str, Any]
-) -> str:
-    """Return the sidecar of a token file, as JSON, with further content."""
-    known = {
-        "format": FORMAT,
-        "version": VERSION,
-        **({} if layout == "bin" else {"layout": layout}),
-        "dtype": dtype,
-        "byte_order": "little",
-        "tokens": tokens,
-        "documents": documents,
-        "index": index,
-    }
-    return json.dumps({**known, **facts}, indent=2, ensure_ascii=False) + "\n"
+        for numbers in megatron.complete_index(lengths, self.documents, self._dtype.itemsize):
+            index.append(numbers)
+        index.write_at(0, megatron.header(self.documents, self._dtype.itemsize))
 
 
 def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
@@ -210,3 +182,162 @@ def _npy_header(dtype: np.dtype[Any], length: int) -> bytes:
     fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (length,)}
     np.lib.format.write_array_header_1_0(header, fields)
     return header.getvalue()
+
+
+class PartWriter:
+    """Appends to the token files of a split, each of which has at most `shard_tokens` ids.
+
+    Attributes:
+        parts: the token files so far. All but the last are complete.
+        tokens: number of ids written so far.
+        documents: number of documents that have ended so far.
+    """
+
+    def __init__(self, tokens: TokenSet, split: Split, files: NewFiles, streams: ExitStack) -> None:
+        self.parts: list[TokenWriter] = []
+        self.tokens = self.documents = 0
+        self._set, self._split, self._files, self._streams = tokens, split, files, streams
+        self._begin_part()
+
+    def write(self, ids: Ids, ends: NDArray[np.int64]) -> None:
+        """Append ids, as `TokenWriter.write` does."""
+        self.tokens += len(ids)
+        self.documents += len(ends)
+        limit = self._set.shard_tokens
+        while limit is not None and len(ids) > (room := limit - self.parts[-1].tokens):
+            part = self.parts[-1]
+            fitting = int(np.searchsorted(ends, room, "right"))
+            cut = int(ends[fitting - 1]) if fitting else 0
+            if not fitting and part.last_end:  # the document that does not fit began in this part, or comes next
+                self._begin_part(part.take_unfinished())
+                continue
+            if part.tokens + cut == 0 or not fitting:  # it is longer than a part
+                cut = room
+            part.write(ids[:cut], ends[:fitting])
+            ids, ends = ids[cut:], ends[fitting:] - cut
+            self._begin_part()
+        self.parts[-1].write(ids, ends)
+
+    def _begin_part(self, ids: Iterable[Ids] = ()) -> None:
+        """Begin the next part, with ids from the end of the one before, which is then complete."""
+        path = self._set.file(self._split, len(self.parts))
+        index = self._new_array(index_path(path, self._set.layout)) if self._set.has_index else None
+        part = TokenWriter(self._new_array(path), index, self._set)
+        for some in ids:
+            part.write(some)
+        if self.parts:
+            self.parts[-1].finish()
+        self.parts.append(part)
+
+    def _new_array(self, path: Path) -> ArrayFile:
+        return self._streams.enter_context(closing(ArrayFile(self._files.new(path), path)))
+
+
+class TokenSetWriter:
+    """Appends to the token files of a set, and divides documents at random between its splits. See `new_token_set`.
+
+    Attributes:
+        facts: further content of the sidecars. May be changed until the files are complete.
+        splits: the writers of the splits.
+    """
+
+    def __init__(self, tokens: TokenSet, facts: Mapping[str, Any], files: NewFiles, streams: ExitStack) -> None:
+        self.facts = dict(facts)
+        self.splits = {split: PartWriter(tokens, split, files, streams) for split in tokens.splits}
+        self._set, self._files = tokens, files
+        self._numbers = np.random.PCG64(tokens.seed)  # its stream is the same in all versions of numpy
+        self._threshold = np.uint64(int(tokens.val_fraction * 2.0**64))
+        self._open = self._draw(1)  # whether the document that has not ended belongs to the validation split
+
+    @property
+    def tokens(self) -> int:
+        """Number of ids written so far."""
+        return sum(split.tokens for split in self.splits.values())
+
+    @property
+    def documents(self) -> int:
+        """Number of documents that have ended so far."""
+        return sum(split.documents for split in self.splits.values())
+
+    def paths(self) -> Iterator[Path]:
+        """Yield the paths of the token files."""
+        for split in self.splits.values():
+            yield from (part.path for part in split.parts)
+
+    def write(self, ids: Ids, ends: NDArray[np.int64] = NO_ENDS) -> None:
+        """Append ids, as `TokenWriter.write` does."""
+        in_val = np.concatenate([self._open, self._draw(len(ends))])  # of the documents that end, and of the last one
+        self._open = in_val[-1:]
+        if not in_val.any():
+            self.splits["train"].write(ids, ends)
+            return
+        lengths = np.diff(ends, prepend=0)
+        runs = np.split(ids, ends[in_val[1:] != in_val[:-1]])  # of documents of one split, in turns
+        for split, chosen in ((self.splits["train"], ~in_val), (self.splits["val"], in_val)):
+            own = runs[0 if chosen[0] else 1 :: 2]
+            if own:
+                split.write(np.concatenate(own), np.cumsum(lengths[chosen[:-1]]))
+
+    def _draw(self, count: int) -> NDArray[np.bool_]:
+        chosen: NDArray[np.bool_] = self._numbers.random_raw(count) < self._threshold
+        return chosen
+
+    def finish(self) -> None:
+        """Complete the files, and write their sidecars. Raises `OSError` if writing fails."""
+        for split, writer in self.splits.items():
+            writer.parts[-1].finish()
+            for number, part in enumerate(writer.parts):
+                self._write_sidecar(part, self._set.describe(split, number, len(writer.parts)))
+
+    def _write_sidecar(self, part: TokenWriter, place: Mapping[str, Any]) -> None:
+        facts = {
+            "format": FORMAT,
+            "version": VERSION,
+            **({} if self._set.layout == "bin" else {"layout": self._set.layout}),
+            "dtype": self._set.dtype,
+            "byte_order": "little",
+            "tokens": part.tokens,
+            "documents": part.documents,
+            "index": self._set.has_index,
+            **place,
+            **self.facts,
+        }
+        if part.path != self._set.first:
+            facts.pop("input", None)  # may be long
+        text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+        path = sidecar_path(part.path)
+        temporary = self._files.new(path)
+        with name_errors(path, temporary):
+            # Bytes of a file name that are not UTF-8 become \udcXX, which JSON reads back as the same surrogates.
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def new_token_set(tokens: TokenSet, facts: Mapping[str, Any]) -> Iterator[TokenSetWriter]:
+    """Write the token files of a set: all files, or none if the block raises.
+
+    Whoever finds the ids of the first token file finds all other files of the set, too, even if the process is killed
+    at any time (see `new_files`). After the block, earlier token files are removed first (see `TokenSet.stale_files`).
+    Then the new files get their names: the sidecars first, because they say whether there is an index, and the ids of
+    the first token file last.
+
+    Args:
+        tokens: the set.
+        facts: further content of the sidecars, at least ``{"tokenizer": {"sha256": tokenizer_hash(…)}}``.
+
+    Yields:
+        A writer to append to.
+
+    Raises:
+        FormatError: as for `new_files`.
+        OSError: as for `new_files`.
+    """
+    remove_dead_parts(tokens.first, *tokens.unfinished_files())
+    with ExitStack() as streams, new_files() as files:
+        first = files.new(tokens.first)
+        with name_errors(tokens.first, first):
+            hold_part(streams.enter_context(first.open("wb")))
+        writer = TokenSetWriter(tokens, facts, files, streams)
+        yield writer
+        writer.finish()
+        files.stale = [*tokens.stale_files(files.temporary)]

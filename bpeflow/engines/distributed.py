@@ -19,11 +19,11 @@ from bpeflow.config import EngineSettings
 from bpeflow.corpus.sources import with_absolute_paths
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.manifest import SegmentRecord
-from bpeflow.counting.merger import divide
 from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart
+from bpeflow.counting.report import EngineReport, NodeReport
 from bpeflow.counting.segments import SegmentFolder, worker_reports
-from bpeflow.counting.shards import Shard
+from bpeflow.counting.shards import PARTITIONS, Shard, owned_partitions
 from bpeflow.counting.work import OTHER_FILE_REMEDY, CountWork, SumHere
 from bpeflow.engines.coordinator import PER_SLOT, Coordinator, Tally, start_engine
 from bpeflow.engines.engine import Call, Engine, TaskReport
@@ -80,6 +80,19 @@ class DistributedCounting:
     def tally(self) -> Tally:
         """The work so far."""
         return self._coordinator.tally
+
+    def report(self) -> EngineReport:
+        """Return what the engine has done so far."""
+        nodes = {
+            name: NodeReport(
+                tasks=node.tasks,
+                seconds=node.seconds,
+                cpu_seconds=node.cpu_seconds,
+                peak_memory_bytes=node.peak_memory,
+            )
+            for name, node in sorted(self.tally.nodes.items())
+        }
+        return EngineReport(kind=self.settings.kind, tasks=self.tally.tasks, attempts=self.tally.attempts, nodes=nodes)
 
     def segment_size(self, total: int, wanted: int) -> int:
         """Return the size of a segment of a corpus of `total` bytes, at most `wanted`.
@@ -143,9 +156,10 @@ class DistributedCounting:
     ) -> list[Shard]:
         size = sum(shard.size for shard in shards)
         parts = self.settings.partitions or max(self._engine.slots, -(-size // _RANGE_BYTES))
-        tasks = divide(shards, parts)
+        tasks = [[shard.select(own) for shard in shards] for own in owned_partitions(min(parts, PARTITIONS))]
         calls = (
-            Call(f"sum range {number} of {len(tasks)}", work.sum_range, (task,)) for number, task in enumerate(tasks, 1)
+            Call(f"sum part {number} of {len(tasks)}", work.sum_partitions, (task,))
+            for number, task in enumerate(tasks, 1)
         )
         sums: dict[int, Shard] = {}
         processes: dict[tuple[str, int], int] = {}
@@ -153,7 +167,9 @@ class DistributedCounting:
             sums[index] = report.value
             runner.spilled += report.value.spilled
             worker = processes.setdefault((report.node, report.process), len(processes))
-            runner.reports = sum_reports(runner.reports, [_merger_report(worker, report, tasks[index].size)])
+            runner.reports = sum_reports(
+                runner.reports, [_merger_report(worker, report, sum(shard.size for shard in tasks[index]))]
+            )
         return [sums[index] for index in range(len(tasks))]
 
 

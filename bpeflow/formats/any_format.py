@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
-from bpeflow.formats import cs336, gpt2, huggingface, tiktoken, transformers
+from bpeflow.formats import gpt2, huggingface, tiktoken, transformers
 from bpeflow.formats.published import find_name
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.transformers import NO_OPTIONS, TransformersOptions
@@ -22,28 +21,24 @@ class Format:
 
     Attributes:
         name: its name in ``--to`` and ``output.formats``.
-        file: the main file's name in a folder, by which the format is recognised.
-        suffix: the suffix of file names in this format; empty if the only name is `file`.
-        others: the names of further files that `save` writes to the folder.
+        files: the names in a folder of the files that make a tokenizer: first the main one, which shows the format.
+        suffix: the suffix of file names in this format; empty if the only name is that of the main file.
         load: reads a tokenizer, given the path of the main file.
         save: writes a tokenizer, given the path of the main file, and returns the paths of all files that it wrote.
-        save_folder: writes a folder with further files for other programs; None if there are none.
-        beside: the names that these files can have.
+        beside: the names of files that a folder can have besides, which `transformers` writes.
     """
 
     name: str
-    file: str
+    files: tuple[str, ...]
     suffix: str
-    others: tuple[str, ...]
     load: Callable[[Path], TokenizerSpec]
     save: Callable[[TokenizerSpec, Path], list[Path]]
-    save_folder: Callable[[TokenizerSpec, Path, TransformersOptions], list[Path]] | None = None
     beside: tuple[str, ...] = ()
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The names of the files that make a tokenizer."""
-        return (self.file, *self.others)
+    def file(self) -> str:
+        """The name of the main file."""
+        return self.files[0]
 
     @property
     def all_files(self) -> tuple[str, ...]:
@@ -58,31 +53,26 @@ class Format:
 FORMATS = (
     Format(
         "gpt2",
-        gpt2.VOCAB_FILE,
+        (gpt2.VOCAB_FILE, gpt2.MERGES_FILE, gpt2.TOKENIZER_FILE),
         "",
-        (gpt2.MERGES_FILE, gpt2.TOKENIZER_FILE),
         lambda path: gpt2.load(path.parent),
         lambda spec, path: gpt2.save(spec, path.parent),
     ),
     Format(
         "huggingface",
-        huggingface.FILE,
+        (huggingface.FILE,),
         ".json",
-        (),
         huggingface.load,
         huggingface.save,
-        transformers.save,
         (transformers.CONFIG_FILE, transformers.SPECIAL_TOKENS_FILE, transformers.CHAT_TEMPLATE_FILE),
     ),
     Format(
         "tiktoken",
-        tiktoken.FILE,
+        (tiktoken.FILE, tiktoken.sidecar_path(Path(tiktoken.FILE)).name),
         tiktoken.SUFFIX,
-        (tiktoken.sidecar_path(Path(tiktoken.FILE)).name,),
         tiktoken.load,
         tiktoken.save,
     ),
-    Format("cs336", cs336.VOCAB_FILE, cs336.SUFFIX, (cs336.MERGES_FILE,), cs336.load, cs336.save),
 )
 
 #: The files that are searched in a folder, in this order. A folder with ``bpeflow.json`` has the most complete
@@ -158,104 +148,60 @@ def save(
         path: the file to write, if its name is one of the format; otherwise a folder, which is created if it is
             missing.
         name: the name of the format.
-        overwrite: whether to replace another tokenizer that is there: a file, or its files of all formats in a folder.
+        overwrite: whether to replace what is there: a file, or the files of this format in a folder; of another
+            tokenizer in the folder, the files of all formats.
         options: what transformers reads from a folder in the ``huggingface`` format.
 
     Raises:
         ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
         FormatError: the format cannot hold the tokenizer.
-        AlreadyExistsError: there is another tokenizer, or another file, and `overwrite` is false.
+        AlreadyExistsError: there is such a file already, or another tokenizer, and `overwrite` is false.
     """
-    target = _target(path, name)
-    if options != NO_OPTIONS and (target.is_file or target.format.save_folder is None):
+    format_, file, is_file = _target(path, name)
+    if options != NO_OPTIONS and (is_file or not format_.beside):
         given = ", ".join(key for key, value in vars(options).items() if value != getattr(NO_OPTIONS, key))
         raise ConfigError(
             f"{given}: only a folder in the huggingface format has a place for this; "
-            + (f"{path} is the name of a file, so name a folder" if target.format.save_folder else f"not {name}")
+            + (f"{path} is the name of a file, so name a folder" if format_.beside else f"not {name}")
         )
-    replaces = _holds_another(path, spec, target, options)
-    is_same = replaces and path.is_dir() and _holds_same(path, spec)
-    if replaces and not overwrite:
-        found = "this tokenizer with other options" if is_same else describe(path)
+    replaced = {file} if is_file else {path / file_name for file_name in format_.all_files}
+    another = not is_file and _holds_another(path, spec)
+    if another:
+        replaced = {path / file_name for known in FORMATS for file_name in known.all_files}
+    if not overwrite and (another or any(stale.exists() for stale in replaced)):
         raise AlreadyExistsError(
-            f"{path} {'holds' if path.is_dir() else 'is'} {found}: write to another place, or give overwrite=True "
+            f"{path} {'is' if is_file else 'holds'} {describe(path)}: write to another place, or give overwrite=True "
             "(--overwrite) to replace it"
         )
-    paths = target.write(spec, options)
-    if replaces and path.is_dir():
-        replaced = [target.format] if is_same else FORMATS
-        for stale in {path / file_name for known in replaced for file_name in known.all_files} - {*paths}:
-            stale.unlink(missing_ok=True)
+    paths = write(spec, path, name, options)
+    for stale in replaced - {*paths}:
+        stale.unlink(missing_ok=True)
     return paths
 
 
 def write(spec: TokenizerSpec, path: Path, name: str, options: TransformersOptions = NO_OPTIONS) -> list[Path]:
     """Write a tokenizer like `save`, whatever is there. Formats without a place for the options ignore them."""
-    return _target(path, name).write(spec, options)
+    format_, file, is_file = _target(path, name)
+    return format_.save(spec, file) if is_file or not format_.beside else transformers.save(spec, path, options)
 
 
-@dataclass(frozen=True)
-class _Target:
-    """What to write: the main file of a format, alone (`is_file`) or with all others in its folder."""
-
-    format: Format
-    file: Path
-    is_file: bool
-
-    def write(self, spec: TokenizerSpec, options: TransformersOptions) -> list[Path]:
-        if self.format.save_folder is None or self.is_file:
-            return self.format.save(spec, self.file)
-        return self.format.save_folder(spec, self.file.parent, options)
-
-    def exists(self) -> bool:
-        return any(path.exists() for path in self._files())
-
-    def is_saved(self, spec: TokenizerSpec, options: TransformersOptions) -> bool:
-        """Return whether those files of a tokenizer that exist already have the content that would be written."""
-        with TemporaryDirectory() as folder:
-            try:
-                written = replace(self, file=Path(folder) / self.file.name).write(spec, options)
-            except FormatError:  # the format cannot hold it
-                return False
-            contents = {self.file.with_name(path.name): path.read_bytes() for path in written}
-        return all(path.read_bytes() == contents.get(path) for path in {*contents, *self._files()} if path.exists())
-
-    def _files(self) -> list[Path]:
-        return [self.file] if self.is_file else [self.file.with_name(name) for name in self.format.all_files]
-
-
-def _target(path: Path, name: str) -> _Target:
-    """Return the format and the main file to write in it."""
+def _target(path: Path, name: str) -> tuple[Format, Path, bool]:
+    """Return the format, the main file to write in it, and whether that is all that there is to write."""
     format_ = next((known for known in FORMATS if known.name == name), None)
     if format_ is None:
         raise ConfigError(f"unknown format {name!r}; need one of {', '.join(known.name for known in FORMATS)}")
     is_file = format_.matches_name(path) and not path.is_dir()
-    return _Target(format_, path if is_file else path / format_.file, is_file)
+    return format_, path if is_file else path / format_.file, is_file
 
 
-def _holds_another(path: Path, spec: TokenizerSpec, target: _Target, options: TransformersOptions) -> bool:
-    """Return whether saving to `path` would replace other content, or leave a second tokenizer in a folder."""
-    if target.exists() and not target.is_saved(spec, options):
-        return True
-    if target.is_file:
+def _holds_another(folder: Path, spec: TokenizerSpec) -> bool:
+    """Return whether a folder has another tokenizer, in whatever format, or a damaged one."""
+    if not has_tokenizer(folder):
         return False
     try:
-        found, main = find_format(path)
-    except FormatError:
-        return False
-    if main.exists() and (main == target.file or _Target(found, main, is_file=True).is_saved(spec, options)):
-        return False
-    try:
-        return load(path).vocab != spec.vocab  # of another program, which may write the same in other bytes
+        return load(folder).vocab != spec.vocab
     except FormatError:
         return True
-
-
-def _holds_same(folder: Path, spec: TokenizerSpec) -> bool:
-    try:
-        return load(folder) == spec
-    except FormatError:
-        return False
 
 
 def describe(path: Path) -> str:
@@ -264,10 +210,19 @@ def describe(path: Path) -> str:
         format_, file = find_format(path)
         spec = format_.load(file)
     except FormatError:
-        return "another tokenizer, or a part of one" if path.is_dir() else "another file"
+        return "a tokenizer, or a part of one" if path.is_dir() else "another file"
     written = datetime.fromtimestamp((file if file.exists() else path).stat().st_mtime, timezone.utc).date()
     size = f"{len(spec.vocab):,} entries"
-    return f"another tokenizer ({size}, {str(spec.pattern)[:60]}, {format_.name} format, written {written})"
+    return f"a tokenizer ({size}, {str(spec.pattern)[:60]}, {format_.name} format, written {written})"
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Return whether a folder has a tokenizer in any known format."""
+    try:
+        find_format(folder)
+    except FormatError:
+        return False
+    return True
 
 
 def format_of_name(path: Path) -> str:
@@ -304,6 +259,11 @@ def find_format(path: Path) -> tuple[Format, Path]:
             return known, path
     if tiktoken.looks_like_ranks(path):
         return next(known for known in FORMATS if known.name == "tiktoken"), path
+    if path.suffix in (".pkl", ".pickle"):
+        raise FormatError(
+            f"{path}: a pickle, which can run any code when it is read: read it yourself, if you trust it, and give "
+            "Tokenizer(vocab, merges) the values"
+        )
     if path.suffix == ".model":
         raise FormatError(f"{path}: {_SENTENCEPIECE}; bpeflow reads byte-level BPE only")
     if path.name == gpt2.MERGES_FILE or path.suffix == ".bpe":

@@ -15,8 +15,9 @@ is an object::
       "merge_counts": [training count of each merge, by rank; null if it is unknown]
     }
 
-``hidden_tokens`` is only written if there are tokens without an entry in ``vocab.json``, which can hold only one id for
-each printable form. ``merge_counts`` is only written if counts are known, and no id depends on it.
+``hidden_tokens`` is only written if ``vocab.json``, which can hold only one id for each printable form, lacks a token:
+learning can make the same bytes by two merges. ``merge_counts`` is only written if counts are known, and no id depends
+on it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import json
 import logging
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from typing import Any, get_args
@@ -47,7 +47,15 @@ from bpeflow.formats.printable import (
 from bpeflow.formats.published import find_merges
 from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
-from bpeflow.formats.untrusted import MOST_GAPS, check_special_tokens, is_text, place_tokens, read_json, read_text
+from bpeflow.formats.untrusted import (
+    MOST_GAPS,
+    check_special_tokens,
+    is_text,
+    place_tokens,
+    read_json,
+    read_text,
+    require,
+)
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.vocab import Vocab, describe_byte_conflict
@@ -65,6 +73,7 @@ _VERSION = 1
 #: The first line of ``merges.txt``.
 _HEADER = "#version: 0.2"
 _BYTES = frozenset(BYTE_CHARACTERS)
+_NOTHING_HIDDEN: Mapping[int, str] = {}
 _UTF8_BYTES = [BYTE_CHARACTERS[byte] for byte in UTF8_BYTES]
 log = logging.getLogger(__name__)
 
@@ -80,28 +89,59 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
         folder: the folder to write to. It is created if it is missing.
 
     Raises:
-        FormatError: as for `save_files`.
+        FormatError: a special token would replace a byte. Nothing has been written. Before training,
+            `bpeflow.vocab.check_special_tokens` finds such tokens.
     """
-    paths = save_files(spec.vocab, folder)
+    vocab = spec.vocab
+    ids, hidden = _ids_by_form(vocab, folder / VOCAB_FILE)
     content: dict[str, Any] = {
         "format": _VERSION,
         "pattern": spec.pattern,
         **({} if spec.pattern in NAMED_PATTERNS else {"unmatched": spec.unmatched}),
         **({"normalizer": spec.normalizer} if spec.normalizer else {}),
-        "special_tokens": spec.vocab.special_tokens,
+        "special_tokens": vocab.special_tokens,
         "whole_tokens": spec.whole_tokens,
-        "merges": len(spec.vocab.merges),
+        "merges": len(vocab.merges),
+        **({"hidden_tokens": hidden} if hidden else {}),
     }
-    hidden = _hidden_tokens(spec.vocab)
-    if hidden:
-        content["hidden_tokens"] = hidden
     lines = json.dumps(content, ensure_ascii=False, indent=2).removesuffix("\n}")
-    if spec.vocab.merge_counts:  # one line
-        lines += f',\n  "merge_counts": {json.dumps(spec.vocab.merge_counts, separators=(",", ":"))}'
-    path = folder / TOKENIZER_FILE
-    with atomic_path(path) as temporary:
-        temporary.write_text(lines + "\n}\n", encoding="utf-8")
-    return [*paths, path]
+    if vocab.merge_counts:  # one line
+        lines += f',\n  "merge_counts": {json.dumps(vocab.merge_counts, separators=(",", ":"))}'
+    texts = {
+        VOCAB_FILE: json.dumps(ids, ensure_ascii=False) + "\n",
+        MERGES_FILE: f"{_HEADER}\n{merge_lines(vocab.merges)}",
+        TOKENIZER_FILE: lines + "\n}\n",
+    }
+    for name, text in texts.items():
+        with atomic_path(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+    return [folder / name for name in texts]
+
+
+def _ids_by_form(vocab: Vocab, path: Path) -> tuple[dict[str, int], dict[int, str]]:
+    """Return the content of ``vocab.json``, and the forms of the tokens whose form a lower or a special id has."""
+    specials = {token_id: token for token, token_id in vocab.special_tokens.items()}
+    ids: dict[str, int] = {token: token_id for token_id, token in specials.items()}
+    hidden: dict[int, str] = {}
+    for token_id, token in enumerate(vocab.tokens):
+        form = to_printable(token)
+        if not token or token_id in specials or ids.setdefault(form, token_id) == token_id:
+            continue
+        if form in _BYTES and form in vocab.special_tokens:
+            raise FormatError(f"{path}: {describe_byte_conflict(form)}")
+        hidden[token_id] = form
+    if hidden:
+        first, form = next(iter(hidden.items()))
+        log.warning(
+            "%s can hold one id for each printable form: of %r it has id %d, and %s has id %d%s",
+            VOCAB_FILE,
+            form,
+            ids[form],
+            TOKENIZER_FILE,
+            first,
+            f" and {len(hidden) - 1} more" if len(hidden) > 1 else "",
+        )
+    return dict(sorted(ids.items(), key=operator.itemgetter(1))), hidden
 
 
 def load(folder: Path) -> TokenizerSpec:
@@ -124,23 +164,25 @@ def load(folder: Path) -> TokenizerSpec:
             return TokenizerSpec(add_special_tokens(vocab, known), found.pattern, normalizer=found.normalizer)
         return TokenizerSpec(vocab)
     content = _read_tokenizer_file(path)
-    specials = content["special_tokens"]
-    vocab = load_files(vocab_path, merges_path, list(specials), find_special_tokens=False)
-    if vocab.special_tokens != specials:
-        different = {*specials.items()} ^ {*vocab.special_tokens.items()}
-        raise FormatError(
-            f"{path} and {vocab_path} differ in special tokens: {sorted(different)[:5]}; write both files again"
-        )
-    counts = content.get("merge_counts")
-    if content.get("merges", vocab.merge_count) != vocab.merge_count:
-        raise FormatError(
-            f"{merges_path}: {vocab.merge_count} merges, but {path.name} says {content['merges']}; one of the files is "
-            "damaged or belongs to another tokenizer"
-        )
-    if counts and len(counts) != vocab.merge_count:
-        raise FormatError(f"{path}: {len(counts)} merge_counts, but there are {vocab.merge_count} merges")
+    specials, counts = content["special_tokens"], content.get("merge_counts")
+    vocab = load_files(vocab_path, merges_path, list(specials), content["hidden_tokens"], find_special_tokens=False)
+    different = sorted({*specials.items()} ^ {*vocab.special_tokens.items()})
+    require(
+        path, not different, f"{vocab_path.name} differs in special tokens: {different[:5]}; write both files again"
+    )
+    merges = content.get("merges", vocab.merge_count)
+    require(
+        merges_path,
+        merges == vocab.merge_count,
+        f"{vocab.merge_count} merges, but {path.name} says {merges}; one of the files is damaged or belongs to another "
+        "tokenizer",
+    )
+    require(
+        path,
+        not counts or len(counts) == vocab.merge_count,
+        f"{len(counts or ())} merge_counts, but there are {vocab.merge_count} merges",
+    )
     vocab = vocab.annotated(special_tokens=specials, merge_counts=tuple(counts) if counts else None)
-    vocab = _restore_hidden_tokens(vocab, content["hidden_tokens"], path)
     return TokenizerSpec(
         vocab, content["pattern"], content["whole_tokens"], content["unmatched"], content["normalizer"]
     )
@@ -164,54 +206,21 @@ def pattern_beside(vocab_path: Path) -> dict[str, Any]:
 # ---- GPT-2's two files ----
 
 
-def save_files(vocab: Vocab, folder: Path) -> list[Path]:
-    """Write ``vocab.json`` and ``merges.txt`` and return their paths.
-
-    The format holds one id per printable form. If two tokens have the same form, the id of the special token or else
-    the lower id is written, and the log warns. Merging works as before, but yields the written id for both tokens.
-
-    Args:
-        vocab: the vocabulary.
-        folder: the folder to write to, which must exist.
-
-    Raises:
-        FormatError: a special token would replace a byte. Nothing has been written. Before training,
-            `bpeflow.vocab.check_special_tokens` finds such tokens.
-    """
-    specials = {token_id: token for token, token_id in vocab.special_tokens.items()}
-    ids: dict[str, int] = {token: token_id for token_id, token in specials.items()}
-    for token_id, token in enumerate(vocab.tokens):
-        form = to_printable(token)
-        if not token or token_id in specials or ids.setdefault(form, token_id) == token_id:
-            continue
-        if form in _BYTES and form in vocab.special_tokens:
-            raise FormatError(f"{folder / VOCAB_FILE}: {describe_byte_conflict(form)}")
-        log.warning(
-            "%s can hold one id for each printable form: %r keeps id %d, and id %d, which has the same form, is left "
-            "out",
-            VOCAB_FILE,
-            form,
-            ids[form],
-            token_id,
-        )
-    by_id = dict(sorted(ids.items(), key=operator.itemgetter(1)))
-    vocab_path, merges_path = folder / VOCAB_FILE, folder / MERGES_FILE
-    with atomic_path(vocab_path) as temporary:
-        temporary.write_text(json.dumps(by_id, ensure_ascii=False) + "\n", encoding="utf-8")
-    with atomic_path(merges_path) as temporary:
-        temporary.write_text(f"{_HEADER}\n{merge_lines(vocab.merges)}", encoding="utf-8", newline="\n")
-    return [vocab_path, merges_path]
-
-
 def load_files(
-    vocab_path: Path, merges_path: Path, special_tokens: Sequence[str] = (), *, find_special_tokens: bool = True
+    vocab_path: Path,
+    merges_path: Path,
+    special_tokens: Sequence[str] = (),
+    hidden: Mapping[int, str] = _NOTHING_HIDDEN,
+    *,
+    find_special_tokens: bool = True,
 ) -> Vocab:
-    """Read GPT-2's two files. An id that `save_files` left out becomes an unused id.
+    """Read GPT-2's two files.
 
     Args:
         vocab_path: the vocabulary, ``vocab.json`` or a file in its format.
         merges_path: the merges, ``merges.txt`` or a file in its format.
         special_tokens: entries that are special tokens although they are also the form of a byte or of a merge.
+        hidden: the forms of tokens without an entry, by id.
         find_special_tokens: whether all entries that are neither the form of a byte nor of a merge are special tokens,
             too. If false, only `special_tokens` are.
 
@@ -220,8 +229,6 @@ def load_files(
     """
     ids = _read_ids(vocab_path)
     lines = _read_merges(merges_path)
-    if max(ids.values(), default=0) >= len(ids) + MOST_GAPS:
-        raise FormatError(f"{vocab_path}: ids up to {max(ids.values())}, but only {len(ids)} tokens")
     merge_ids = find_merge_ids(lines, ids)
     made = [*map(operator.add, *_split_merges(lines, merges_path))] if merge_ids is None else []
     for form in (*_UTF8_BYTES, *special_tokens, *made):
@@ -236,20 +243,22 @@ def load_files(
         is_made = np.isin(np.fromiter(ids.values(), np.int64, len(ids)), made_ids)
         special_forms |= {*compress(ids, ~is_made)} - _BYTES
     specials = {form: ids.pop(form) for form in sorted(special_forms, key=ids.__getitem__)}
-    ordinary = bytes_of_forms(ids)
+    ordinary = bytes_of_forms([*ids, *hidden.values()])
     if ordinary is None:
-        form = next(form for form in ids if from_printable(form) is None)
+        form = next(form for form in (*ids, *hidden.values()) if from_printable(form) is None)
         raise FormatError(f"{vocab_path}: token {form!r} has characters that are not in GPT-2's printable form")
-    tokens = place_tokens(vocab_path, [*ids.values(), *specials.values()], ordinary.plus([*map(str.encode, specials)]))
-    return vocab_of_forms(tokens, specials, lines, merge_ids)
+    all_ids = [*ids.values(), *hidden, *specials.values()]
+    tokens = place_tokens(vocab_path, all_ids, ordinary.plus([*map(str.encode, specials)]))
+    return vocab_of_forms(tokens, specials, lines, None if hidden else merge_ids)
 
 
 def _read_ids(path: Path) -> dict[str, int]:
     ids = read_json(path)
-    if not {*map(type, ids.values())} <= {int}:
-        raise FormatError(f"{path}: need one JSON object of token: id")
-    if len(set(ids.values())) != len(ids) or min(ids.values(), default=0) < 0:
-        raise FormatError(f"{path}: an id is negative or assigned to two tokens")
+    require(path, {*map(type, ids.values())} <= {int}, "need one JSON object of token: id")
+    unique = len(set(ids.values())) == len(ids) and min(ids.values(), default=0) >= 0
+    require(path, unique, "an id is negative or assigned to two tokens")
+    highest = max(ids.values(), default=0)
+    require(path, highest < len(ids) + MOST_GAPS, f"ids up to {highest}, but only {len(ids)} tokens")
     return ids
 
 
@@ -275,67 +284,38 @@ def _split_merges(lines: str, path: Path) -> Sides:
 
 def _read_tokenizer_file(path: Path) -> dict[str, Any]:
     content = read_json(path)
-    if content.get("format") != _VERSION:
-        raise FormatError(
-            f"{path}: format {content.get('format')!r}, but this version of bpeflow reads format {_VERSION}; the file "
-            "may have been written by a newer version"
-        )
-    content.setdefault("hidden_tokens", {})
-    if "unmatched" not in content:  # written by version 0.1.0, which dropped such text
-        content["unmatched"] = "isolate" if content.get("pattern") in [*NAMED_PATTERNS] else "drop"
-    types = {
-        "pattern": (str | list, "a string or a list of strings"),
-        "whole_tokens": (bool, "true or false"),
-        "special_tokens": (dict, "an object"),
-        "hidden_tokens": (dict, "an object"),
-    }
-    for key, (type_, description) in types.items():
-        if not isinstance(content.get(key), type_):
-            raise FormatError(f"{path}: {key} must be {description}")
-    check_special_tokens(path, content["special_tokens"])
-    pattern = content["pattern"]
-    if not all(is_text(step) for step in (pattern if isinstance(pattern, list) else [pattern])):
-        raise FormatError(f"{path}: pattern has characters that cannot be encoded as UTF-8")
-    content["pattern"] = check_pattern(tuple(pattern) if isinstance(pattern, list) else pattern, path)
-    if content["unmatched"] not in get_args(UnmatchedPolicy):
-        raise FormatError(f"{path}: unmatched must be one of {', '.join(get_args(UnmatchedPolicy))}")
+    require(
+        path,
+        content.get("format") == _VERSION,
+        f"format {content.get('format')!r}, but this version of bpeflow reads format {_VERSION}; the file may have "
+        "been written by a newer version",
+    )
+    pattern = content.get("pattern")
+    # Version 0.1.0 dropped unmatched text without saying so.
+    unmatched = content.setdefault("unmatched", "isolate" if pattern in [*NAMED_PATTERNS] else "drop")
+    hidden = content.get("hidden_tokens", {})
+    counts = content.get("merge_counts", [])
+    require(path, isinstance(pattern, str | list), "pattern must be a string or a list of strings")
+    steps = tuple(pattern) if isinstance(pattern, list) else (pattern,)
+    require(path, all(map(is_text, steps)), "pattern has characters that cannot be encoded as UTF-8")
+    require(path, type(content.get("whole_tokens")) is bool, "whole_tokens must be true or false")
+    check_special_tokens(path, content.get("special_tokens"))
+    policies = get_args(UnmatchedPolicy)
+    require(path, unmatched in policies, f"unmatched must be one of {', '.join(policies)}")
+    are_counts = isinstance(counts, list) and {*map(type, counts)} <= {int, type(None)}
+    require(
+        path,
+        are_counts and min(filter(None, counts), default=0) >= 0,
+        "merge_counts must be a list of counts, with null where one is unknown",
+    )
+    are_hidden = isinstance(hidden, dict) and all(
+        key.isdecimal() and len(key) <= 10 and form and is_text(form) for key, form in hidden.items()
+    )
+    require(path, are_hidden, "hidden_tokens must be an object of id: printable form")
+    content["hidden_tokens"] = {int(key): form for key, form in hidden.items()}
+    content["pattern"] = check_pattern(pattern if isinstance(pattern, str) else steps, path)
     try:
         content["normalizer"] = load_normalizer(content.get("normalizer", ())).names
     except ConfigError as error:
         raise FormatError(f"{path}: {error}") from None
-    counts = content.get("merge_counts", [])
-    are_counts = isinstance(counts, list) and {*map(type, counts)} <= {int, type(None)}
-    if not are_counts or min(filter(None, counts), default=0) < 0:
-        raise FormatError(f"{path}: merge_counts must be a list of counts, with null where one is unknown")
-    if not all(key.isdecimal() and len(key) <= 10 and is_text(form) for key, form in content["hidden_tokens"].items()):
-        raise FormatError(f"{path}: hidden_tokens must be an object of id: printable form")
     return content
-
-
-def _hidden_tokens(vocab: Vocab) -> dict[str, str]:
-    """Return the tokens that `save_files` leaves out because a special token or a lower id has their printable form."""
-    specials = set(vocab.special_tokens.values())
-    seen = {from_printable(token) for token in vocab.special_tokens}
-    hidden = {}
-    for token_id, token in enumerate(vocab.tokens):
-        if token_id in specials or not token:
-            continue
-        if token in seen:
-            hidden[str(token_id)] = to_printable(token)
-        seen.add(token)
-    return hidden
-
-
-def _restore_hidden_tokens(vocab: Vocab, hidden: Mapping[str, str], path: Path) -> Vocab:
-    if not hidden:
-        return vocab
-    forms = {int(text): form for text, form in hidden.items() if text.isdecimal()}
-    tokens = [*vocab.tokens, *[b""] * len(forms)]
-    for token_id, form in forms.items():
-        token = from_printable(form)
-        if not token or token_id >= len(tokens) or tokens[token_id]:
-            raise FormatError(f"{path}: hidden token {form!r} with id {token_id} does not fit {VOCAB_FILE}")
-        tokens[token_id] = token
-    while not tokens[-1]:
-        tokens.pop()
-    return replace(vocab, tokens=tuple(tokens))

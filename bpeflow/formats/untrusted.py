@@ -23,6 +23,12 @@ from bpeflow.errors import FormatError
 MOST_GAPS = 1_000_000
 
 
+def require(path: Path, condition: object, need: str) -> None:
+    """Raise `FormatError`, with the file and `need`, unless `condition` holds."""
+    if not condition:
+        raise FormatError(f"{path}: {need}")
+
+
 # ---- files ----
 
 

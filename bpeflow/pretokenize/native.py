@@ -9,10 +9,12 @@ from bpeflow._util.native import load_library
 from bpeflow.errors import ConfigError, NativeUnavailableError
 from bpeflow.pretokenize.regex import Pretokenizer
 
-Scanner = Literal["auto", "native", "regex"]
+Scanner = Literal["native", "regex"]
 
 #: The environment variable that makes native code use other vector instructions than the best that the processor has.
+#: With "regex" the `regex` module finds the pre-tokens of counting instead.
 INSTRUCTIONS_VARIABLE = "BPEFLOW_INSTRUCTIONS"
+_REGEX = "regex"
 
 #: The numbers of the named patterns, as in `enum bpeflow_pattern` of the header.
 NATIVE_PATTERNS = {"gpt2": 0, "cl100k": 1, "o200k": 2, "llama3": 3, "qwen2": 4}
@@ -22,25 +24,13 @@ def why_regex(pretokenizer: Pretokenizer) -> str | None:
     """Return the reason why only the `regex` module can find the pre-tokens; None if the native scanner can."""
     if pretokenizer.custom:
         return "the pattern is a custom regular expression"
+    if os.environ.get(INSTRUCTIONS_VARIABLE) == _REGEX:
+        return f"{INSTRUCTIONS_VARIABLE} is {_REGEX}"
     try:
         load_library("count")
     except NativeUnavailableError as error:
         return str(error)
     return None
-
-
-def choose_scanner(scanner: Scanner, pretokenizer: Pretokenizer) -> Literal["native", "regex"]:
-    """Return the scanner to use, resolving ``"auto"``.
-
-    Raises:
-        ConfigError: the native scanner was requested but cannot be used. The message says why.
-    """
-    if scanner == "regex":
-        return "regex"
-    reason = why_regex(pretokenizer)
-    if reason is not None and scanner == "native":
-        raise ConfigError(f"scanner: native cannot be used: {reason}")
-    return "native" if reason is None else "regex"
 
 
 def native_unicode_version() -> str:
@@ -64,6 +54,8 @@ def chosen_instructions() -> str:
     """
     available = native_instructions()
     chosen = os.environ.get(INSTRUCTIONS_VARIABLE) or available[0]
+    if chosen == _REGEX:  # which concerns counting only
+        return available[0]
     if chosen not in available:
         raise ConfigError(f"{INSTRUCTIONS_VARIABLE}={chosen} is not available; choose from {', '.join(available)}")
     return chosen

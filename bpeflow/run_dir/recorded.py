@@ -74,6 +74,11 @@ def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Col
 
 def _own_settings(folder: Path) -> dict[str, Any]:
     record = read_record(folder)
+    if record is not None and (unknown := set(record.settings) - set(Settings.model_fields)):
+        raise ResumeError(
+            f"the run in {folder} was begun by another version of bpeflow, with settings that this one does not have "
+            f"({', '.join(sorted(unknown))}): start over with --restart and the settings of the run"
+        )
     if record is None:
         unfinished = folder / UNFINISHED
         report = read_report(unfinished, DONE_FILE) or read_report(unfinished) or read_report(folder)

@@ -270,13 +270,7 @@ def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
 
 def has_tokenizer(folder: Path) -> bool:
     """Return whether a folder has a tokenizer in any known format."""
-    if any(next(folder.glob(pattern), None) for pattern in VOCAB_FILES):
-        return True
-    try:
-        formats.find_format(folder)
-    except FormatError:
-        return False
-    return True
+    return any(next(folder.glob(pattern), None) for pattern in VOCAB_FILES) or formats.has_tokenizer(folder)
 
 
 def _has_counts_or_report(folder: Path) -> bool:

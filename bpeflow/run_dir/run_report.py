@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bpeflow._util.atomic import atomic_path, checksummed, has_checksum, verified
-from bpeflow._util.text import NormalizerName, Pattern
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.counting.fingerprint import FingerprintSummary
-from bpeflow.counting.segments import SegmentStatistics
-from bpeflow.counting.shards import Spilled
+from bpeflow.counting.report import CorpusReport, CountingReport
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import FormatError
 from bpeflow.run_dir.layout import REPORT_FILE
@@ -26,14 +23,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Literal[1] = 1
 
 
-class _Record:
-    """A part of the report. It is made of known values, and validated by pydantic when it is read."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
-
 @dataclass(frozen=True, kw_only=True)
-class Versions(_Record):
+class Versions:
     """Versions that a run depends on, and the machine it ran on.
 
     Attributes:
@@ -48,133 +39,7 @@ class Versions(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleReport(_Record):
-    """The random sample taken of a source."""
-
-    max_bytes: int
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceReport(_Record):
-    """One source of a mixed corpus."""
-
-    name: str
-    weight: int
-    sample: SampleReport | None
-    files: int
-    bytes: int
-    documents: int
-    skipped_documents: int
-    bad_records: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CorpusReport(_Record):
-    """The corpus that was counted.
-
-    Attributes:
-        sources: the sources, if there are several or one has settings of its own.
-        pattern: the regular expression, not its name, or several.
-        scanner: ``"native"`` or ``"regex"``.
-        instructions: the vector instructions of the native scanner.
-        unicode: the Unicode version that the pattern was matched with.
-        normalizer: the names of the normalizers.
-        normalizer_unicode: the Unicode version that they follow.
-        unmatched_bytes: bytes of text that the pattern did not match.
-    """
-
-    files: int
-    sources: tuple[SourceReport, ...] = ()
-    bytes: int
-    documents: int
-    skipped_documents: int
-    bad_records: int = 0
-    pattern: Pattern
-    scanner: str
-    instructions: str | None
-    unicode: str
-    normalizer: tuple[NormalizerName, ...] = ()
-    normalizer_unicode: str | None = None
-    unmatched_bytes: int = 0
-    pretokens: int
-    pretoken_bytes: int
-    distinct_pretokens: int
-    distinct_pretoken_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageReport(_Record):
-    """The totals of a stage over its workers.
-
-    Attributes:
-        seconds: wall time from the stage's start to its end, waiting included.
-        cpu_seconds: processor time; None for the reducer, which runs in the main process.
-        bytes: text for the readers and the counters, packed counts for the mergers and the reducer.
-    """
-
-    workers: int
-    items_in: int | None = None
-    items_out: int | None = None
-    seconds: float
-    cpu_seconds: float | None = None
-    peak_memory_bytes: int | None = None
-    bytes: int
-    mb_per_second: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeReport(_Record):
-    """The work of a node of a cluster: wall and processor time are those of its tasks, added up."""
-
-    tasks: int
-    seconds: float
-    cpu_seconds: float
-    peak_memory_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineReport(_Record):
-    """The engine that counted, if not the pipeline of this machine. Figures are those of the last run that took part.
-
-    Attributes:
-        kind: name of the engine.
-        tasks: tasks that succeeded: counting, verifying and summing.
-        attempts: tasks started, including those lost with their worker or node.
-        nodes: by host name.
-    """
-
-    kind: str
-    tasks: int
-    attempts: int
-    nodes: dict[str, NodeReport]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountingReport(_Record):
-    """How the corpus was counted; summed over all runs that took part if it was resumed.
-
-    Attributes:
-        in_process: whether the input was small enough to be counted in the calling process.
-        threads: counting threads of the calling process; 1 if there were worker processes.
-        stages: by name: ``chunk reader``, ``stream reader`` (for streams only), ``counter``, ``merger``, ``reducer``.
-        fingerprint: everything that the counts depend on, to compare with when resuming.
-        engine: the engine, if not the local one.
-    """
-
-    seconds: float
-    memory_limit: int
-    spilled: Spilled
-    segments: SegmentStatistics | None
-    in_process: bool
-    threads: int
-    stages: dict[str, StageReport]
-    fingerprint: FingerprintSummary
-    engine: EngineReport | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendReport(_Record):
+class BackendReport:
     """The merge backend; see `MergeStatistics` for the figures."""
 
     name: str
@@ -197,7 +62,7 @@ class BackendReport(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenReport(_Record):
+class TokenReport:
     """A token, as text and exactly."""
 
     text: str
@@ -206,7 +71,7 @@ class TokenReport(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearningReport(_Record):
+class LearningReport:
     """How the merges were learned.
 
     Attributes:
@@ -233,7 +98,7 @@ class LearningReport(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunReport(_Record):
+class RunReport:
     """The report of a training run.
 
     Attributes:
@@ -246,6 +111,8 @@ class RunReport(_Record):
         finished: when the report was written, in ISO 8601, UTC.
         files: the run's files, relative to its folder.
     """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # for the records in it, too
 
     schema_version: Literal[1] = SCHEMA_VERSION
     bpeflow: str

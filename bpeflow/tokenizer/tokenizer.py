@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.formats import any_format as formats
-from bpeflow.formats import cs336, gpt2
+from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.tokenizer.codec import TextCodec
@@ -102,14 +102,13 @@ class BaseTokenizer(TextCodec):
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> _Self:
-        """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``, or the pickles of CS336.
+        """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``.
 
-        Pickles are recognised by their content and read without running any code in them. Entries of the vocabulary
-        that are neither bytes nor merges are special tokens.
+        Entries of the vocabulary that are neither bytes nor merges are special tokens.
 
         Args:
-            vocab_filepath: the path of ``vocab.json``, or of a pickle of a ``dict[int, bytes]``.
-            merges_filepath: the path of ``merges.txt``, or of a pickle of a ``list[tuple[bytes, bytes]]``.
+            vocab_filepath: the path of ``vocab.json``.
+            merges_filepath: the path of ``merges.txt``.
             special_tokens: further special tokens, as for the constructor.
             pattern: the pattern; by default that of ``bpeflow.json`` beside the vocabulary, or else GPT-2's. The
                 normalizer is always that of ``bpeflow.json``.
@@ -121,11 +120,7 @@ class BaseTokenizer(TextCodec):
             FormatError: a file is damaged, or the files do not fit each other.
         """
         vocab_path, merges_path = Path(vocab_filepath), Path(merges_filepath)
-        if cs336.is_pickle(vocab_path):
-            vocab = cs336.load_files(vocab_path, merges_path)
-        else:
-            vocab = gpt2.load_files(vocab_path, merges_path)
-            vocab = vocab.annotated(**gpt2.pattern_beside(vocab_path))
+        vocab = gpt2.load_files(vocab_path, merges_path).annotated(**gpt2.pattern_beside(vocab_path))
         spec = TokenizerSpec.of(add_special_tokens(vocab, special_tokens or ()), pattern, whole_tokens=whole_tokens)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
@@ -179,9 +174,9 @@ class BaseTokenizer(TextCodec):
         Args:
             path: a folder; or the file itself, if its name ends as those of the format do.
             format: ``"gpt2"`` (vocab.json, merges.txt and bpeflow.json), ``"huggingface"`` (tokenizer.json, and in a
-                folder the files that transformers reads beside it), ``"tiktoken"`` or ``"cs336"``. By default the
-                format of the file's ending (``.json``, ``.tiktoken``, ``.pkl``), and ``"gpt2"`` for a folder.
-            overwrite: whether to replace another tokenizer that is there.
+                folder the files that transformers reads beside it) or ``"tiktoken"``. By default the format of the
+                file's ending (``.json``, ``.tiktoken``), and ``"gpt2"`` for a folder.
+            overwrite: whether to replace a file or a tokenizer that is there.
             options: for a folder in the ``"huggingface"`` format: the special tokens `eos`, `bos` and `pad`, `add_bos`,
                 `chat_template` and `max_length`, as for `bpeflow.config.OutputSettings`.
 
@@ -191,8 +186,8 @@ class BaseTokenizer(TextCodec):
         Raises:
             ConfigError: the format is unknown, or the options do not fit it or the tokenizer.
             FormatError: the format cannot represent the tokenizer.
-            AlreadyExistsError: there is another tokenizer, or another file. The same tokenizer may be saved again,
-                and beside itself in other formats.
+            AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
+                same one in several formats.
         """
         name = format or formats.format_of_name(Path(path))
         return formats.save(self._spec, Path(path), name, overwrite, TransformersOptions(**options))

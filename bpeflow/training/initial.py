@@ -109,7 +109,7 @@ def _load(path: Path, settings: Settings) -> TokenizerSpec:
     except FormatError as error:
         raise FormatError(f"init_from: {error}") from None
     alone = format_.name == "gpt2" and not (file.parent / gpt2.TOKENIZER_FILE).is_file()
-    if format_.name == "cs336" or (alone and base.pattern == "gpt2"):  # not the two files of another known tokenizer
+    if alone and base.pattern == "gpt2":  # not the two files of another known tokenizer
         base = replace(base, normalizer=settings.normalizer)
         if given is not None:
             base = replace(base, pattern=given, unmatched=settings.unmatched)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,26 +12,13 @@ import numpy as np
 from bpeflow import __version__
 from bpeflow._util.machine import available_cores
 from bpeflow.config import Settings
-from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.sources import Source
-from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
-from bpeflow.flow import WorkerReport
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.pretokenize.native import chosen_instructions
-from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.run_dir.run_report import (
     BackendReport,
-    CorpusReport,
-    CountingReport,
-    EngineReport,
     LearningReport,
-    NodeReport,
     RunReport,
-    SampleReport,
-    SourceReport,
-    StageReport,
     TokenReport,
     Versions,
 )
@@ -42,7 +27,6 @@ from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
     from bpeflow.dataset.facade import Tokenizer
-    from bpeflow.engines.distributed import DistributedCounting
 
 
 @dataclass(frozen=True)
@@ -108,125 +92,6 @@ def start_report(settings: Settings) -> RunReport:
             cores=available_cores(),
         ),
     )
-
-
-def describe_corpus(corpus: CorpusCounter, counted: CorpusCounts) -> CorpusReport:
-    """Describe the corpus that was counted."""
-    counts = counted.counts
-    return CorpusReport(
-        files=counted.files,
-        sources=_describe_sources(corpus, counted),
-        bytes=counted.documents.bytes,
-        documents=counted.documents.documents,
-        skipped_documents=counted.documents.skipped_documents,
-        bad_records=counted.documents.bad_records,
-        pattern=corpus.pretokenizer.regex,
-        scanner=corpus.scanner,
-        instructions=chosen_instructions() if corpus.scanner == "native" else None,
-        unicode=corpus.unicode,
-        normalizer=corpus.settings.normalizer,
-        normalizer_unicode=UNICODE_VERSION if corpus.settings.normalizer else None,
-        unmatched_bytes=counted.documents.unmatched_bytes,
-        pretokens=counts.total,
-        pretoken_bytes=counts.total_bytes,
-        distinct_pretokens=len(counts),
-        distinct_pretoken_bytes=len(counts.data),
-    )
-
-
-def _describe_sources(corpus: CorpusCounter, counted: CorpusCounts) -> tuple[SourceReport, ...]:
-    """Describe each source, if there are several or one with settings of its own."""
-    sources, statistics = corpus.corpus.sources, counted.documents.sources
-    if sources == [Source()]:
-        return ()
-    described = []
-    for number, (source, files) in enumerate(zip(sources, corpus.corpus.file_counts(), strict=True)):
-        documents = counted.documents if len(sources) == 1 else DocumentStatistics()
-        documents = statistics[number] if number < len(statistics) else documents
-        described.append(
-            SourceReport(
-                name=source.name,
-                weight=source.weight,
-                sample=None if source.sample is None else SampleReport(**asdict(source.sample)),
-                files=files,
-                bytes=documents.bytes,
-                documents=documents.documents,
-                skipped_documents=documents.skipped_documents,
-                bad_records=documents.bad_records,
-            )
-        )
-    return tuple(described)
-
-
-def describe_counting(
-    corpus: CorpusCounter, counted: CorpusCounts, engine: DistributedCounting | None = None
-) -> CountingReport:
-    """Describe how the corpus was counted, and by which engine if not the local one."""
-    in_process = counted.in_process and engine is None
-    return CountingReport(
-        seconds=counted.seconds,
-        memory_limit=counted.memory_limit,
-        spilled=counted.spilled,
-        segments=counted.segments,
-        in_process=in_process,
-        threads=counted.counters if in_process else 1,
-        stages=describe_stages(counted),
-        fingerprint=corpus.fingerprint.summary(),
-        engine=None if engine is None else _describe_engine(engine),
-    )
-
-
-def _describe_engine(engine: DistributedCounting) -> EngineReport:
-    tally = engine.tally
-    nodes = {
-        name: NodeReport(
-            tasks=node.tasks,
-            seconds=node.seconds,
-            cpu_seconds=node.cpu_seconds,
-            peak_memory_bytes=node.peak_memory,
-        )
-        for name, node in sorted(tally.nodes.items())
-    }
-    return EngineReport(kind=engine.settings.kind, tasks=tally.tasks, attempts=tally.attempts, nodes=nodes)
-
-
-def describe_stages(counted: CorpusCounts) -> dict[str, StageReport]:
-    """Describe each stage of the counting pipeline, with its workers' figures added up."""
-    stages = {stage: list(workers) for stage, workers in groupby(counted.workers, key=lambda worker: worker.stage)}
-    # The chunk reader only plans what others read, and the size of a stream is known only once it has been read: both
-    # are given the bytes of all documents.
-    of_documents = {"chunk reader", "counter"} if "stream reader" in stages else {"chunk reader"}
-    described = {
-        stage: _describe_stage(workers, counted.documents.bytes if stage in of_documents else None)
-        for stage, workers in stages.items()
-    }
-    reducer = StageReport(
-        workers=1,
-        seconds=counted.reducer_seconds,
-        bytes=counted.reduced_bytes,
-        mb_per_second=_mb_per_second(counted.reduced_bytes, counted.reducer_seconds),
-    )
-    return {**described, "reducer": reducer}
-
-
-def _describe_stage(workers: Iterable[WorkerReport], size: int | None) -> StageReport:
-    workers = list(workers)
-    seconds = max(worker.wall_seconds for worker in workers)
-    done = sum(worker.weight_done for worker in workers) if size is None else size
-    return StageReport(
-        workers=len(workers),
-        items_in=sum(worker.items_in for worker in workers),
-        items_out=sum(worker.items_out for worker in workers),
-        seconds=seconds,
-        cpu_seconds=sum(worker.cpu_seconds for worker in workers),
-        peak_memory_bytes=max(worker.peak_memory for worker in workers),
-        bytes=done,
-        mb_per_second=_mb_per_second(done, seconds),
-    )
-
-
-def _mb_per_second(size: int, seconds: float) -> float | None:
-    return size / 1e6 / seconds if seconds > 0 else None
 
 
 def describe_learning(

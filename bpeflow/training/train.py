@@ -38,7 +38,7 @@ from bpeflow.run_dir.run_dir import RunDir
 from bpeflow.run_dir.run_report import RunReport
 from bpeflow.training.initial import settle_initial, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
-from bpeflow.training.result import TrainResult, describe_corpus, describe_counting, describe_learning, start_report
+from bpeflow.training.result import TrainResult, describe_learning, start_report
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
@@ -286,12 +286,12 @@ def _count(
         counted = corpus.count(observer, on_sample, interval, distributor=engine)
     report = replace(
         start_report(settings),
-        corpus=describe_corpus(corpus, counted),
-        counting=describe_counting(corpus, counted, engine),
+        corpus=counted.corpus,
+        counting=counted.counting,
     )
     folder.write(COUNTS_FILE, counted.counts.dump)
     report = folder.write_report(report, started)
-    if counted.segments is not None:
+    if counted.counting.segments is not None:
         corpus.forget_segments()
     return counted.counts, report
 

@@ -100,7 +100,7 @@ def test_the_interpreter_does_not_complain_at_its_end(arguments: list[str]) -> N
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_bars_stay_on_one_line(arguments: list[str], columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with terminal(columns, monkeypatch) as screen:
-        assert main([*arguments, "--do_monitor", "--set", "monitor.interval=0.01", "--set", "small_input=1gb"]) == 0
+        assert main([*arguments, "--do_monitor", "--set", "monitor.interval=0.01", "--set", "executor=threads"]) == 0
     drawn = [line for line in screen.lines if "━" in line]
     assert {line.split()[0] for line in drawn} == {"counting", "learning"}
     assert all(re.match(r" *(counting|learning) [━╸╺]+ +\d+%  \d.*$", line) for line in drawn), drawn

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rules import opened_text, rules, texts_of
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import ChunkBuffer, Delimiters, DocumentStatistics, decode_chunk
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.open_chunk import ChunkBuffer
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
 
 ALPHABET = "ab<|>\n é"
@@ -102,9 +105,9 @@ def test_occurrences_include_all_matches(data: bytes, separator: str | None, spe
 def _decode(
     data: bytes, policy: InvalidUtf8Policy = "error", *, delimiters: Delimiters = LINES, ends_file: bool = True
 ) -> tuple[list[str], DocumentStatistics]:
-    chunk = Chunk("corpus.txt", 1000, len(data), ends_file)
-    decoded = decode_chunk(data, chunk, delimiters, policy)
-    return [text.decode() for text in decoded.texts], decoded.statistics
+    text_rules = replace(rules(policy=policy), delimiters=delimiters)
+    texts, statistics = texts_of(opened_text(data, text_rules, ends_file, offset=1000))
+    return [text.decode() for text in texts], statistics
 
 
 def test_texts_are_the_text_between_delimiters() -> None:

@@ -164,7 +164,7 @@ def test_a_run_in_several_processes_says_it_once(
     (tmp_path / "corpus.bz2").write_bytes(bz2.compress(LINE * 100))
     with monkeypatch.context() as patch:
         patch.setattr(logging.getLogger(), "handlers", [])  # so that all processes write to standard error
-        bpeflow.count(tmp_path, special_tokens=["<s>"], small_input=0, num_counter=2)
+        bpeflow.count(tmp_path, special_tokens=["<s>"], executor="processes", num_counter=2)
     assert capfd.readouterr().err.count("no '<s>' in its first") == 1
 
 

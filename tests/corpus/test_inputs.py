@@ -18,14 +18,15 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.count import CorpusCounts
 from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import CorpusError
+from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 
 IN_THREADS: list[dict[str, object]] = [
     {},
     {"chunk_size": 1000, "num_counter": 3, "num_merger": 2},
-    {"scanner": "regex", "chunk_size": 777},
+    {"chunk_size": 777},
 ]
 #: All formats are read in processes by the test after the next.
-IN_PROCESSES = {"small_input": 0, "num_counter": 2, "chunk_size": 5000, "queue": {"max_items": 1, "max_bytes": 1}}
+IN_PROCESSES = {"executor": "processes", "num_counter": 2, "chunk_size": 5000}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,14 @@ def test_every_format_has_the_counts_of_plain_text(
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_every_format_has_them_with_the_regex_module(
+    tmp_path: Path, documents: list[str], expected: CorpusCounts, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "regex")
+    assert_same(count(str(write(tmp_path / f"corpus.{form}", documents)), chunk_size=777), expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_every_format_has_them_with_other_settings(tmp_path: Path, documents: list[str], form: str) -> None:
     other = {"pattern": "cl100k", "invalid_utf8": "skip"}
     counted = count(str(write(tmp_path / f"corpus.{form}", documents)), **other, chunk_size=3000)
@@ -54,9 +63,9 @@ def test_many_files_of_many_formats_are_read_in_parallel(
 ) -> None:
     for form, part in zip(FORMS, pieces(documents, len(FORMS)), strict=True):
         write(tmp_path / f"part.{form}", part)
-    counted = count(str(tmp_path), small_input=0, num_counter=2, num_merger=2, chunk_size=2000)
+    counted = count(str(tmp_path), executor="processes", num_counter=2, num_merger=2, chunk_size=2000)
     assert_same(counted, expected)
-    assert counted.files == len(FORMS)
+    assert counted.corpus.files == len(FORMS)
     assert {report.stage for report in counted.workers} == {"chunk reader", "stream reader", "counter", "merger"}
 
 

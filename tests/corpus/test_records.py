@@ -90,7 +90,7 @@ def test_lines_that_are_not_utf8_are_replaced_or_skipped(
         bpeflow.count(path)
 
 
-@pytest.mark.parametrize("options", [{}, {"chunk_size": 1}, {"small_input": 0, "num_counter": 2}])
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 1}, {"executor": "processes", "num_counter": 2}])
 def test_bad_records_are_left_out_counted_and_reported(
     tmp_path: Path, options: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,7 +169,7 @@ def test_the_error_for_bad_parquet_names_the_file_and_says_why(tmp_path: Path) -
         with pytest.raises(CorpusError, match=rf"corpus\.parquet: {message}"):
             bpeflow.count(path, **options)
     with pytest.raises(CorpusError, match=r"corpus\.parquet: row 2: the text is null"):  # in a process
-        bpeflow.count(path, small_input=0, num_counter=1)
+        bpeflow.count(path, executor="processes", num_counter=1)
     assert dict(bpeflow.count(path, bad_records="skip")) == {b"a": 1, b"b": 1}
     for damaged in (b"PAR1", path.read_bytes()[:-20], b"no parquet at all"):
         (tmp_path / "bad.parquet").write_bytes(damaged)

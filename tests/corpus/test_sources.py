@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bpeflow
-from bpeflow.corpus.sources import Sample
+from bpeflow.corpus.text_rules import Sample
 from bpeflow.counting.count import CorpusCounts
 from bpeflow.errors import ConfigError, CorpusError
 
@@ -49,13 +49,13 @@ def mixed(tmp_path: Path, documents: list[str], **options: object) -> CorpusCoun
     return count(sources, **options)
 
 
+@pytest.mark.usefixtures("scanner")
 @pytest.mark.parametrize(
     "options",
     [
         {},
-        {"scanner": "regex"},
-        {"small_input": 0, "num_counter": 2, "num_merger": 3, "chunk_size": 3000},
-        {"small_input": 0, "num_counter": 2, "memory_limit": "16mb", "chunk_size": 100},
+        {"executor": "processes", "num_counter": 2, "num_merger": 3, "chunk_size": 3000},
+        {"executor": "processes", "num_counter": 2, "memory_limit": "16mb", "chunk_size": 100},
     ],
     ids=str,
 )
@@ -93,7 +93,9 @@ def test_a_sample_depends_only_on_the_documents_and_the_seed(tmp_path: Path, doc
         return count([{"name": "it", "path": str(path), "max_bytes": 30_000, "seed": seed}], **options)
 
     first = sample(write(tmp_path / "corpus.txt", documents), 1)
-    again = sample(write(tmp_path / f"corpus.{form}", documents), 1, small_input=0, num_counter=2, chunk_size=1000)
+    again = sample(
+        write(tmp_path / f"corpus.{form}", documents), 1, executor="processes", num_counter=2, chunk_size=1000
+    )
     assert again.counts == first.counts
     assert again.documents == first.documents
     assert 20_000 < first.documents.bytes <= 30_000

@@ -12,13 +12,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_data import real_data
+from rules import rules, texts_of
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus import split
 from bpeflow.corpus.chunk import Chunk, CorpusFile
-from bpeflow.corpus.documents import ChunkBuffer, Delimiters, DocumentStatistics, decode_chunk
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.find import find_files
+from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.split import plan_chunks
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
@@ -65,15 +68,13 @@ def _count(texts: list[str], pretokenizer: Pretokenizer) -> Counter[str]:
     return Counter(token for text in texts for token in pretokenizer.pretokens(text))
 
 
-def _plan_and_count(
-    chunks: list[Chunk], delimiters: Delimiters, pretokenizer: Pretokenizer, policy: InvalidUtf8Policy
-) -> tuple[Counter[str], DocumentStatistics]:
+def _plan_and_count(chunks: list[Chunk], text_rules: TextRules) -> tuple[Counter[str], DocumentStatistics]:
     counts: Counter[str] = Counter()
     statistics = DocumentStatistics()
     for chunk in chunks:
-        decoded = decode_chunk(bytes(ChunkBuffer().read(chunk)), chunk, delimiters, policy)
-        counts += _count([text.decode() for text in decoded.texts], pretokenizer)
-        statistics += decoded.statistics
+        texts, of_chunk = texts_of(open_chunk(chunk, text_rules))
+        counts += _count([text.decode() for text in texts], text_rules.pretokenizer)
+        statistics += of_chunk
     return counts, statistics
 
 
@@ -100,10 +101,10 @@ def test_every_chunk_size_has_the_result_of_a_single_pass(
     expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
     with patch.object(split, "WINDOW_BYTES", window):
         for chunk_size in range(1, len(data) + 2):
-            plan = plan_chunks([CorpusFile(path, len(data))], chunk_size, Delimiters(*delimiters), pretokenizer, cut)
+            plan = plan_chunks([CorpusFile(path, len(data))], chunk_size, rules(*delimiters, pattern, cut=cut))
             chunks = list(plan)
             _assert_covers(chunks, len(data))
-            counts, statistics = _plan_and_count(chunks, Delimiters(*delimiters), pretokenizer, "error")
+            counts, statistics = _plan_and_count(chunks, rules(*delimiters, pattern))
             assert counts == expected
             assert statistics == DocumentStatistics(len(documents), 0, len(data))
 
@@ -126,8 +127,8 @@ def test_every_chunk_size_treats_invalid_utf8_alike(
     texts = [piece.decode(errors="replace") for document in kept for piece in document]
     for chunk_size in range(1, len(data) + 2):
         file = CorpusFile(path, len(data))
-        chunks = list(plan_chunks([file], chunk_size, Delimiters(*delimiters), pretokenizer, policy != "skip"))
-        counts, statistics = _plan_and_count(chunks, Delimiters(*delimiters), pretokenizer, policy)
+        text_rules = rules(*delimiters, pattern, policy)
+        counts, statistics = _plan_and_count(list(plan_chunks([file], chunk_size, text_rules)), text_rules)
         assert counts == _count(texts, pretokenizer)
         assert statistics == DocumentStatistics(len(documents), len(documents) - len(kept), len(data))
 
@@ -148,13 +149,13 @@ def test_real_text_has_the_same_counts_in_any_chunks(path: Path, corpus: str, se
         data = stream.read(80_000).decode(errors="ignore").encode()  # without the character that was cut off
     path.write_bytes(data)
     pretokenizer = load_pretokenizer("cl100k")
-    delimiters = Delimiters(separator, ["<|endoftext|>", " the"])
+    text_rules = rules(separator, ["<|endoftext|>", " the"], "cl100k")
     documents = _oracle(data, separator, ["<|endoftext|>", " the"])
     expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
     for chunk_size in (777, 30_000):
-        chunks = list(plan_chunks([CorpusFile(path, len(data))], chunk_size, delimiters, pretokenizer))
+        chunks = list(plan_chunks([CorpusFile(path, len(data))], chunk_size, text_rules))
         _assert_covers(chunks, len(data))
-        counts, statistics = _plan_and_count(chunks, delimiters, pretokenizer, "error")
+        counts, statistics = _plan_and_count(chunks, text_rules)
         assert counts == expected
         assert statistics.documents == len(documents)
 
@@ -163,7 +164,7 @@ def _pieces(
     path: Path, data: bytes, chunk_size: int, separator: str | None, pattern: str = "gpt2", cut: bool = True
 ) -> list[bytes]:
     path.write_bytes(data)
-    chunks = plan_chunks(find_files([path]), chunk_size, Delimiters(separator), load_pretokenizer(pattern), cut)
+    chunks = plan_chunks(find_files([path]), chunk_size, rules(separator, pattern=pattern, cut=cut))
     return [bytes(ChunkBuffer().read(chunk)) for chunk in chunks]
 
 
@@ -239,7 +240,7 @@ def test_empty_files_have_no_chunks(path: Path) -> None:
 def test_files_follow_one_another_and_never_share_a_chunk(tmp_path: Path) -> None:
     for name, content in [("a", b"one"), ("b", b""), ("c", b"two|three")]:
         (tmp_path / name).write_bytes(content)
-    chunks = list(plan_chunks(find_files([tmp_path]), 4, Delimiters("|"), load_pretokenizer("gpt2")))
+    chunks = list(plan_chunks(find_files([tmp_path]), 4, rules("|")))
     a, c = str(tmp_path / "a"), str(tmp_path / "c")
     assert chunks == [Chunk(a, 0, 3, True), Chunk(c, 0, 4, False), Chunk(c, 4, 5, True)]
 
@@ -247,18 +248,18 @@ def test_files_follow_one_another_and_never_share_a_chunk(tmp_path: Path) -> Non
 @pytest.mark.parametrize("chunk_size", [0, -1])
 def test_a_chunk_size_below_one_is_an_error_before_anything_is_read(chunk_size: int) -> None:
     with pytest.raises(ConfigError):
-        plan_chunks([], chunk_size, Delimiters(None), load_pretokenizer("gpt2"))
+        plan_chunks([], chunk_size, rules())
 
 
 def test_a_file_that_shrank_since_it_was_found_is_an_error(path: Path) -> None:
     path.write_bytes(b"12345")
     with pytest.raises(CorpusError, match="shrank from 6 to 5 bytes"):
-        list(plan_chunks([CorpusFile(path, 6)], 10, Delimiters(None), load_pretokenizer("gpt2")))
+        list(plan_chunks([CorpusFile(path, 6)], 10, rules()))
 
 
 def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None:
     path.write_bytes(b"a|" * 100_000)
-    plan = plan_chunks(find_files([path]), 10, Delimiters("|"), load_pretokenizer("gpt2"))
+    plan = plan_chunks(find_files([path]), 10, rules("|"))
     next(plan)
     path.write_bytes(b"a|")
     with pytest.raises(CorpusError, match="became shorter while it was read"):
@@ -267,12 +268,12 @@ def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*gone"):
-        list(plan_chunks([CorpusFile(tmp_path / "gone", 6)], 10, Delimiters(None), load_pretokenizer("gpt2")))
+        list(plan_chunks([CorpusFile(tmp_path / "gone", 6)], 10, rules()))
 
 
 def test_bytes_appended_since_a_file_was_found_are_not_read(path: Path) -> None:
     path.write_bytes(b"a|b|c")
-    plan = plan_chunks([CorpusFile(path, 3)], 10, Delimiters("|"), load_pretokenizer("gpt2"))
+    plan = plan_chunks([CorpusFile(path, 3)], 10, rules("|"))
     assert list(plan) == [Chunk(str(path), 0, 3, True)]
 
 
@@ -297,7 +298,7 @@ def sparse_file(tmp_path: Path) -> Iterator[CorpusFile]:
 def test_a_document_that_cannot_be_cut_is_planned_in_little_memory(sparse_file: CorpusFile) -> None:
     tracemalloc.start()
     try:
-        chunks = list(plan_chunks([sparse_file], 1000, Delimiters("|", ["<s>"]), load_pretokenizer("gpt2")))
+        chunks = list(plan_chunks([sparse_file], 1000, rules("|", ["<s>"])))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

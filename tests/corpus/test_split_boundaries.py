@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+
+from rules import rules
 
 from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.split import WINDOW_BYTES, BoundaryFinder
-from bpeflow.pretokenize.regex import load_pretokenizer
 
 FAR = 1 << 20
 
@@ -21,8 +23,8 @@ class CountingFile(io.BytesIO):
 
 
 def _boundary(data: bytes, target: int, delimiters: Delimiters, *, cut: bool = False, reach: int = FAR) -> int:
-    cutter = load_pretokenizer("gpt2") if cut else None
-    return BoundaryFinder(io.BytesIO(data), len(data), delimiters, cutter).next_boundary(target, reach)
+    text_rules = replace(rules(cut=cut), delimiters=delimiters)
+    return BoundaryFinder(io.BytesIO(data), len(data), text_rules).next_boundary(target, reach)
 
 
 def test_a_separator_in_the_middle_of_a_run_is_not_trusted() -> None:
@@ -104,7 +106,7 @@ def test_without_a_boundary_the_chunk_ends_with_the_file() -> None:
 def test_only_a_little_of_a_large_file_is_read() -> None:
     file = CountingFile(b"a document of some length<|endoftext|>\n" * 500_000)
     size = len(file.getvalue())
-    finder = BoundaryFinder(file, size, Delimiters("<|endoftext|>"), load_pretokenizer("gpt2"))
+    finder = BoundaryFinder(file, size, rules("<|endoftext|>"))
     position, chunks = 0, 0
     while position < size:
         position = finder.next_boundary(position + 2_000_000, FAR)

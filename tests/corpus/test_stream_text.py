@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rules import rules
 
 from bpeflow.corpus.chunk import CorpusFile, StreamChunk
-from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.formats.jsonl import cut_lines
 from bpeflow.corpus.formats.stream import StreamFile, open_blocks
 from bpeflow.corpus.formats.stream_text import cut_text
 from bpeflow.corpus.split import plan_chunks
 from bpeflow.errors import CorpusError
-from bpeflow.pretokenize.regex import load_pretokenizer
 
 PARTS = ["a", "b", " ", "\n", "<|e|>", "||", "|", "é", "字", "1", "a b " * 20, "x" * 70]
 
@@ -40,12 +39,12 @@ def test_a_stream_has_the_same_chunks_as_the_file(
     path = tmp_path / "file"
     path.write_text(text, encoding="utf-8", newline="")
     size = path.stat().st_size
-    delimiters, pretokenizer = Delimiters(separator, ["<|e|>"]), load_pretokenizer("gpt2")
+    text_rules = rules(separator, ["<|e|>"], cut=not whole)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpeflow.corpus.split.WINDOW_BYTES", window)
         patch.setattr("bpeflow.corpus.formats.stream._BLOCK_BYTES", 7)
-        planned = list(plan_chunks([CorpusFile(path, size)], chunk_size, delimiters, pretokenizer, not whole))
-        cut = stream_chunks(path, chunk_size, delimiters, None if whole else pretokenizer, 1 << 20)
+        planned = list(plan_chunks([CorpusFile(path, size)], chunk_size, text_rules))
+        cut = stream_chunks(path, chunk_size, text_rules, 1 << 20)
     assert [(c.path, c.offset, c.length, c.ends_file) for c in cut] == [
         (c.path, c.offset, c.length, c.ends_file) for c in planned
     ]
@@ -70,12 +69,11 @@ def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chun
 
 def test_text_that_cannot_be_divided_within_the_limit_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"a|" + b"x" * 5_000_000)
-    delimiters, pretokenizer = Delimiters("|"), load_pretokenizer("gpt2")
     with pytest.raises(CorpusError, match=r"file: .* from byte \d+ on cannot be divided"):
-        stream_chunks(tmp_path / "file", 1000, delimiters, pretokenizer, 1_000_000)
+        stream_chunks(tmp_path / "file", 1000, rules("|"), 1_000_000)
     file = CorpusFile(tmp_path / "file", 5_000_002)
     with pytest.raises(CorpusError, match=r"file: .* from byte [\d,]+ on cannot be divided"):
-        list(plan_chunks([file], 1000, delimiters, pretokenizer, longest=1_000_000))
+        list(plan_chunks([file], 1000, rules("|"), longest=1_000_000))
     with (
         pytest.raises(CorpusError, match=r"line 1 has more than 1\.0 MB"),
         open_blocks(StreamFile(str(file.path), None)) as blocks,

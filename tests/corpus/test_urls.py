@@ -17,7 +17,7 @@ from bpeflow.errors import ConfigError, CorpusError
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (extra fsspec)")
 
 DOCUMENTS = [f"document number {number}, and it's é {'long ' * (number % 50)}" for number in range(300)]
-IN_PROCESSES = {"small_input": 0, "num_counter": 2, "chunk_size": 2000}
+IN_PROCESSES = {"executor": "processes", "num_counter": 2, "chunk_size": 2000}
 
 
 def count(paths: object, **options: object) -> bpeflow.PretokenCounts:
@@ -94,7 +94,7 @@ def memory() -> Iterator[str]:
 def test_folders_and_globs_are_expanded(memory: str, expected: bpeflow.PretokenCounts) -> None:
     assert count(memory) == expected
     assert count([f"{memory}/*.txt", f"{memory}/b.jsonl", f"{memory}/deep/*"]) == expected
-    assert count(f"{memory}/**", small_input=0) == expected
+    assert count(f"{memory}/**", executor="processes") == expected
     assert count(memory, exclude=["*/deep/*", "*.jsonl"]) == count(iter(DOCUMENTS[:75]))
 
 

@@ -7,9 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from rules import rules
 
 from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MIN_SHARE, MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.shards import Scratch, Shard, Spilled
@@ -22,8 +23,9 @@ TIGHT = MemoryBudget(MIN_SHARE, MIN_SHARE)
 
 
 def counter(scanner: Scanner, scratch: Path, memory: MemoryBudget = AMPLE, partitions: int = 1) -> ChunkCounter:
-    pretokenizer = load_pretokenizer("gpt2")
-    return ChunkCounter(Delimiters(None), pretokenizer, scanner, "error", partitions, memory, Scratch(scratch))
+    counted = ChunkCounter(rules(), partitions, memory, Scratch(scratch))
+    assert counted.rules.scanner == scanner  # by the fixture
+    return counted
 
 
 def chunks_of(path: Path, text: bytes, size: int) -> list[Chunk]:

@@ -64,10 +64,12 @@ def test_settings_that_the_counts_do_not_depend_on_may_change(
     fail_after(2, counter(corpus, tmp_path / "run", segment_size="8kb"), monkeypatch)
     monkeypatch.chdir(tmp_path)
     options = {"num_counter": 2, "num_merger": 3, "chunk_size": 500, "memory_limit": "20mb", "segment_size": "1gb"}
-    parts = counter(Path("corpus"), tmp_path / "run", **options, small_input=0, separator="<|endoftext|>").count()
+    parts = counter(
+        Path("corpus"), tmp_path / "run", **options, executor="processes", separator="<|endoftext|>"
+    ).count()
     assert parts.counts == counter(corpus, None).count().counts
-    assert parts.segments is not None
-    assert (parts.segments.segments, parts.segments.resumed) == (3, 2)
+    assert parts.counting.segments is not None
+    assert (parts.counting.segments.segments, parts.counting.segments.resumed) == (3, 2)
 
 
 @pytest.mark.parametrize("change", [touch, lambda corpus: (corpus / "a").unlink()])
@@ -117,8 +119,8 @@ def test_a_full_disk_keeps_finished_segments(
     assert not list((run / SEGMENTS).glob(".*"))
     parts = counter(corpus, run, segment_size="8kb").count()
     assert parts.counts == counter(corpus, None).count().counts
-    assert parts.segments is not None
-    assert parts.segments.resumed == 1
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.resumed == 1
 
 
 def test_a_folder_that_cannot_be_created_is_an_error(corpus: Path, tmp_path: Path) -> None:

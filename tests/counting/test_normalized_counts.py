@@ -49,15 +49,15 @@ def test_counts_do_not_depend_on_chunks(
     assert (counts.pattern, counts.normalizer) == (pattern, names)
 
 
-@pytest.mark.parametrize("scanner", ["native", "regex"])
+@pytest.mark.usefixtures("scanner")
 @pytest.mark.parametrize("names", [("nfkc", "lowercase"), ("nfd",)])
-def test_counts_of_every_kind_of_input(scanner: str, names: tuple[str, ...], tmp_path: Path) -> None:
+def test_counts_of_every_kind_of_input(names: tuple[str, ...], tmp_path: Path) -> None:
     texts = [MIXED * 3, "ASCII only. ", MIXED]
     (tmp_path / "text.txt").write_text(END.join(texts), encoding="utf-8", newline="")
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     (tmp_path / "ascii.jsonl").write_text('{"text": "Plain"}\n{"text": "Text"}\n')
     wanted = expected(texts, "cl100k", names)
-    options: dict[str, object] = {"normalizer": names, "scanner": scanner}
+    options: dict[str, object] = {"normalizer": names}
     for corpus in (tmp_path / "text.txt", tmp_path / "lines.jsonl", iter(texts)):
         assert bpeflow.count(corpus, "cl100k", [END], **options) == wanted  # type: ignore[arg-type]
     plain = bpeflow.count(tmp_path / "ascii.jsonl", "cl100k", [END], **options)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def test_counts_of_every_kind_of_input(scanner: str, names: tuple[str, ...], tmp
 
 def test_counts_of_worker_processes(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(MIXED * 200, encoding="utf-8", newline="")
-    counts = bpeflow.count(tmp_path / "text", normalizer="nfkc", small_input=0, num_counter=2, chunk_size=700)
+    counts = bpeflow.count(tmp_path / "text", normalizer="nfkc", executor="processes", num_counter=2, chunk_size=700)
     assert counts == expected([MIXED * 200], "gpt2", ("nfkc",))
 
 
@@ -75,16 +75,16 @@ def test_counts_of_segments(tmp_path: Path) -> None:
     (tmp_path / "corpus" / "text").write_text(MIXED * 200, encoding="utf-8", newline="")
     options: dict[str, object] = {"segment_size": 3_000, "normalizer": ["nfd", "lowercase"], "pattern": "cl100k"}
     counted = counter(tmp_path / "corpus", tmp_path / "run", **options).count()
-    assert counted.segments is not None
+    assert counted.counting.segments is not None
     assert counted.counts == expected([MIXED * 200], "cl100k", ("nfd", "lowercase"))
 
 
 def test_ascii_is_counted_in_one_pass(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("plain text" + END, encoding="utf-8")
     with patch.object(table.NativeTable, "count", side_effect=AssertionError):
-        assert bpeflow.count(tmp_path / "text", special_tokens=[END], normalizer="nfkc", scanner="native")
+        assert bpeflow.count(tmp_path / "text", special_tokens=[END], normalizer="nfkc")
         with pytest.raises(AssertionError):
-            bpeflow.count(tmp_path / "text", special_tokens=[END], normalizer="lowercase", scanner="native")
+            bpeflow.count(tmp_path / "text", special_tokens=[END], normalizer="lowercase")
 
 
 def test_replaced_bytes_are_normalized_with_the_others(tmp_path: Path) -> None:

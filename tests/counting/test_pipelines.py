@@ -16,6 +16,7 @@ from crash_run import Fault
 import bpeflow
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.counting import pipelines
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error, PatternError, WorkerDiedError
 from bpeflow.flow import MonitorSample
@@ -49,21 +50,21 @@ def expected_counts(folder: Path) -> Counter[bytes]:
 
 
 def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
-    return bpeflow.count(folder, special_tokens=["<|endoftext|>"], **{"small_input": 0, **options})
+    return bpeflow.count(folder, special_tokens=["<|endoftext|>"], **{"executor": "processes", **options})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("scanner", "options"),
     [
-        ("regex", {"small_input": "4mb"}),
-        ("native", {"small_input": "4mb", "num_counter": 3, "num_merger": 2, "chunk_size": 5000}),
+        ("regex", {"executor": "threads"}),
+        ("native", {"executor": "threads", "num_counter": 3, "num_merger": 2, "chunk_size": 5000}),
         ("native", {"num_counter": 1}),
         ("regex", {"num_counter": 2, "num_merger": 2, "chunk_size": 1000}),
         ("native", {"num_counter": 2, "num_merger": 2, "chunk_size": 1000}),
         (
             "native",
-            {"num_counter": 3, "num_merger": 3, "chunk_size": 9000, "queue": {"max_items": 1, "max_bytes": 1}},
+            {"num_counter": 3, "num_merger": 3, "chunk_size": 9000},
         ),
         ("regex", {"num_counter": 2, "num_merger": 5, "chunk_size": 33_333}),
         ("native", {"num_counter": 2, "num_merger": 2, "chunk_size": 7_777}),
@@ -72,18 +73,22 @@ def count(folder: Path, **options: object) -> bpeflow.PretokenCounts:
     indirect=["scanner"],
 )
 def test_counts_do_not_depend_on_how_the_work_is_divided(
-    corpus: Path, options: dict[str, object], scanner: Scanner
+    corpus: Path, options: dict[str, object], scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert dict(count(corpus, scanner=scanner, **options)) == expected_counts(corpus)
+    if options.get("num_merger") == 3:
+        monkeypatch.setattr(pipelines, "QUEUE_ITEMS", 1)
+        monkeypatch.setattr(pipelines, "QUEUE_BYTES", 1)
+    assert dict(count(corpus, **options)) == expected_counts(corpus)
 
 
 def test_statistics_have_documents_and_workers(corpus: Path) -> None:
     settings = make_settings(
-        CountSettings, {"input": str(corpus), "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 5000}
+        CountSettings,
+        {"input": str(corpus), "executor": "processes", "num_counter": 2, "num_merger": 2, "chunk_size": 5000},
     )
     counted = CorpusCounter(settings).count()
     assert counted.documents == DocumentStatistics(160, 0, sum(p.stat().st_size for p in corpus.iterdir()))
-    assert counted.files == 2
+    assert counted.corpus.files == 2
     assert [(w.stage, w.worker) for w in counted.workers] == [
         ("chunk reader", 0),
         ("counter", 0),
@@ -107,7 +112,7 @@ def test_the_observer_gets_progress_and_the_monitor_gets_queues(corpus: Path) ->
     total = counted.documents.bytes
     assert progress[0] == (0, total)
     assert progress[-1] == (total, total)
-    assert counted.in_process, "watching a run does not change how it runs"
+    assert counted.counting.in_process, "watching a run does not change how it runs"
     assert list(samples[-1].queues) == ["chunk_queue", "counter_queue", "merged_queue"]
     assert "chunk_queue: 0, counter_queue: 0, merged_queue: 0" in samples[-1].line()
 
@@ -120,11 +125,11 @@ def test_special_tokens_are_removed_longest_first(tmp_path: Path) -> None:
 
 @pytest.mark.threads
 def test_small_input_is_counted_in_as_many_threads_as_there_are_chunks(corpus: Path, scanner: Scanner) -> None:
-    values = {"input": str(corpus), "scanner": scanner, "num_counter": 3}
+    values = {"input": str(corpus), "num_counter": 3}
     whole = CorpusCounter(make_settings(CountSettings, values)).count()
     pieces = CorpusCounter(make_settings(CountSettings, {**values, "chunk_size": 5000})).count()
-    assert whole.in_process and pieces.in_process
-    assert (whole.counters, pieces.counters) == (1, 3 if scanner == "native" else 1)
+    assert whole.counting.in_process and pieces.counting.in_process
+    assert (whole.counting.threads, pieces.counting.threads) == (1, 3 if scanner == "native" else 1)
     assert pieces.counts == whole.counts
     assert pieces.documents == whole.documents
 
@@ -141,11 +146,11 @@ def test_a_failure_in_one_thread_ends_the_others(tmp_path: Path) -> None:
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("counter")]
 
 
-@pytest.mark.parametrize("small_input", [0, 4_000_000])
-def test_invalid_utf8_is_an_error_with_file_and_offset(tmp_path: Path, small_input: int) -> None:
+@pytest.mark.parametrize("executor", ["processes", "threads"])
+def test_invalid_utf8_is_an_error_with_file_and_offset(tmp_path: Path, executor: str) -> None:
     (tmp_path / "bad.txt").write_bytes(b"good \xff bad")
     with pytest.raises(InvalidUtf8Error, match=r"bad\.txt is not UTF-8 at byte 5"):
-        bpeflow.count(tmp_path, small_input=small_input)
+        bpeflow.count(tmp_path, executor=executor)
 
 
 def test_invalid_utf8_can_be_replaced_or_skipped(tmp_path: Path) -> None:
@@ -189,7 +194,6 @@ def test_nothing_to_count_is_an_error(tmp_path: Path, content: bytes, options: d
         ({"special_tokens": [""]}, ConfigError),
         ({"memory_limit": "15mb"}, ConfigError),
         ({"scratch_dir": "no/such/folder"}, ConfigError),
-        ({"pattern": r"\w+", "scanner": "native"}, ConfigError),
     ],
     ids=str,
 )

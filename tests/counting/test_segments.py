@@ -32,34 +32,41 @@ from bpeflow.run_dir.layout import SEGMENTS
 @pytest.mark.parametrize(
     "options",
     [
-        {"segment_size": 300, "scanner": "regex"},
+        {"segment_size": 300, "pattern": r" ?\w+|\W"},
         {"segment_size": "2kb", "chunk_size": 600, "num_counter": 3, "num_merger": 2},
         {"segment_size": "10kb", "invalid_utf8": "skip"},
-        {"segment_size": "25kb", "small_input": 0, "num_counter": 2, "num_merger": 2, "chunk_size": 1000},
-        {"segment_size": "40kb", "small_input": 0, "num_counter": 1, "scanner": "regex"},
+        {"segment_size": "25kb", "executor": "processes", "num_counter": 2, "num_merger": 2, "chunk_size": 1000},
+        {
+            "segment_size": "40kb",
+            "executor": "processes",
+            "num_counter": 1,
+            "pattern": r"\w+|\W",
+        },
         {"segment_size": "10kb", "pattern": r"\w+|\W"},
     ],
     ids=str,
 )
 def test_counts_do_not_depend_on_segments(corpus: Path, tmp_path: Path, options: dict[str, object]) -> None:
-    whole = counter(corpus, None, **{**options, "small_input": "1gb"}).count()
+    whole = counter(corpus, None, **{**options, "executor": "threads"}).count()
     counting = counter(corpus, tmp_path / "run", **options)
     parts = counting.count()
-    assert whole.segments is None
-    assert parts.segments is not None
-    assert parts.segments.segments >= 2
+    assert whole.counting.segments is None
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.segments >= 2
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert parts.spilled.shards == (parts.segments.segments > 128)  # no more files are read at the same time
+    assert parts.counting.spilled.shards == (
+        parts.counting.segments.segments > 128
+    )  # no more files are read at the same time
     assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
     assert has_segments(tmp_path / "run" / SEGMENTS)
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
 
 
-@pytest.mark.parametrize("small_input", [pytest.param(0, marks=pytest.mark.slow), "1gb"])
+@pytest.mark.parametrize("executor", [pytest.param("processes", marks=pytest.mark.slow), "threads"])
 def test_streams_are_not_divided_and_sources_add_up(
-    corpus: Path, tmp_path: Path, small_input: object, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, executor: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compressed text, JSON Lines and a sample besides files that are divided, in a run that is resumed."""
     text = (corpus / "c").read_text(encoding="utf-8")
@@ -78,16 +85,16 @@ def test_streams_are_not_divided_and_sources_add_up(
     }
     whole = counter(corpus, None, **values).count()
     run = tmp_path / "run"
-    options = {**values, "small_input": small_input, "segment_size": "20kb"}
+    options = {**values, "executor": executor, "segment_size": "20kb"}
     fail_after(2, counter(corpus, run, **options), monkeypatch)
     counting, recorder = counter(corpus, run, **options), ProgressRecorder()
     parts = counting.count(recorder)
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert len(parts.documents.sources) == 3
-    assert parts.segments is not None
-    assert parts.segments.resumed == 2
-    assert parts.segments.segments > 4
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.resumed == 2
+    assert parts.counting.segments.segments > 4
     assert recorder.calls[-1] == (counting.total_bytes, counting.total_bytes)
     (streams / "c.gz").touch()
     with pytest.raises(ResumeError, match=r"streams/c\.gz has been modified since"):
@@ -146,7 +153,7 @@ def test_a_corpus_of_one_segment_leaves_the_folder_alone(
 ) -> None:
     monkeypatch.setattr(os, "fsync", None)
     for run_dir, size in ((tmp_path / "run", corpus_size(corpus)), (None, 1)):
-        assert counter(corpus, run_dir, segment_size=size).count().segments is None
+        assert counter(corpus, run_dir, segment_size=size).count().counting.segments is None
     assert not list((tmp_path / "run").iterdir())
 
 
@@ -166,15 +173,15 @@ def test_finished_segments_are_resumed(
     progress = recorder.calls
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert parts.segments is not None
-    assert parts.segments.resumed == done
-    assert parts.segments.segments > done
-    assert progress[0] == (parts.segments.resumed_bytes, corpus_size(corpus))
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.resumed == done
+    assert parts.counting.segments.segments > done
+    assert progress[0] == (parts.counting.segments.resumed_bytes, corpus_size(corpus))
     assert progress[-1] == (corpus_size(corpus), corpus_size(corpus))
     assert [counted for counted, _ in progress] == sorted(counted for counted, _ in progress)
-    assert parts.segments.resumed_bytes >= done * 8000
+    assert parts.counting.segments.resumed_bytes >= done * 8000
     assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
-    assert parts.seconds > parts.segments.resumed_seconds > 0
+    assert parts.counting.seconds > parts.counting.segments.resumed_seconds > 0
 
 
 def truncate(path: Path) -> None:
@@ -204,9 +211,9 @@ def test_a_damaged_segment_is_counted_again(
     parts = counter(corpus, tmp_path / "run", segment_size="9kb").count()
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert parts.segments is not None
-    assert parts.segments.recounted == len(which)
-    assert parts.segments.resumed == 3 - len(which)
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.recounted == len(which)
+    assert parts.counting.segments.resumed == 3 - len(which)
     for name in which:
         assert f"{name} is damaged or missing: counting its part of the corpus again" in caplog.text
 
@@ -223,8 +230,8 @@ def test_a_segment_with_a_damaged_record_is_counted_again(
     damage(tmp_path / "run" / SEGMENTS / "000001.json")
     parts = counter(corpus, tmp_path / "run", segment_size="3kb").count()
     assert "000001.json is damaged or missing: counting its part of the corpus again" in caplog.text
-    assert parts.segments is not None
-    assert (parts.segments.resumed, parts.segments.recounted) == (2, 1)
+    assert parts.counting.segments is not None
+    assert (parts.counting.segments.resumed, parts.counting.segments.recounted) == (2, 1)
     assert parts.counts == counter(corpus, None).count().counts
 
 
@@ -235,8 +242,8 @@ def test_segments_may_be_finished_in_any_order(corpus: Path, tmp_path: Path, mon
     for number in (0, 1, 3):
         (tmp_path / "run" / SEGMENTS / f"{number:06d}.json").unlink()
     parts = counter(corpus, tmp_path / "run", segment_size="6kb").count()
-    assert parts.segments is not None
-    assert (parts.segments.resumed, parts.segments.recounted) == (2, 0)
+    assert parts.counting.segments is not None
+    assert (parts.counting.segments.resumed, parts.counting.segments.recounted) == (2, 0)
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
     assert sum(worker.weight_done for worker in parts.workers if worker.stage == "counter") == corpus_size(corpus)
@@ -361,7 +368,7 @@ def test_parquet_files_are_divided_by_row_groups(corpus: Path, tmp_path: Path, m
     parts = counter(rows, run, segment_size=size + 100).count(recorder)
     assert parts.counts == whole.counts
     assert parts.documents == whole.documents
-    assert parts.segments is not None
-    assert parts.segments.segments >= 8
-    assert parts.segments.resumed == 3
+    assert parts.counting.segments is not None
+    assert parts.counting.segments.segments >= 8
+    assert parts.counting.segments.resumed == 3
     assert recorder.calls[-1] == (corpus_size(rows), corpus_size(rows))

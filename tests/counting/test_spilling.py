@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import signal
@@ -23,7 +24,7 @@ from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.shards import Scratch, new_scratch, removed_at_end
 from bpeflow.counting.work import task_scratch
 from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDiedError
-from bpeflow.pretokenize.native import Scanner
+from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 
 #: Number of distinct words in the corpus, far more than tables hold under the smallest memory limit.
 DISTINCT = 400_000
@@ -52,13 +53,19 @@ def scratch_dir(tmp_path: Path) -> Path:
 
 
 def count(corpus: Path, scratch_dir: Path, **options: object) -> CorpusCounts:
-    values = {"input": str(corpus), "scratch_dir": scratch_dir, "memory_limit": "16mb", "small_input": 0, **options}
+    values = {
+        "input": str(corpus),
+        "scratch_dir": scratch_dir,
+        "memory_limit": "16mb",
+        "executor": "processes",
+        **options,
+    }
     return CorpusCounter(make_settings(CountSettings, values)).count()
 
 
 @pytest.fixture(scope="module")
 def ample(corpus: Path) -> bpeflow.PretokenCounts:
-    return bpeflow.count(corpus, special_tokens=["<|endoftext|>"], memory_limit="8gb", small_input="1gb")
+    return bpeflow.count(corpus, special_tokens=["<|endoftext|>"], memory_limit="8gb", executor="threads")
 
 
 @pytest.mark.slow
@@ -68,19 +75,20 @@ def test_counts_do_not_depend_on_memory(
 ) -> None:
     counted = count(corpus, scratch_dir, num_counter=num_counter, num_merger=num_merger)
     assert counted.counts == ample
-    assert counted.spilled.shards > 2 * num_merger
-    assert counted.spilled.bytes > DISTINCT * 12
-    assert counted.memory_limit == 16_000_000
+    assert counted.counting.spilled.shards > 2 * num_merger
+    assert counted.counting.spilled.bytes > DISTINCT * 12
+    assert counted.counting.memory_limit == 16_000_000
     assert not list(scratch_dir.iterdir())
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("scanner")
 def test_every_scanner_in_process_gives_identical_files(
-    corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, scanner: Scanner, tmp_path: Path
+    corpus: Path, ample: bpeflow.PretokenCounts, scratch_dir: Path, tmp_path: Path
 ) -> None:
-    counted = count(corpus, scratch_dir, small_input="1gb", scanner=scanner)
-    assert counted.in_process
-    assert counted.spilled.shards > 2
+    counted = count(corpus, scratch_dir, executor="threads")
+    assert counted.counting.in_process
+    assert counted.counting.spilled.shards > 2
     for counts, name in ((counted.counts, "small.npz"), (ample, "ample.npz")):
         counts.save(tmp_path / name)
     assert (tmp_path / "small.npz").read_bytes() == (tmp_path / "ample.npz").read_bytes()
@@ -90,8 +98,8 @@ def test_every_scanner_in_process_gives_identical_files(
 @pytest.mark.slow
 def test_nothing_is_spilled_with_ample_memory(corpus: Path, scratch_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scratch, "new_path", None)
-    counted = count(corpus, scratch_dir, small_input="1gb", memory_limit="8gb")
-    assert counted.spilled.shards == counted.spilled.bytes == 0
+    counted = count(corpus, scratch_dir, executor="threads", memory_limit="8gb")
+    assert counted.counting.spilled.shards == counted.counting.spilled.bytes == 0
 
 
 @pytest.mark.slow
@@ -100,7 +108,7 @@ def test_a_run_spills_to_its_run_folder_by_default(corpus: Path, tmp_path: Path)
     values = {"input": str(corpus), "out_dir": str(tmp_path / "run"), "skip_merge": True, "memory_limit": "16mb"}
     seen: set[str] = set()
     with watching(tmp_path / "run", seen.update):
-        result = bpeflow.train({**values, "small_input": 0, "num_counter": 2})
+        result = bpeflow.train({**values, "executor": "processes", "num_counter": 2})
     counting = result.report.counting
     assert counting.memory_limit == 16_000_000
     assert counting.spilled.shards > 2
@@ -128,13 +136,13 @@ class watching:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small_input", [0, "1gb"])
-def test_no_file_is_left_after_a_failure(corpus: Path, scratch_dir: Path, tmp_path: Path, small_input: object) -> None:
+@pytest.mark.parametrize("executor", ["processes", "threads"])
+def test_no_file_is_left_after_a_failure(corpus: Path, scratch_dir: Path, tmp_path: Path, executor: object) -> None:
     bad = tmp_path / "text"
     bad.write_bytes(corpus.read_bytes() + b"\xff")
     seen: set[str] = set()
     with watching(scratch_dir, seen.update), pytest.raises(InvalidUtf8Error):
-        count(bad, scratch_dir, small_input=small_input, num_counter=1)
+        count(bad, scratch_dir, executor=executor, num_counter=1)
     assert seen
     assert not list(scratch_dir.iterdir())
 
@@ -159,7 +167,8 @@ def test_no_file_is_left_after_a_worker_is_killed(
 def test_no_file_is_left_after_an_interruption(corpus: Path, scratch_dir: Path, tmp_path: Path, signum: int) -> None:
     flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--set", f"scratch_dir={scratch_dir}"]
     command = [sys.executable, "-m", "bpeflow", "--input", str(corpus), "--out_dir", str(tmp_path / "run"), *flags]
-    process = subprocess.Popen([*command, "--set", "scanner=regex"], stderr=subprocess.PIPE)
+    slow = {**os.environ, INSTRUCTIONS_VARIABLE: "regex"}
+    process = subprocess.Popen(command, env=slow, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
     while not any(scratch_dir.glob("*/*.shard")):
         assert process.poll() is None, process.communicate()
@@ -181,11 +190,11 @@ def test_the_summary_has_the_amount_spilled(corpus: Path, tmp_path: Path, capsys
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small_input", ["0", "1gb"])
-def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path, small_input: str) -> None:
+@pytest.mark.parametrize("executor", ["processes", "threads"])
+def test_a_full_disk_is_an_error_with_the_remedy(corpus: Path, scratch_dir: Path, executor: str) -> None:
     """A limit of 100 kB per file simulates a full disk, which raises the same kind of error."""
     flags = ["--vocab_size", "300", "--memory_limit", "16mb", "--out_dir", str(scratch_dir / "run")]
-    settings = ["--set", f"small_input={small_input}", "--set", f"scratch_dir={scratch_dir}"]
+    settings = ["--set", f"executor={executor}", "--set", f"scratch_dir={scratch_dir}"]
     done = subprocess.run(
         [sys.executable, "-m", "bpeflow", "--input", str(corpus), *flags, *settings],
         capture_output=True,

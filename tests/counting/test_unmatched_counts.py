@@ -21,6 +21,7 @@ from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import CorpusError, FormatError, ResumeError
+from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 
 TEXT = "Hello, world 12!||naïve – ça||only"
 WORDS = r"\p{L}+"
@@ -56,15 +57,18 @@ def test_counts_are_the_oracle(unmatched: UnmatchedPolicy, pattern: str, documen
 
 
 @pytest.mark.parametrize("unmatched", ["isolate", "drop"])
-def test_the_share_of_unmatched_text_is_exact(unmatched: UnmatchedPolicy, tmp_path: Path) -> None:
+def test_the_share_of_unmatched_text_is_exact(
+    unmatched: UnmatchedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     options = {"pattern": WORDS, "unmatched": unmatched, "separator": "||", "special_tokens": []}
     expected = {"matched_bytes": 23, "unmatched_bytes": 11, "unmatched_example": "', ' in 'Hello, world 12!'"}
     counted = counter(tmp_path, None, **options).count().documents
     assert counted == DocumentStatistics(documents=3, bytes=len(TEXT.encode()), **expected)  # type: ignore[arg-type]
-    several = counter(tmp_path, None, chunk_size=1, small_input=0, num_counter=2, **options).count().documents
+    several = counter(tmp_path, None, chunk_size=1, executor="processes", num_counter=2, **options).count().documents
     assert replace(several, unmatched_example="") == replace(counted, unmatched_example="")
-    named = counter(tmp_path, None, pattern="gpt2", scanner="regex", separator="||").count().documents
+    monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "regex")
+    named = counter(tmp_path, None, pattern="gpt2", separator="||").count().documents
     assert (named.matched_bytes, named.unmatched_bytes) == (0, 0)
 
 
@@ -98,7 +102,7 @@ def test_an_error_names_the_file_and_the_position(name: str, content: str, place
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
     options = {"pattern": WORDS, "separator": "||", "unmatched": "error"}
-    for more in ({}, {"small_input": 0, "num_counter": 1}):
+    for more in ({}, {"executor": "processes", "num_counter": 1}):
         with pytest.raises(CorpusError, match=rf"^{path}: the pattern .* does not match ', ' in '.*', {place}"):
             bpeflow.count(path, **options, **more)
     path.write_text(content.replace(", ", ""), encoding="utf-8")

@@ -24,8 +24,8 @@ class Place:
 
 
 WORKERS = {
-    "chunk reader": Place("bpeflow.corpus.reader:ChunkReader._planned", 2, name="chunk reader"),
-    "stream reader": Place("bpeflow.corpus.reader:StreamReader.read", 2, "streams", name="stream reader"),
+    "chunk reader": Place("bpeflow.corpus.reader:CorpusReader._planned", 2, name="chunk reader"),
+    "stream reader": Place("bpeflow.corpus.reader:CorpusReader._streamed", 2, "streams", name="stream reader"),
     "counter": Place(
         "bpeflow.counting.counter:ChunkCounter._count",
         2,

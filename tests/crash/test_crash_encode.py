@@ -13,10 +13,10 @@ from small_tokenizer import save_tokenizer
 
 from bpeflow.dataset.facade import Tokenizer
 
-READER = "bpeflow.corpus.reader:ChunkReader._planned"
+READER = "bpeflow.corpus.reader:CorpusReader._planned"
 ENCODER = "bpeflow.dataset.chunk_encoder:ChunkEncoder.encode"
 WRITER = "bpeflow.dataset.token_writer:TokenWriter.write"
-SIDECAR = "bpeflow.dataset.token_writer:TokenWriter.sidecar"
+SIDECAR = "bpeflow.dataset.token_writer:TokenSetWriter._write_sidecar"
 
 DEFECT = r"RuntimeError: the injected defect \(a bug in bpeflow: please report it"
 MEMORY = "encoding: out of memory.*: use fewer threads .* or add memory"

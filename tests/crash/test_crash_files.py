@@ -16,7 +16,7 @@ from distinct_words import distinct_words
 from places import MAIN, Place
 
 COUNTER = "bpeflow.counting.counter:ChunkCounter._count"
-READER = "bpeflow.corpus.reader:ChunkReader._planned"
+READER = "bpeflow.corpus.reader:CorpusReader._planned"
 BLOCKS = "bpeflow.corpus.formats.stream:Blocks._read"
 
 #: The format of the corpus; the change of its last file, where and when; and the message.

@@ -1,4 +1,4 @@
-"""Encoding in tasks: on any engine, and in any number of shards, the ids are those of one token file."""
+"""Encoding in tasks: the files are those that one process writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
+from bpeflow.dataset.token_file import load_shards, load_tokens
 from bpeflow.engines import coordinator
 from bpeflow.engines.engine import Call
 from bpeflow.errors import ConfigError, InvalidUtf8Error, SettingsError, TaskLostError
@@ -62,42 +62,11 @@ def names(folder: Path) -> list[str]:
 
 
 @given(
-    contents=st.lists(contents_utf8, min_size=1, max_size=4),
-    shards=st.integers(1, 6),
-    options=st.fixed_dictionaries(
-        {}, optional={"end_token": st.sampled_from([EOT, ""]), "separator": st.just("\n"), "index": st.just(True)}
-    ),
-)
-@settings(max_examples=25, deadline=None)
-def test_shards_joined_are_the_ids_of_one_file(
-    contents: list[bytes], shards: int, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("shards")
-    files = write_files(folder, contents)
-    if options.get("separator"):
-        options.setdefault("end_token", EOT)
-    whole = encode_file(TOKENIZER, files, folder / "whole.bin", **options)
-    encoded = encode_file(TOKENIZER, files, folder / "train.bin", shards=shards, **options)
-    arrays = load_shards(folder / "train.bin")
-    assert len(arrays) == shards
-    assert np.concatenate(arrays).tolist() == load_tokens(folder / "whole.bin").tolist()
-    assert (encoded.tokens, encoded.documents) == (whole.tokens, whole.documents)
-    assert (encoded.bytes, encoded.input_bytes, encoded.files) == (whole.bytes, whole.input_bytes, whole.files)
-    if options.get("index"):
-        start, joined = 0, [0]
-        for path in encoded.written[::3]:
-            offsets = load_document_offsets(path).astype(int)
-            joined += [start + int(offset) for offset in offsets[1:]]
-            start += int(offsets[-1])
-        assert joined == load_document_offsets(folder / "whole.bin").tolist()
-
-
-@given(
     contents=st.lists(contents_utf8, min_size=1, max_size=3),
     options=st.fixed_dictionaries(
         {},
         optional={
-            "shards": st.integers(1, 4), "index": st.just(True), "dtype": st.just("uint32"),
+            "index": st.just(True), "dtype": st.just("uint32"),
             "format": st.sampled_from(["bin", "megatron"]),
         },
     ) | st.fixed_dictionaries({"shard_tokens": st.integers(1, 30), "val_fraction": st.sampled_from([0, 0.4])}),
@@ -129,56 +98,26 @@ def test_formats_and_streams_in_processes(tmp_path: Path) -> None:
     inputs = [tmp_path / "a.txt", tmp_path / "b.jsonl"]
     encode_file(TOKENIZER, inputs, tmp_path / "whole.npy")
     recorder = EncodingRecorder()
-    encode_file(TOKENIZER, inputs, tmp_path / "train.npy", shards=3, engine=TASKS, observer=recorder)
+    encode_file(TOKENIZER, inputs, tmp_path / "train.npy", shard_tokens=100, engine=TASKS, observer=recorder)
     shards = load_shards(tmp_path / "train.npy")
     assert np.concatenate(shards).tolist() == load_tokens(tmp_path / "whole.npy").tolist()
-    assert [len(shard) > 0 for shard in shards] == [True, True, False], "a stream is not divided"
     assert recorder.reports[-1][0] == recorder.reports[-1][1]
-
-
-def test_white_space_after_the_last_separator_stays_with_its_document(tmp_path: Path) -> None:
-    corpus = tmp_path / "a.txt"
-    corpus.write_text(f"a{EOT}{' ' * 100}")
-    encoded = encode_file(TOKENIZER, corpus, tmp_path / "train.bin", shards=4)
-    assert encoded.documents == 1
-    assert [len(shard) > 0 for shard in load_shards(tmp_path / "train.bin")].count(True) == 1
-
-
-def test_sidecars_describe_their_place(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(f"hello{EOT}" * 10)
-    encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", shards=2)
-    sidecars = [json.loads((tmp_path / f"train_00000{number}.bin.json").read_text()) for number in range(2)]
-    assert [sidecar["set"] for sidecar in sidecars] == [
-        {"first": "train_000000.bin", "shard": number, "shards": 2} for number in range(2)
-    ]
-    assert [sidecar["documents"] for sidecar in sidecars] == [5, 5]
-    assert [("input" in sidecar) for sidecar in sidecars] == [True, False]
-
-
-def test_fewer_shards_replace_more(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(f"hello{EOT}" * 10)
-    encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", shards=4)
-    encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", shards=2, overwrite=True)
-    assert len(list(tmp_path.glob("train_*.bin"))) == 2
-    encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", shard_tokens=5, overwrite=True)
-    assert len(load_shards(tmp_path / "train.bin")) == 5, "two documents of two ids in each"
 
 
 def test_a_bad_file_leaves_nothing(inline: ChangedEngine, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"hello" * 10 + b"\xff")
-    for options in ({}, {"shards": 2}):
-        with pytest.raises(InvalidUtf8Error, match=r"on node .*a\.txt.*byte 50"):
-            encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", engine=TASKS, **options)
+    with pytest.raises(InvalidUtf8Error, match=r"on node .*a\.txt.*byte 50"):
+        encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", engine=TASKS)
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_the_folder_of_a_killed_run_is_removed(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_run_is_removed(inline: ChangedEngine, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     dead = tmp_path / ".train.bin.abc.tasks"
     dead.mkdir()
     (dead / "lock").touch()
-    encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", shards=1)
-    assert names(tmp_path) == ["a.txt", "train_000000.bin", "train_000000.bin.json"]
+    encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", engine=TASKS)
+    assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
 
 
 @pytest.mark.slow
@@ -199,25 +138,9 @@ def test_a_killed_worker_is_replaced(
     assert "encode 1 of 1 was lost and is repeated" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"shards": 0}, "shards: must be an integer from 1"),
-        ({"shards": 2, "shard_tokens": 5}, "shards: not together with shard_tokens"),
-        ({"shards": 2, "val_fraction": 0.5}, "shards: not together with val_fraction"),
-    ],
-)
-def test_invalid_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello")
-    with pytest.raises(ConfigError, match=message):
-        encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", **options)
-
-
 def test_what_only_this_process_can_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="engine processes: standard input and iterables"):
         encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", engine=TASKS)
-    with pytest.raises(ConfigError, match="shards: standard input and iterables"):
-        encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", shards=2)
     with pytest.raises(SettingsError, match="kind"):
         encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", engine={"kind": "slurm"})  # type: ignore[typeddict-item]
 
@@ -226,12 +149,13 @@ def test_the_command(tmp_path: Path, inline: ChangedEngine, capsys: pytest.Captu
     tokenizer = save_tokenizer(tmp_path / "tokenizer")
     (tmp_path / "a.txt").write_text(f"lowest{EOT}" * 20)
     (tmp_path / "c.yaml").write_text("input: a.txt\nengine: {kind: local, retries: 2}\n")
-    command = ["encode", "--tokenizer", str(tokenizer), "--out", str(tmp_path / "train.bin"), "--shards", "2"]
+    command = ["encode", "--tokenizer", str(tokenizer), "--out", str(tmp_path / "train.bin"), "--shard_tokens", "9"]
     assert main([*command, "--input", str(tmp_path / "a.txt"), "--engine", "processes"]) == 0
-    assert inline.submitted == 2 + 2
+    submitted = inline.submitted
+    assert submitted > 2
     whole = bpeflow.Tokenizer.load(tokenizer).encode((tmp_path / "a.txt").read_text(), allowed_special="all")
     assert np.concatenate(load_shards(tmp_path / "train.bin")).tolist() == whole
     assert (
         main([*command, "--config", str(tmp_path / "c.yaml"), "--input", str(tmp_path / "a.txt"), "--overwrite"]) == 0
     )
-    assert inline.submitted == 2 + 2, "the config's section says local"
+    assert inline.submitted == submitted, "the config's section says local"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from token_corpora import CUSTOM, EOT, MERGES, PAD, EncodingRecorder, contents_utf8, make_tokenizer, write_files
 
 from bpeflow import evaluate
-from bpeflow.corpus.sources import Sample
+from bpeflow.corpus.text_rules import Sample
 from bpeflow.dataset import evaluate as evaluation
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, longest_tokens
 from bpeflow.dataset.facade import Tokenizer

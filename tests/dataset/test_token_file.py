@@ -21,8 +21,8 @@ from bpeflow.dataset.token_file import (
     load_tokens,
     sidecar_path,
 )
-from bpeflow.dataset.token_output import new_token_set
 from bpeflow.dataset.token_set import TokenSet
+from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, tokenizer_hash

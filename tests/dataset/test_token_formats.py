@@ -17,8 +17,8 @@ from bpeflow.dataset import megatron
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_documents
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens, open_token_file
-from bpeflow.dataset.token_output import new_token_set
 from bpeflow.dataset.token_set import TokenSet
+from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, FormatError
 
 FACTS = {"tokenizer": {"sha256": "abc"}}

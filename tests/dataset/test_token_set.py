@@ -19,8 +19,8 @@ import bpeflow
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_documents, encode_file
 from bpeflow.dataset.token_file import index_path, load_document_offsets, load_shards, load_tokens, sidecar_path
-from bpeflow.dataset.token_output import new_token_set
 from bpeflow.dataset.token_set import TokenSet, split_path
+from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import AlreadyExistsError, FormatError
 
 FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}

@@ -73,9 +73,9 @@ def test_counts_are_those_of_the_local_engine(
     counting = counter(corpus, tmp_path / "run")
     counted = counting.count(distributor=distribution)
     assert_equal(counted, whole, size_of(corpus))
-    assert counted.segments is not None
-    assert counted.segments.segments >= 5
-    assert distribution.tally.tasks == distribution.tally.attempts == counted.segments.segments + 3
+    assert counted.counting.segments is not None
+    assert counted.counting.segments.segments >= 5
+    assert distribution.tally.tasks == distribution.tally.attempts == counted.counting.segments.segments + 3
     assert {worker.worker for worker in counted.workers if worker.stage == "counter"} <= {0, 1, 2, 3}
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
@@ -98,7 +98,7 @@ def test_small_sums_are_not_worth_tasks(
     "options",
     [
         {"pattern": r"\w+|\W", "invalid_utf8": "skip"},
-        {"scanner": "regex", "normalizer": "nfkc", "separator": "日"},
+        {"normalizer": "nfkc", "separator": "日"},
         {"memory_limit": "16mb"},
     ],
     ids=str,
@@ -170,8 +170,8 @@ def test_a_task_may_die_at_any_step(
     assert_equal(counted, whole, size_of(corpus))
     assert len(deaths) == len(STEPS) + 1
     assert all((tmp_path / death).exists() for death in deaths)
-    assert counted.segments is not None
-    assert engine.submitted == counted.segments.segments + 3 + len(deaths)
+    assert counted.counting.segments is not None
+    assert engine.submitted == counted.counting.segments.segments + 3 + len(deaths)
     counting.forget_segments()
     assert not list((tmp_path / "run").iterdir())
 
@@ -206,8 +206,8 @@ def test_a_task_that_always_dies_is_named_with_its_file(corpus: Path, tmp_path: 
     ):
         count(engine, corpus, tmp_path / "run", retries=1)
     counted = count(InlineEngine(), corpus, tmp_path / "run")
-    assert counted.segments is not None
-    assert counted.segments.resumed == 2
+    assert counted.counting.segments is not None
+    assert counted.counting.segments.resumed == 2
 
 
 @pytest.mark.parametrize(
@@ -311,9 +311,9 @@ def test_a_run_is_resumed_on_another_engine(
             counter(corpus, tmp_path / "run", segment_size="30kb").count()
         counted = count(InlineEngine(), corpus, tmp_path / "run", segment_size="33kb")
     assert_equal(counted, whole, size_of(corpus))
-    assert counted.segments is not None
-    assert counted.segments.resumed >= 2
-    assert counted.seconds > counted.segments.resumed_seconds > 0
+    assert counted.counting.segments is not None
+    assert counted.counting.segments.resumed >= 2
+    assert counted.counting.seconds > counted.counting.segments.resumed_seconds > 0
 
 
 def test_damaged_segments_are_counted_again(
@@ -325,8 +325,8 @@ def test_damaged_segments_are_counted_again(
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
     counted = count(InlineEngine(), corpus, tmp_path / "run")
     assert_equal(counted, whole, size_of(corpus))
-    assert counted.segments is not None
-    assert counted.segments.recounted == 1
+    assert counted.counting.segments is not None
+    assert counted.counting.segments.recounted == 1
     assert f"{shard.name} is damaged or missing" in caplog.text
 
 
@@ -335,7 +335,7 @@ def test_damaged_segments_are_counted_again(
 
 def arguments(corpus: Path, out: Path, *more: str) -> list[str]:
     flags = ["--input", str(corpus), "--vocab_size", "300", "--out_dir", str(out), "--backend", "python", "--quiet"]
-    return [*flags, "--set", "segment_size=20kb", "--set", "small_input=1gb", *more]
+    return [*flags, "--set", "segment_size=20kb", "--set", "executor=threads", *more]
 
 
 def results(out: Path) -> dict[str, bytes]:

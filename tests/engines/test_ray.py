@@ -290,7 +290,7 @@ def test_encoding(cluster: Any, engine: Engine, corpus: Path, tmp_path: Path) ->
     tokenizer = Tokenizer.load(save_tokenizer(tmp_path / "tokenizer"))
     files = [corpus / name for name in ("a", "b", "c")]
     on_ray: Any = {"kind": "ray", "address": cluster.address, "task_memory": "1gb"}
-    for options in ({"shards": 3, "index": True}, {"shard_tokens": 50_000, "val_fraction": 0.1}):
+    for options in ({"index": True}, {"shard_tokens": 50_000, "val_fraction": 0.1}):
         for name, machines in (("local", None), ("ray", on_ray)):
             (tmp_path / name).mkdir(exist_ok=True)
             encode_file(tokenizer, files, tmp_path / name / "train.bin", engine=machines, overwrite=True, **options)

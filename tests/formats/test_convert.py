@@ -48,7 +48,6 @@ def test_convert_writes_files_and_prints_their_paths(tmp_path: Path, capsys: pyt
         ("huggingface", tmp_path / "x.json", ["x.json"]),
         ("tiktoken", tmp_path / "x.tiktoken", ["x.tiktoken", "x.tiktoken.json"]),
         ("tiktoken", tmp_path / "folder", ["folder/tokenizer.tiktoken", "folder/tokenizer.tiktoken.json"]),
-        ("cs336", tmp_path / "folder", ["folder/vocab.pkl", "folder/merges.pkl"]),
         ("gpt2", tmp_path / "g", ["g/vocab.json", "g/merges.txt", "g/bpeflow.json"]),
         ("gpt2", tmp_path / "h" / "vocab.json", ["h/vocab.json", "h/merges.txt", "h/bpeflow.json"]),
     ]:
@@ -80,9 +79,9 @@ def test_convert_reports_wrong_arguments(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_convert_shows_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = train(tmp_path, pattern="llama3")
-    assert main(["convert", str(run), str(tmp_path / "x"), "--to", "cs336"]) == 0
-    assert "does not store the pattern, llama3" in capsys.readouterr().err
+    run = train(tmp_path, special_tokens=["<|a|>", "<|a|>b"])
+    assert main(["convert", str(run), str(tmp_path / "x"), "--to", "tiktoken"]) == 0
+    assert "special token '<|a|>' is a prefix of '<|a|>b'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,8 @@ def test_convert_shows_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("tokenizer.model", b"\x0a\x0e\x0a\x05<unk>\x15", "a SentencePiece model, which sentencepiece reads; bpeflow"),
         ("merges.txt", b"#version: 0.2\na b\n", "merges without their vocabulary; for vocab.json and "),
         ("gpt2.vocab.bpe", b"#version: 0.2\na b\n", "merges without their vocabulary; for vocab.json and "),
-        ("corpus.bin", b"\x0a\x0e", "not the name of a known format; need vocab.json, *.json, *.tiktoken, *.pkl"),
+        ("vocab.pkl", b"\x80\x04}.", "a pickle, which can run any code when it is read"),
+        ("corpus.bin", b"\x0a\x0e", "not the name of a known format; need vocab.json, *.json, *.tiktoken, or"),
     ],
 )
 def test_other_kinds_of_tokenizers_are_refused_with_their_kind(
@@ -157,7 +157,7 @@ def test_a_folder_with_ranks_under_another_name_is_read(tmp_path: Path) -> None:
 
 
 def test_output_formats_are_written_for_each_size(tmp_path: Path) -> None:
-    names = ["huggingface", "tiktoken", "cs336"]
+    names = ["huggingface", "tiktoken"]
     run = train(tmp_path, vocab_size=None, vocab_sizes=[280, 300], output={"formats": names})
     report = json.loads((run / "run.json").read_text(encoding="utf-8"))
     for folder, size in ((run, 300), (run / "vocab_280", 280)):

@@ -44,7 +44,7 @@ def test_a_normalizer_survives_saving_and_loading(format_: str, names: tuple[str
         assert ("normalizer" in (tmp_path / "bpeflow.json").read_text(encoding="utf-8")) == bool(names)
 
 
-@pytest.mark.parametrize("format_", ["tiktoken", "cs336"])
+@pytest.mark.parametrize("format_", ["tiktoken"])
 def test_formats_without_normalizers_refuse_one(format_: str, tmp_path: Path) -> None:
     message = r"(tiktoken|CS336's format) has no normalizers, and this tokenizer has nfkc, lowercase; use the format"
     with pytest.raises(FormatError, match=message):

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from gpt2_files import save_files
 from hypothesis import given
 from hypothesis import strategies as st
 from peers import CHARACTERS, open_huggingface, read_ranks
@@ -191,16 +192,16 @@ def test_a_broken_config_is_one_line(decoder: Any, kimi: Path) -> None:
 def test_qwens_two_files_are_known_by_their_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")])
     monkeypatch.setattr(published, "_QWEN2_MERGES", (2, hashlib.sha256(b"t h\nth e\n").hexdigest()))
-    gpt2.save_files(vocab, tmp_path)
+    save_files(vocab, tmp_path)
     tokenizer = Tokenizer.load(tmp_path)
     assert tokenizer.pattern == "qwen2"
     assert tokenizer.special_tokens == {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
     decoder = {"151646": {"content": "<think>"}}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": decoder}), encoding="utf-8")
     assert Tokenizer.load(tmp_path).special_tokens["<think>"] == 151646
-    gpt2.save_files(Vocab.build(vocab.merges, ["<own>"]), tmp_path)
+    save_files(Vocab.build(vocab.merges, ["<own>"]), tmp_path)
     assert Tokenizer.load(tmp_path).special_tokens == {"<own>": 256}
-    gpt2.save_files(Vocab.build([(b"t", b"h"), (b"h", b"e")]), tmp_path)
+    save_files(Vocab.build([(b"t", b"h"), (b"h", b"e")]), tmp_path)
     assert Tokenizer.load(tmp_path).pattern == "gpt2"
 
 
@@ -280,7 +281,7 @@ def test_kimis_pattern_gives_tiktokens_ids() -> None:
 def test_qwen2s_two_files_are_known(tmp_path: Path) -> None:
     """The tokens of Qwen2 are those of Qwen, so its files can be made from Qwen's."""
     qwen = Tokenizer.load(real_data("vocabs/qwen.tiktoken"))
-    gpt2.save_files(Vocab(qwen.vocab.tokens[:151643], {}, qwen.merges), tmp_path)
+    save_files(Vocab(qwen.vocab.tokens[:151643], {}, qwen.merges), tmp_path)
     content = (tmp_path / "merges.txt").read_bytes()
     # Qwen/Qwen2.5-7B, merges.txt
     assert hashlib.sha256(content).hexdigest() == "8831e4f1a044471340f7c0a83d7bd71306a5b867e95fd870f74d0c5308a904d5"
@@ -292,10 +293,10 @@ def test_qwen2s_two_files_are_known(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["p50k_edit", "qwen"])
-@pytest.mark.parametrize("format_", ["gpt2", "huggingface", "tiktoken", "cs336"])
+@pytest.mark.parametrize("format_", ["gpt2", "huggingface", "tiktoken"])
 def test_published_tokenizers_survive_every_format(name: str, format_: str, tmp_path: Path) -> None:
     ours, _ = both(name)
-    if name == "qwen" and format_ in ("tiktoken", "cs336"):
+    if name == "qwen" and format_ == "tiktoken":
         with pytest.raises(FormatError, match="normalizer"):
             ours.save(tmp_path, format_)
         return

@@ -301,17 +301,14 @@ def test_the_options_of_a_run_need_the_format() -> None:
 
 def test_all_files_of_the_folder_are_one_tokenizer(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path, "huggingface", chat_template="chatml")
-    tokenizer.save(tmp_path, "huggingface", chat_template="chatml")
-    with pytest.raises(AlreadyExistsError, match=r"holds this tokenizer with other options: .*--overwrite"):
+    with pytest.raises(AlreadyExistsError, match=r"holds a tokenizer \(.*--overwrite"):
         tokenizer.save(tmp_path, "huggingface", chat_template="phi3")
     (tmp_path / "chat_template.jinja").write_text("of another")  # which transformers would prefer
-    with pytest.raises(AlreadyExistsError):
-        tokenizer.save(tmp_path, "huggingface", chat_template="chatml")
     tokenizer.save(tmp_path, "huggingface", chat_template="phi3", overwrite=True)
     assert names(tmp_path) == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
     assert "<|end|>" in config(tmp_path)["chat_template"]
     (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(AlreadyExistsError, match="another tokenizer, or a part of one"):
+    with pytest.raises(AlreadyExistsError, match="a tokenizer, or a part of one"):
         tokenizer.save(tmp_path, "huggingface")
     tokenizer.save(tmp_path, "huggingface", overwrite=True)
     assert "chat_template" not in config(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -11,9 +12,9 @@ from characters import CHARACTERS, edges
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_data import real_text_start
+from rules import opened_text, rules, texts_of
 
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Delimiters, decode_chunk
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.table import NativeTable, RegexTable
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.native import (
@@ -206,11 +207,11 @@ def test_real_documents_have_the_same_counts_as_in_python(native: str, delimiter
     data = data[: data.rindex(b"\n")]
     table, reference = NativeTable(native), NativeTable(native)
     counted = table.count_documents(memoryview(bytearray(data)), delimiters)
-    decoded = decode_chunk(data, Chunk("text", 0, len(data), ends_file=True), delimiters, "error")
-    for text in decoded.texts:
+    texts, statistics = texts_of(opened_text(data, replace(rules(), delimiters=delimiters)))
+    for text in texts:
         reference.count(text)
     assert table.shard() == reference.shard()
-    assert (counted.bytes, counted.documents) == (len(data), decoded.statistics.documents)
+    assert (counted.bytes, counted.documents) == (len(data), statistics.documents)
 
 
 def test_instructions_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_finished_counts_are_not_replaced_either(corpus: Path, tmp_path: Path) -
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_tokenizer_of_another_origin_is_not_replaced(corpus: Path, tmp_path: Path, name: str, resume: bool) -> None:
     formats.write(TokenizerSpec(Vocab.build([(b"a", b"b")])), tmp_path / "run", name)
-    with pytest.raises(AlreadyExistsError, match=rf"run holds another tokenizer \(257 entries, gpt2, {name} format"):
+    with pytest.raises(AlreadyExistsError, match=rf"run holds a tokenizer \(257 entries, gpt2, {name} format"):
         train(corpus, tmp_path / "run", resume=resume)
 
 

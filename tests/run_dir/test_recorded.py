@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import bpeflow
+from bpeflow._util.atomic import checksummed, verified
 from bpeflow.cli.main import main
 from bpeflow.counting.segments import SegmentPlan
 from bpeflow.errors import BpeflowError, ResumeError
@@ -118,6 +119,16 @@ def test_settings_are_complete_or_refused(corpus: Path, tmp_path: Path, monkeypa
     record.write_text(record.read_text().replace("cl100k", "gpt2"))
     with pytest.raises(ResumeError, match=r"settings\.json is damaged"):
         bpeflow.train({**own, "out_dir": str(tmp_path / "once")})
+
+
+def test_a_run_of_another_version_is_refused(corpus: Path, tmp_path: Path) -> None:
+    interrupt(settings_of(corpus, tmp_path / "run"), "before counting")
+    path = tmp_path / "run" / UNFINISHED / SETTINGS_FILE
+    record = verified(json.loads(path.read_text(encoding="utf-8")))
+    record["settings"]["small_input"] = None
+    path.write_text(json.dumps(checksummed(record)), encoding="utf-8")
+    with pytest.raises(ResumeError, match=r"begun by another version of bpeflow, .*\(small_input\): start over"):
+        bpeflow.train({"out_dir": str(tmp_path / "run"), "resume": True})
 
 
 def test_a_merge_from_other_counts_says_how_to_resume_it(

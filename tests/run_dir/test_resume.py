@@ -64,7 +64,7 @@ def test_a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes(
 
 def command(corpus: Path, out: Path, *flags: str) -> list[str]:
     """A run with worker processes, in many segments."""
-    settings = ["small_input=0", "segment_size=350kb", "chunk_size=40kb"]
+    settings = ["executor=processes", "segment_size=350kb", "chunk_size=40kb"]
     assignments = [word for setting in settings for word in ("--set", setting)]
     paths = ["--input", str(corpus), "--vocab_size", "400", "--out_dir", str(out)]
     return [*paths, "-c", "2", "-m", "2", "--memory_limit", "16mb", *assignments, *flags]

@@ -133,7 +133,7 @@ Train = Callable[..., Run]
 
 def arguments(corpus: Path, out: Path, *flags: str, segment_size: str = "1gb", vocab_size: int = 400) -> list[str]:
     """A training with worker processes, however small the corpus is."""
-    settings = [f"segment_size={segment_size}", "chunk_size=20kb", "small_input=0", "overwrite=true"]
+    settings = [f"segment_size={segment_size}", "chunk_size=20kb", "executor=processes", "overwrite=true"]
     words = ["--input", str(corpus), "--out_dir", str(out), "--vocab_size", str(vocab_size), "-c", "2", "-m", "2"]
     return [*words, "--memory_limit", "16mb", *(word for text in settings for word in ("--set", text)), *flags]
 

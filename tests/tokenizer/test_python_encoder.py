@@ -151,7 +151,7 @@ def test_bytes_that_utf8_never_has_may_be_missing(encoder: str, tmp_path: Path) 
     encoded, specials = every_byte.encode("utf-8", "ignore"), SpecialTokens.of({"<s>": 256})
     ids = new_encoder(TokenizerSpec(full), encoder).encode(encoded, specials)
     assert new_encoder(TokenizerSpec(vocab), encoder).encode(encoded, specials) == ids
-    for format_ in ("gpt2", "huggingface", "tiktoken", "cs336"):
+    for format_ in ("gpt2", "huggingface", "tiktoken"):
         formats.save(TokenizerSpec(vocab), tmp_path / format_, format_)
         assert formats.load(tmp_path / format_).vocab == vocab
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpt2_files import save_files
 
 import bench
 from benchmarks import encode
 from benchmarks.peers import encode as tools
-from bpeflow.formats import gpt2
 from bpeflow.tokenizer import parallel
 from bpeflow.vocab import Vocab
 
@@ -28,7 +28,7 @@ PEERS = [name for name, package in (("gigatoken",) * 2, ("tiktoken",) * 2, ("hug
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer")
-    gpt2.save_files(Vocab.build(MERGES, [SEPARATOR]), path)
+    save_files(Vocab.build(MERGES, [SEPARATOR]), path)
     (path / "corpus.txt").write_text(TEXT, encoding="utf-8", newline="")
     return path
 

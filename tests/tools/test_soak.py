@@ -67,7 +67,7 @@ def draw(tmp_path: Path, number: int) -> tuple[dict[str, Any], Corpus, dict[str,
     choose = Random(number)
     settings = draw_result_settings(choose)
     corpus = make_corpus(choose, tmp_path / str(number) / "corpus" / "it", settings, choose.choice((0, 300)))
-    return settings, corpus, draw_run_settings(choose, settings, corpus.size, str(tmp_path))
+    return settings, corpus, draw_run_settings(choose, corpus.size, str(tmp_path))
 
 
 def dotted_names(model: type[BaseModel], prefix: str = "") -> set[str]:

@@ -179,7 +179,6 @@ BASES: dict[str, Callable[[TokenizerSpec, Path], object]] = {
     "special tokens first": save_special_tokens_first,
     "tiktoken": lambda spec, folder: save_descending_ids(spec, folder, "tiktoken"),
     "huggingface with gaps": lambda spec, folder: save_descending_ids(spec, folder, "huggingface"),
-    "cs336": lambda spec, folder: formats.save(spec, folder, "cs336"),
 }
 
 

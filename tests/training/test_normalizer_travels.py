@@ -86,6 +86,5 @@ def test_a_tokenizer_with_another_normalizer_is_not_extended(tmp_path: Path) -> 
 
 
 def test_formats_without_normalizers_are_refused_before_counting(tmp_path: Path) -> None:
-    for name in ("tiktoken", "cs336"):
-        with pytest.raises(ConfigError, match=rf"^output\.formats: {name}: .* has no normalizers, and this tokenizer"):
-            train(tmp_path / "run", output={"formats": [name]})
+    with pytest.raises(ConfigError, match=r"^output\.formats: tiktoken: .* has no normalizers, and this tokenizer"):
+        train(tmp_path / "run", output={"formats": ["tiktoken"]})

@@ -63,7 +63,7 @@ def test_ties_go_to_the_greater_pair_of_bytes() -> None:
 
 def test_all_ways_to_train_agree(corpus: Path, backend: MergeBackend) -> None:
     vocab, merges = bpeflow.train_bpe(
-        corpus, 300, ["<|endoftext|>"], backend=backend.name, num_counter=2, small_input=0
+        corpus, 300, ["<|endoftext|>"], backend=backend.name, num_counter=2, executor="processes"
     )
     counts = bpeflow.count(corpus, special_tokens=["<|endoftext|>"])
     learned = bpeflow.learn_merges(counts, 300, ["<|endoftext|>"], backend=backend.name)
@@ -77,7 +77,7 @@ def test_all_ways_to_train_agree(corpus: Path, backend: MergeBackend) -> None:
 def test_the_run_folder_has_everything(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     result = bpeflow.train(
-        {"input": str(corpus), "vocab_size": 280, "out_dir": out, "num_counter": 2, "small_input": 0}
+        {"input": str(corpus), "vocab_size": 280, "out_dir": out, "num_counter": 2, "executor": "processes"}
     )
     assert sorted(path.name for path in out.iterdir()) == [
         "bpeflow.json",
@@ -196,7 +196,7 @@ def test_learn_merges_refuses_unknown_options_and_small_sizes() -> None:
 
 SCRIPT = """
 import bpeflow
-options = dict(small_input=0, num_counter=2)
+options = dict(executor="processes", num_counter=2)
 vocab, merges = bpeflow.train_bpe({path!r}, 270, ["<|endoftext|>"], **options)
 print(len(vocab), len(merges))
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import ours
@@ -15,9 +15,12 @@ GPT2 = frozenset({"gpt2"})
 _NO_MERGES = "with vocab_size=1: counts and sets up, learns no merge, does not report its counts"
 
 
-def _bpeflow(name: str, note: str, counters: int | None = None, settings: Sequence[str] = ()) -> Contender:
+def _bpeflow(name: str, note: str, counters: int | None = None, custom: bool = False) -> Contender:
     def arguments(job: Job) -> list[str]:
-        return ours.count_arguments(job, counters, settings)
+        named = NAMED_PATTERNS.get(job.pattern)
+        if custom and named:  # an equal expression without a name, which the regex module has to match
+            job = replace(job, pattern=f"(?:{named.regex})")
+        return ours.count_arguments(job, counters)
 
     return Contender(name, arguments, note, read_outcome=_outcome_from_run)
 
@@ -41,7 +44,7 @@ SUBJECT = Subject(
     (
         _bpeflow("bpeflow", "`python -m bpeflow --skip_merge`; writes the counts and run.json to disk"),
         _bpeflow("bpeflow-1", "the same with one counter", counters=1),
-        _bpeflow("bpeflow-regex", "the same with the regex module as the scanner", settings=["scanner=regex"]),
+        _bpeflow("bpeflow-regex", "the same with the regex module as the scanner", custom=True),
         _peer("gigatoken", "gigatoken", "pretokenized_counts; holds the whole text and the counts in memory"),
         _peer("gigabpe", "gigabpe", f"train_bpe, bytelevel, {_NO_MERGES}"),
         _peer("huggingface", "tokenizers", f"Tokenizer.train, ByteLevel, {_NO_MERGES}; reads line by line"),

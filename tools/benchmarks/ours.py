@@ -14,9 +14,9 @@ from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 MERGES_FILE = "merges.txt"
 
 
-def count_arguments(job: Job, counters: int | None = None, settings: Sequence[str] = ()) -> list[str]:
+def count_arguments(job: Job, counters: int | None = None) -> list[str]:
     """Return the arguments that count files."""
-    return [*_from_text(job, counters), "--skip_merge", *_set(*settings, *_pattern(job))]
+    return [*_from_text(job, counters), "--skip_merge", *_set(*_pattern(job))]
 
 
 def train_arguments(job: Job, settings: Sequence[str] = ()) -> list[str]:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import regex
 
 import bpeflow
 from bpeflow.config import Settings, make_settings
 from bpeflow.errors import BpeflowError
+from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.training.initial import settle_initial
 from bpeflow.training.task import learning_task
@@ -33,7 +36,7 @@ VARYING = ("run.json", "monitor.jsonl")
 #: less leaves time for more trials.
 NAIVE_WORK = 1_500_000
 PLAIN = {
-    "scanner": "regex", "num_counter": 1, "num_merger": 1, "chunk_size": "1gb", "small_input": "1gb",
+    "num_counter": 1, "num_merger": 1, "chunk_size": "1gb", "executor": "threads",
     "backend": "python", "max_search": "heap", "segment_size": "8gb",
 }  # fmt: skip
 
@@ -71,7 +74,8 @@ def plain_run(settings: dict[str, Any], out_dir: Path) -> Expected:
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        bpeflow.train({**settings, **PLAIN, "out_dir": str(out_dir)})
+        with patch.dict(os.environ, {INSTRUCTIONS_VARIABLE: "regex"}):
+            bpeflow.train({**settings, **PLAIN, "out_dir": str(out_dir)})
     except BpeflowError as error:
         return Expected({}, error=f"{type(error).__name__}: {error}")
     finally:

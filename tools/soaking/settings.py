@@ -48,7 +48,7 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
     sizes = [first + choose.randrange(choose.choice((2, 60, 400))) for _ in range(choose.choice((1, 1, 1, 2, 3)))]
     plain = specials in ([], [EOT])
     pattern = choose.choice(NAMED if choose.random() < 0.75 else CUSTOM)
-    formats = ("huggingface", "tiktoken", "cs336") if plain and pattern in NAMED else ()
+    formats = ("huggingface", "tiktoken") if plain and pattern in NAMED else ()
     drawn: dict[str, Any] = {
         "special_tokens": specials,
         "separator": choose.choice((None, None, None, "\n\n", "||", "日本")),
@@ -72,21 +72,18 @@ def draw_result_settings(choose: Random) -> dict[str, Any]:
     return drawn
 
 
-def draw_run_settings(choose: Random, drawn: dict[str, Any], size: int, scratch: str) -> dict[str, Any]:
+def draw_run_settings(choose: Random, size: int, scratch: str) -> dict[str, Any]:
     """Draw settings that do not affect the result, for a corpus of `size` bytes. They may differ when resuming."""
-    named = drawn["pattern"] in NAMED
     backend = choose.choice(("auto", "python", "c", "omp"))
     slow = size > 50_000 and backend == "python"
     return {
-        "scanner": choose.choice(("auto", "native", "native", "regex") if named else ("auto", "regex")),
         "num_counter": choose.choice((None, 1, 2, 3)),
         "num_merger": choose.choice((1, 1, 2, 4)),
         "chunk_size": _between(choose, max(size // 1000, 16), 2 * size + 32),
-        "small_input": choose.choice((0, 0, 0, None, size // 2)),
+        "executor": choose.choice(("auto", "threads", "processes", "processes")),
         "memory_limit": choose.choice((None, "16mb", "16mb", "40mb")),
         "scratch_dir": choose.choice((None, None, scratch)),
         "segment_size": _between(choose, max(size // 20, 100), size + 200) if choose.random() < 0.7 else "8gb",
-        "queue": {"max_items": choose.choice((1, 3, 64)), "max_bytes": _between(choose, 1, 10_000_000)},
         "backend": backend,
         "threads": choose.choice((None, 1, 2, 3)),
         "max_search": "heap" if slow else choose.choice(("heap", "scan")),

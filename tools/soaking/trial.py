@@ -226,7 +226,7 @@ class Trial:
 
     def _start(self, choose: Random, flags: list[str], trouble: Trouble) -> Process:
         self._attempts += 1
-        free = draw_run_settings(choose, self._settings, self._corpus.size, str(self._scratch))
+        free = draw_run_settings(choose, self._corpus.size, str(self._scratch))
         config = self._folder / f"config{self._attempts}.yaml"
         values = {**self._settings, **self._corpus.settings, **free, "out_dir": str(self._run), "overwrite": True}
         config.write_text(yaml.safe_dump(values), encoding="utf-8")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, format_size
+from bpeflow._util.text import format_size
 from bpeflow.corpus.chunk import StreamChunk
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.formats.records import (
     SKIP_REMEDY,
     UTF8_REMEDY,
     RecordBuffer,
-    Records,
     RecordText,
     text_of_record,
 )
 from bpeflow.corpus.formats.stream import Blocks
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import BadRecordError, CorpusError, InvalidUtf8Error
 
 #: The byte order mark, which may begin the first line.
@@ -66,72 +67,52 @@ def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) ->
         )  # fmt: skip
 
 
-def read_records(
-    chunk: StreamChunk, field: Sequence[str], invalid_utf8: InvalidUtf8Policy, bad_records: BadRecordsPolicy
-) -> Records:
-    """Return the documents in a chunk of records or of JSON Lines. Lines of white space are ignored.
-
-    Args:
-        chunk: the chunk.
-        field: path of the field with the text in the object of each line.
-        invalid_utf8: how to handle documents that are not UTF-8.
-        bad_records: how to handle lines that are not a JSON object with a string at `field`.
+def read_lines(chunk: StreamChunk, rules: TextRules) -> tuple[bytearray, DocumentStatistics]:
+    """Return the documents in a chunk of lines, each followed by `RECORD_END`, and statistics of the other records.
 
     Raises:
-        BadRecordError: the policy is ``"error"`` and a line has no text. The message gives the number of the line.
+        BadRecordError: the policy is ``"error"`` and a line is not a JSON object with a string in the field of its
+            source. The message gives the number of the line.
         InvalidUtf8Error: the policy is ``"error"`` and a line is not UTF-8. The message gives the number of the line.
     """
-    if chunk.holds == "records":
-        return Records(chunk.data, chunk.skipped, chunk.bad_records, chunk.first_bad_record)
     records = RecordBuffer()
+    for text in parse_lines(chunk, rules):
+        records.add(text)
+    return records.data, records.left_out
+
+
+def parse_lines(chunk: StreamChunk, rules: TextRules) -> Iterator[RecordText]:
+    """Yield the record of each line of a chunk, except lines of white space. Raises as `read_lines` does."""
     for number, line in enumerate(chunk.data.split(b"\n"), chunk.line):
-        for text in parse_line(line, number, chunk.path, field, invalid_utf8, bad_records):
-            records.add(text)
-    return records.take()
+        yield from parse_line(line, number, chunk, rules)
 
 
-def parse_line(
-    line: bytearray,
-    number: int,
-    path: str,
-    field: Sequence[str],
-    invalid_utf8: InvalidUtf8Policy,
-    bad_records: BadRecordsPolicy,
-) -> Iterator[RecordText]:
-    """Yield what a line holds; yield nothing for a line of white space.
+def parse_line(line: bytearray, number: int, chunk: StreamChunk, rules: TextRules) -> Iterator[RecordText]:
+    """Yield the record of a line of a chunk, given its number from 1; yield nothing for a line of white space.
 
-    Args:
-        line: the line, with or without its end.
-        number: number of the line, from 1.
-        path: the file, for messages.
-        field: path of the field with the text.
-        invalid_utf8: as for `read_records`.
-        bad_records: as for `read_records`.
-
-    Raises:
-        BadRecordError: as for `read_records`.
-        InvalidUtf8Error: as for `read_records`.
+    Raises as `read_lines` does.
     """
+    source = rules.sources[chunk.source]
     if number == 1 and line.startswith(_BOM):
         line = line[len(_BOM) :]
     if not line or line.isspace():
         return
-    where = f"{path}: line {number:,}"
+    where = f"{chunk.path}: line {number:,}"
     try:
-        text = line.decode(errors="replace" if invalid_utf8 == "replace" else "strict")
+        text = line.decode(errors="replace" if rules.invalid_utf8 == "replace" else "strict")
     except UnicodeDecodeError as error:
-        if invalid_utf8 != "skip":
+        if rules.invalid_utf8 != "skip":
             raise InvalidUtf8Error(f"{where}: not UTF-8 at byte {error.start} of the line; {UTF8_REMEDY}") from None
         yield None
         return
     try:
         record = _parse(text, where)
     except BadRecordError as error:
-        if bad_records == "error":
+        if source.bad_records == "error":
             raise
         yield error
         return
-    yield text_of_record(record, field, where, invalid_utf8, bad_records)
+    yield text_of_record(record, where, source, rules.invalid_utf8)
 
 
 def _parse(text: str, where: str) -> Any:

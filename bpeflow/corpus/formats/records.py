@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, short_repr
+from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.chunk import RECORD_END, StreamChunk
-from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import BadRecordError, InputTypeError, InvalidUtf8Error
 
 #: The remedy for documents that are not UTF-8.
@@ -30,31 +31,6 @@ RecordText = bytes | None | BadRecordError
 
 #: The name of an iterable wherever a file would have its own.
 DOCUMENTS = "<documents>"
-
-
-class Records(NamedTuple):
-    """The documents of a chunk.
-
-    Attributes:
-        data: the documents, each followed by `RECORD_END`.
-        skipped: number of documents that were left out because they are not UTF-8.
-        bad_records: number of records that were left out because they have no text.
-        first_bad_record: the error of the first of them.
-    """
-
-    data: bytearray
-    skipped: int = 0
-    bad_records: int = 0
-    first_bad_record: str = ""
-
-
-def record_delimiters(delimiters: Delimiters) -> Delimiters:
-    """Return the delimiters for a chunk of records, in which only the end of a record ends a document.
-
-    The separator only splits the document that contains it, as special tokens do.
-    """
-    separator = [] if delimiters.separator is None else [delimiters.separator]
-    return Delimiters(None, [*delimiters.special_tokens, *separator], RECORD_END)
 
 
 def encode_document(document: str | bytes, where: str, invalid_utf8: InvalidUtf8Policy) -> bytes | None:
@@ -78,29 +54,26 @@ def encode_document(document: str | bytes, where: str, invalid_utf8: InvalidUtf8
     return document
 
 
-def text_of_record(
-    record: Any, field: Sequence[str], where: str, invalid_utf8: InvalidUtf8Policy, bad_records: BadRecordsPolicy
-) -> RecordText:
+def text_of_record(record: Any, where: str, source: Source, invalid_utf8: InvalidUtf8Policy) -> RecordText:
     """Return the text in a field of a record.
 
     Args:
         record: the record, usually a mapping.
-        field: path of the field.
         where: the position of the record, for messages.
+        source: the source, with the path of the field and what to do if it holds no string.
         invalid_utf8: how to handle text that is not UTF-8.
-        bad_records: how to handle a record without a string at `field`.
 
     Raises:
-        BadRecordError: the policy is ``"error"`` and `field` is not a string.
+        BadRecordError: the field is not a string, and the source does not skip such records.
         InvalidUtf8Error: as for `encode_document`.
     """
     try:
-        value = _value_at(record, field, where)
+        value = _value_at(record, source.text_field, where)
         if not isinstance(value, str):
             remedy = SKIP_REMEDY if value is None else f"text_field must name a field of strings, or {SKIP_REMEDY}"
-            raise BadRecordError(f"{where}: {'.'.join(field)} is {_kind(value)}, not a string; {remedy}")
+            raise BadRecordError(f"{where}: {'.'.join(source.text_field)} is {_kind(value)}, not a string; {remedy}")
     except BadRecordError as error:
-        if bad_records == "error":
+        if source.bad_records == "error":
             raise
         return error
     return encode_document(value, where, invalid_utf8)
@@ -141,16 +114,16 @@ def format_names(names: Iterable[str]) -> str:
 
 
 class RecordBuffer:
-    """Collects documents, and counts those left out.
+    """Collects documents.
 
     Attributes:
         data: the documents, each followed by `RECORD_END`.
+        left_out: statistics of the records that have no document.
     """
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self._skipped = self._bad_records = 0
-        self._first_bad_record = ""
+        self.left_out = DocumentStatistics()
 
     def add(self, text: RecordText) -> None:
         """Add a document, or one that is left out."""
@@ -158,56 +131,38 @@ class RecordBuffer:
             self.data += text
             self.data += RECORD_END
         elif text is None:
-            self._skipped += 1
+            self.left_out += DocumentStatistics(documents=1, skipped_documents=1)
         else:
-            self._bad_records += 1
-            self._first_bad_record = self._first_bad_record or str(text)
+            self.left_out += DocumentStatistics(bad_records=1, first_bad_record=str(text))
 
-    def take(self) -> Records:
-        """Return what was collected, and start over."""
-        records = Records(self.data, self._skipped, self._bad_records, self._first_bad_record)
-        self.data = bytearray()
-        self._skipped = self._bad_records = 0
-        self._first_bad_record = ""
-        return records
-
-
-class RecordChunks:
-    """Gathers whole documents into chunks of about `chunk_size` bytes."""
-
-    def __init__(self, path: str, chunk_size: int, source: int) -> None:
-        self._path = path
-        self._chunk_size = chunk_size
-        self._source = source
-        self._records = RecordBuffer()
-        self._offset = 0
-        self._bytes_read = 0
-
-    def add(self, text: RecordText, bytes_read: int | None = None) -> Iterator[StreamChunk]:
-        """Add a document, or one that is left out, and yield a chunk when it is full.
-
-        Args:
-            text: the document.
-            bytes_read: bytes read from the file so far; None without a file: the bytes of the text count.
-        """
-        self._records.add(text)
-        if len(self._records.data) >= self._chunk_size:
-            yield from self.end(bytes_read)
-
-    def end(self, bytes_read: int | None = None) -> Iterator[StreamChunk]:
-        """Yield the last chunk, if there is anything left. See `add` for `bytes_read`."""
-        records = self._records.take()
-        size = len(records.data)
-        if records == Records(bytearray()) and bytes_read is None:
-            return
-        new_bytes = size if bytes_read is None else bytes_read - self._bytes_read
-        self._bytes_read = self._bytes_read if bytes_read is None else bytes_read
-        yield StreamChunk(
-            self._path, self._offset, size, False, self._source,
-            data=records.data, holds="records", skipped=records.skipped, bad_records=records.bad_records,
-            first_bad_record=records.first_bad_record, bytes_read=new_bytes,
+    def chunk(self, path: str, offset: int, source: int, bytes_read: int) -> StreamChunk:
+        """Return the documents as a chunk of `path`."""
+        return StreamChunk(
+            path, offset, len(self.data), False, source,
+            data=self.data, holds="records", left_out=self.left_out, bytes_read=bytes_read,
         )  # fmt: skip
-        self._offset += size
+
+
+def record_chunks(
+    texts: Iterable[RecordText], path: str, chunk_size: int, source: int = 0, file_bytes: int | None = None
+) -> Iterator[StreamChunk]:
+    """Gather whole documents into chunks of about `chunk_size` bytes.
+
+    Args:
+        texts: the documents.
+        path: the name of their file.
+        chunk_size: bytes of text in a chunk, approximately.
+        source: number of the source.
+        file_bytes: bytes of the file, all of which the last chunk has read; None to count the bytes of the text.
+    """
+    offset, records = 0, RecordBuffer()
+    for text in texts:
+        records.add(text)
+        size = len(records.data)
+        if size >= chunk_size:
+            yield records.chunk(path, offset, source, size if file_bytes is None else 0)
+            offset, records = offset + size, RecordBuffer()
+    yield records.chunk(path, offset, source, len(records.data) if file_bytes is None else file_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,42 +172,35 @@ class DocumentIterable:
     Attributes:
         documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in a field, such as the
             rows of a HuggingFace dataset.
-        text_field: path of the field with the text in a mapping.
-        bad_records: how to handle mappings without a string there, and None.
     """
 
     documents: Iterable[str | bytes | Mapping[str, Any]]
-    text_field: tuple[str, ...] = ("text",)
-    bad_records: BadRecordsPolicy = "error"
 
     @property
     def weight(self) -> int:
         """Bytes of input files that it covers: none."""
         return 0
 
-    def chunks(self, chunk_size: int, invalid_utf8: InvalidUtf8Policy) -> Iterator[StreamChunk]:
-        """Yield the documents in chunks of records.
+    def texts(self, rules: TextRules) -> Iterator[RecordText]:
+        """Yield the documents.
 
         Raises:
             InputTypeError: a document is of none of the known types. The message gives its number, from 0.
             BadRecordError: a document is None, or a mapping without the text, under ``bad_records: error``.
             InvalidUtf8Error: the policy is ``"error"`` and a document is not UTF-8.
         """
-        chunks = RecordChunks(DOCUMENTS, chunk_size, 0)
         for number, document in enumerate(self.documents):
-            yield from chunks.add(self._text(document, f"document {number}", invalid_utf8))
-        yield from chunks.end()
-
-    def _text(self, document: object, where: str, invalid_utf8: InvalidUtf8Policy) -> RecordText:
-        if isinstance(document, str | bytes):
-            return encode_document(document, where, invalid_utf8)
-        if document is None or isinstance(document, Mapping):
-            return text_of_record(document, self.text_field, where, invalid_utf8, self.bad_records)
-        remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""
-        raise InputTypeError(
-            f"{where} is a {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with the text "
-            f"in text_field{remedy}"
-        )
+            where = f"document {number}"
+            if isinstance(document, str | bytes):
+                yield encode_document(document, where, rules.invalid_utf8)
+            elif document is None or isinstance(document, Mapping):
+                yield text_of_record(document, where, rules.sources[0], rules.invalid_utf8)
+            else:
+                remedy = "; pass paths as a list" if isinstance(document, PathLike) else ""
+                raise InputTypeError(
+                    f"{where} is a {type(document).__name__}; documents must be str, bytes of UTF-8, or mappings with "
+                    f"the text in text_field{remedy}"
+                )
 
 
 def split_off_documents(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], DocumentIterable | None]:

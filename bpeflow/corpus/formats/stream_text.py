@@ -9,23 +9,19 @@ import sys
 from collections.abc import Iterator
 
 from bpeflow.corpus.chunk import StreamChunk
-from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.formats.stream import Blocks
 from bpeflow.corpus.split import LOOK_AHEAD_BYTES, BoundaryFinder, cannot_divide
+from bpeflow.corpus.text_rules import TextRules
 from bpeflow.pretokenize.cuts import LOOK_BEHIND
-from bpeflow.pretokenize.regex import Pretokenizer
 
 
-def cut_text(
-    blocks: Blocks, chunk_size: int, delimiters: Delimiters, cutter: Pretokenizer | None, longest: int, source: int = 0
-) -> Iterator[StreamChunk]:
+def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, source: int = 0) -> Iterator[StreamChunk]:
     """Divide a stream of text into the same chunks as `plan_chunks` divides a file.
 
     Args:
         blocks: the stream.
         chunk_size: bytes in a chunk, approximately.
-        delimiters: the separator and the special tokens.
-        cutter: the pre-tokenizer whose safe cuts may divide a document; None to keep documents whole.
+        rules: the delimiters, and whether and where a document may be cut.
         longest: upper bound on the bytes that cannot be divided, in addition to two chunks.
         source: number of the source that the stream belongs to.
 
@@ -33,8 +29,8 @@ def cut_text(
         CorpusError: the text cannot be divided within the upper bound.
     """
     # A boundary depends on bytes before it, too; see `BoundaryFinder.next_boundary`.
-    window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * delimiters.longest)
-    finder = _StreamBoundaryFinder(window, delimiters, cutter)
+    window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * rules.delimiters.longest)
+    finder = _StreamBoundaryFinder(window, rules)
     offset = reported = 0  # `reported`: bytes read for the chunks yielded so far
     while True:
         end = finder.next_boundary(offset + chunk_size, min(chunk_size, LOOK_AHEAD_BYTES))
@@ -97,8 +93,8 @@ class _Window:
 class _StreamBoundaryFinder(BoundaryFinder):
     """Finds boundaries in a stream, whose size is known once its end has been read."""
 
-    def __init__(self, window: _Window, delimiters: Delimiters, cutter: Pretokenizer | None) -> None:
-        super().__init__(window, sys.maxsize, delimiters, cutter)
+    def __init__(self, window: _Window, rules: TextRules) -> None:
+        super().__init__(window, sys.maxsize, rules)
         self._window = window
 
     def _prepare(self, end: int) -> None:

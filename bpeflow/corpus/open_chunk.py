@@ -1,0 +1,166 @@
+"""`open_chunk`: the one way from a chunk, whatever it holds, to its documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bpeflow.corpus.chunk import Chunk, StreamChunk
+from bpeflow.corpus.documents import NOTHING, Delimiters, Document, DocumentStatistics
+from bpeflow.corpus.formats.jsonl import parse_line, read_lines
+from bpeflow.corpus.formats.records import UTF8_REMEDY
+from bpeflow.corpus.text_rules import TextRules
+from bpeflow.errors import CorpusError, InvalidUtf8Error
+
+
+class ChunkBuffer:
+    """A buffer that holds one chunk at a time. Reusing it saves the kernel from clearing new pages for each chunk."""
+
+    def __init__(self) -> None:
+        self._memory = bytearray()
+
+    def read(self, chunk: Chunk) -> memoryview:
+        """Return the bytes of a chunk of a file, which stay valid until the next call.
+
+        Raises:
+            CorpusError: the file cannot be read, or is shorter than when the chunk was planned.
+        """
+        if len(self._memory) < chunk.length:
+            self._memory = bytearray(chunk.length)
+        data = memoryview(self._memory)[: chunk.length]
+        try:
+            with Path(chunk.path).open("rb", buffering=0) as stream:
+                stream.seek(chunk.offset)
+                filled = 0
+                while filled < chunk.length and (count := stream.readinto(data[filled:])):
+                    filled += count
+        except OSError as error:
+            raise CorpusError(f"cannot read {chunk.path}: {error.strerror}") from error
+        if filled < chunk.length:
+            raise CorpusError(
+                f"{chunk.path} changed while it was read: it ends before byte {chunk.offset + chunk.length}"
+            )
+        return data
+
+
+@dataclass(frozen=True)
+class OpenChunk:
+    """The content of a chunk: its documents between delimiters.
+
+    Attributes:
+        chunk: the chunk.
+        rules: how its text becomes documents and pre-tokens.
+        data: the text; of records, the documents, each followed by `RECORD_END`.
+        delimiters: the delimiters in `data`.
+        offset: position of `data` in the file; for records, in the text of all documents.
+        left_out: statistics of the records that are not in `data`.
+    """
+
+    chunk: Chunk
+    rules: TextRules
+    data: memoryview
+    delimiters: Delimiters
+    offset: int
+    left_out: DocumentStatistics = NOTHING
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the documents are records."""
+        return self.delimiters.record_end is not None
+
+    def after(self, position: int) -> OpenChunk:
+        """Return the rest of the chunk from a byte of `data` on, where a document must begin."""
+        return replace(self, data=self.data[position:], offset=self.offset + position)
+
+    def documents(self) -> Iterator[tuple[Document, list[bytes] | None]]:
+        """Yield each document with the text of each of its pieces, in valid UTF-8; None if the document is skipped.
+
+        Raises:
+            InvalidUtf8Error: the policy is ``"error"`` and a document is not UTF-8. The message names file and byte.
+            CorpusError: the policy is ``"skip"`` and the chunk ends inside a document, whose rest cannot be dropped
+                from here. Under ``"skip"``, chunks are planned to end where documents end: the file has changed since.
+        """
+        data = bytes(self.data)
+        for document in self.delimiters.documents(data):
+            yield document, self._texts(data, document)
+
+    def _texts(self, data: bytes, document: Document) -> list[bytes] | None:
+        chunk, policy = self.chunk, self.rules.invalid_utf8
+        if policy == "skip" and not (document.closed or chunk.ends_file):
+            raise CorpusError(
+                f"{chunk.path} changed while it was read: no document ends at byte {self.offset + len(data):,} any "
+                "more; run again when it is complete"
+            )
+        texts = []
+        try:
+            for start, end in document.pieces:
+                texts.append(_valid_utf8(data[start:end], "replace" if policy == "replace" else "strict"))
+        except UnicodeDecodeError as error:
+            if policy == "skip":
+                return None
+            raise InvalidUtf8Error(
+                f"{chunk.path} is not UTF-8 at byte {self.offset + start + error.start} ({error.reason}); {UTF8_REMEDY}"
+            ) from None
+        return texts
+
+    def statistics(self, documents: int, skipped: int) -> DocumentStatistics:
+        """Return the statistics of the chunk, given how many documents `data` has and how many are skipped."""
+        size = len(self.data) - (documents if self.has_records else 0)  # a `RECORD_END` each
+        return DocumentStatistics(documents, skipped, size) + self.left_out
+
+    def unmatched_error(self) -> CorpusError:
+        """Return the error for the first text that the pattern does not match, with its file and position."""
+        pretokenizer = self.rules.pretokenizer
+        for number, (document, texts) in enumerate(self.documents()):
+            for (start, _), text in zip(document.pieces, texts or (), strict=False):
+                if unmatched := pretokenizer.find_unmatched_before_normalizing(text.decode()):
+                    position = start + len(text.decode()[: unmatched.start].encode())
+                    place = self._place(number, position)
+                    return CorpusError(f"{self.chunk.path}: {pretokenizer.describe(unmatched, place)}")
+        return CorpusError(f"{self.chunk.path}: the pattern {pretokenizer.regex!r} does not match all text")
+
+    def _place(self, document: int, position: int) -> str:
+        if not self.has_records:
+            return f"byte {self.offset + position:,}"
+        chunk = self.chunk
+        if not isinstance(chunk, StreamChunk) or chunk.holds == "records":
+            return f"byte {self.offset + position - document:,} of its documents' text"
+        lines = [
+            number
+            for number, line in enumerate(chunk.data.split(b"\n"), chunk.line)
+            for found in parse_line(line, number, chunk, self.rules)
+            if isinstance(found, bytes)
+        ]
+        return f"line {lines[document]:,}"
+
+
+def _valid_utf8(piece: bytes, errors: str) -> bytes:
+    """Return the piece if it is valid UTF-8; otherwise handle `errors` as `bytes.decode` does."""
+    if piece.isascii():
+        return piece
+    text = piece.decode(errors=errors)
+    return text.encode() if errors == "replace" else piece
+
+
+def open_chunk(chunk: Chunk, rules: TextRules, buffer: ChunkBuffer | None = None) -> OpenChunk:
+    """Return the content of a chunk. Reads files and parses lines of JSON.
+
+    Args:
+        chunk: the chunk.
+        rules: how its text becomes documents and pre-tokens.
+        buffer: where to read chunks of files. The content of the chunk before it becomes invalid.
+
+    Raises:
+        CorpusError: the file cannot be read, or is shorter than when the chunk was planned.
+        BadRecordError: under ``bad_records: error``, a line has no text. The message gives the number of the line.
+        InvalidUtf8Error: under ``invalid_utf8: error``, a line is not UTF-8. The message gives the number of the line.
+    """
+    if not isinstance(chunk, StreamChunk):
+        return OpenChunk(chunk, rules, (buffer or ChunkBuffer()).read(chunk), rules.delimiters, chunk.offset)
+    if chunk.holds == "text":
+        return OpenChunk(chunk, rules, memoryview(chunk.data), rules.delimiters, chunk.offset)
+    if chunk.holds == "jsonl":
+        data, left_out = read_lines(chunk, rules)
+        return OpenChunk(chunk, rules, memoryview(data), rules.record_delimiters, chunk.offset, left_out)
+    return OpenChunk(chunk, rules, memoryview(chunk.data), rules.record_delimiters, chunk.offset, chunk.left_out)

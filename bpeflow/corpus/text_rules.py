@@ -1,0 +1,123 @@
+"""`TextRules`: how the text of a corpus becomes documents and pre-tokens, as one record that is passed whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from heapq import heappop, heappush
+
+from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
+from bpeflow.corpus.chunk import RECORD_END
+from bpeflow.corpus.documents import Delimiters
+from bpeflow.pretokenize.native import Scanner, why_regex
+from bpeflow.pretokenize.regex import Pretokenizer
+
+#: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
+_SIZE_BITS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A random sample of the documents of a source.
+
+    Every document gets a pseudo-random number that depends only on the seed and on its position (index of the file in
+    the source, index of the document in the file). Documents are taken in ascending order of their numbers for as long
+    as they fit into `max_bytes` together. So a sample does not depend on chunks, on workers or on the format of the
+    files.
+
+    Attributes:
+        max_bytes: upper bound on the bytes of all documents in the sample.
+        seed: chooses another sample of the same documents.
+    """
+
+    max_bytes: int
+    seed: int = 0
+
+    def number(self, file: int, document: int) -> int:
+        """Return the pseudo-random number of a document, an integer of 64 bits."""
+        return int.from_bytes(blake2b(b"%d %d %d" % (self.seed, file, document), digest_size=8).digest(), "big")
+
+    def threshold(self, documents: Iterable[tuple[int, int]]) -> int:
+        """Return the number from which on documents are left out.
+
+        Args:
+            documents: the number and the size of every document. Only those in the sample are kept in memory, at a few
+                dozen bytes each.
+        """
+        threshold = 1 << 64
+        taken: list[int] = []  # a heap of (number, size) as one integer; negated, so that the greatest is at the top
+        total = 0
+        for number, size in documents:
+            if number >= threshold:
+                continue
+            heappush(taken, -(number << _SIZE_BITS | size))
+            total += size
+            while total > self.max_bytes:
+                last = -heappop(taken)
+                threshold = last >> _SIZE_BITS
+                total -= last & ((1 << _SIZE_BITS) - 1)
+        return threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source, without its files.
+
+    Attributes:
+        name: its name in reports.
+        weight: how many times each of its documents counts.
+        sample: the random sample to draw from it; None for all documents.
+        text_field: for JSON Lines and mappings, the path of the field with the text.
+        text_column: for Parquet, the path of the column with the text.
+        bad_records: how to handle records without text.
+    """
+
+    name: str = "input"
+    weight: int = 1
+    sample: Sample | None = None
+    text_field: tuple[str, ...] = ("text",)
+    text_column: tuple[str, ...] = ("text",)
+    bad_records: BadRecordsPolicy = "error"
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """How the text of a corpus becomes documents and pre-tokens. Picklable.
+
+    Attributes:
+        pretokenizer: the pattern, the normalizer, and what to do with text that the pattern does not match.
+        delimiters: the separator, at which documents end, and the special tokens.
+        invalid_utf8: how to handle text that is not UTF-8.
+        sources: the sources by their numbers.
+        keep_separator: whether a separator inside a record, where it ends no document, is ordinary text. By default it
+            is removed, as a special token is.
+    """
+
+    pretokenizer: Pretokenizer
+    delimiters: Delimiters
+    invalid_utf8: InvalidUtf8Policy = "error"
+    sources: Sequence[Source] = (Source(),)
+    keep_separator: bool = False
+
+    @cached_property
+    def scanner(self) -> Scanner:
+        """What finds the pre-tokens: the native scanner, or the `regex` module if that is not possible."""
+        return "native" if why_regex(self.pretokenizer) is None else "regex"
+
+    @property
+    def cutter(self) -> Pretokenizer | None:
+        """The pre-tokenizer whose safe cuts may divide a document; None if documents are kept whole.
+
+        The safe cuts of a custom pattern are unknown. And a document must be read as a whole to be skipped as a whole.
+        """
+        return None if self.pretokenizer.custom or self.invalid_utf8 == "skip" else self.pretokenizer
+
+    @cached_property
+    def record_delimiters(self) -> Delimiters:
+        """The delimiters in a chunk of records, in which only the end of a record ends a document."""
+        tokens = [*self.delimiters.special_tokens]
+        if self.delimiters.separator is not None and not self.keep_separator:
+            tokens.append(self.delimiters.separator)
+        return Delimiters(None, tokens, RECORD_END)
