@@ -184,11 +184,12 @@ class PipelineBuilder:
         Its results are the sums of all partitions. Threads may leave them in `shared` instead.
         """
         in_process, memory = self.in_process, self.memory
+        shared = shared if in_process else None
         queue = partial(QueueSpec, max_items=QUEUE_ITEMS, max_bytes=QUEUE_BYTES)
         chunk_size = memory.chunk_size(int(self.settings.chunk_size))
         reader = CorpusReader(self.rules, chunk_size, memory.longest_text, self.look)
         read = partial(reader.read, entries) if in_process else partial(reader.plan, longest_first(entries))
-        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared if in_process else None)
+        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared)
         stages = [
             Stage(
                 "counter",

@@ -1,8 +1,8 @@
 """`Shard`: sorted pre-token counts by partition, in memory or in a file; and the scratch folder for the files.
 
-All shards have the same partitions: those that a counter sends or spills, those of segments, and those of tasks. So each
-partition is summed alone, by whichever thread, process or task is free. Shards travel from counters to mergers and from
-mergers to the reducer. A process that runs out of its share of memory spills: it writes its shards to the scratch
+All shards have the same partitions: those that a counter sends or spills, those of segments, and those of tasks. So
+each partition is summed alone, by whichever thread, process or task is free. Shards travel from counters to mergers and
+from mergers to the reducer. A process that runs out of its share of memory spills: it writes its shards to the scratch
 folder.
 """
 
