@@ -251,7 +251,7 @@ class Shard:
             tokens=self.tokens[first:last],
             sizes=self.sizes[first:last],
             data=None if self.data is None else memoryview(self.data)[begin:end],
-            offset=self.offset + begin,
+            offset=0 if self.path is None else self.offset + begin,
             merger=merger,
         )
         return selected if first == 0 else replace(selected, statistics=DocumentStatistics(), spilled=Spilled())

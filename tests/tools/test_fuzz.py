@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from available import skip_missing
+from bpeflow.counting.native_kway import NativeKWaySum
 
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.native_backend import NativeSession
-from bpeflow.counting.native_kway import NativeKWaySum
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
 from bpeflow.pretokenize.native import native_unicode_version, why_regex
