@@ -15,9 +15,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from bpeflow.counting.count import count
     from bpeflow.counting.counts import PretokenCounts
+    from bpeflow.dataset.encode import EncodedCorpus as EncodedCorpus
+    from bpeflow.dataset.encode import encode_documents as encode_documents
+    from bpeflow.dataset.encode import encode_file as encode_file
     from bpeflow.dataset.evaluate import evaluate
     from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
-    from bpeflow.dataset.facade import Tokenizer
     from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
     from bpeflow.errors import (
         AlreadyExistsError,
@@ -51,12 +53,13 @@ if TYPE_CHECKING:
         UnmatchedTextError,
         WorkerDiedError,
     )
-    from bpeflow.inspection.explanation import Explanation
+    from bpeflow.look.explainer import Explainer as Explainer
+    from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer
     from bpeflow.tokenizer.streaming import StreamDecoder
+    from bpeflow.tokenizer.tokenizer import Tokenizer
     from bpeflow.training.learn import LearnedMerges, learn_merges
-    from bpeflow.training.result import TrainResult
-    from bpeflow.training.train import train, train_bpe
+    from bpeflow.training.train import TrainResult, train, train_bpe
     from bpeflow.vocab import Vocab
 
 __all__ = [
@@ -111,19 +114,24 @@ __all__ = [
     "train_bpe",
 ]
 
-#: The module of each public name that is not an exception.
+#: The module of each public name that is not an exception, and of the names by which `Tokenizer` reaches what is above
+#: its room: the lazy names are the one place where imports do not run downwards.
 _MODULES = {
+    "EncodedCorpus": "bpeflow.dataset.encode",
     "Evaluation": "bpeflow.dataset.evaluation_report",
     "EvaluationReport": "bpeflow.dataset.evaluation_report",
-    "Explanation": "bpeflow.inspection.explanation",
+    "Explainer": "bpeflow.look.explainer",
+    "Explanation": "bpeflow.look.explanation",
     "LearnedMerges": "bpeflow.training.learn",
     "Observer": "bpeflow.progress",
     "PretokenCounts": "bpeflow.counting.counts",
     "StreamDecoder": "bpeflow.tokenizer.streaming",
-    "Tokenizer": "bpeflow.dataset.facade",
-    "TrainResult": "bpeflow.training.result",
+    "Tokenizer": "bpeflow.tokenizer.tokenizer",
+    "TrainResult": "bpeflow.training.train",
     "Vocab": "bpeflow.vocab",
     "count": "bpeflow.counting.count",
+    "encode_documents": "bpeflow.dataset.encode",
+    "encode_file": "bpeflow.dataset.encode",
     "evaluate": "bpeflow.dataset.evaluate",
     "learn_merges": "bpeflow.training.learn",
     "load_document_offsets": "bpeflow.dataset.token_file",
@@ -135,7 +143,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name not in _MODULES:
         raise AttributeError(f"module 'bpeflow' has no attribute {name!r}")
     value = getattr(import_module(_MODULES.get(name, "bpeflow.errors")), name)
     globals()[name] = value

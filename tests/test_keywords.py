@@ -18,7 +18,7 @@ from bpeflow import config
 from bpeflow._util import keywords
 from bpeflow.config.sections import Paths
 from bpeflow.dataset.encode import encode_file
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.formats.tokenizer_spec import HasSpec
 from bpeflow.vocab import Vocab
 
 NESTED: dict[Any, Any] = {
@@ -31,6 +31,7 @@ NESTED: dict[Any, Any] = {
 TYPED = [
     *((model, typed, ()) for model, typed in NESTED.items()),
     (config.CountSettings, keywords.CountKeywords, ("input", "pattern", "special_tokens")),
+    (config.EncodeSettings, keywords.EncodeKeywords, ("input",)),
     (config.MergeSettings, keywords.LearnKeywords, ("vocab_size", "special_tokens", "backend")),
     (config.Settings, keywords.TrainKeywords, ("input", "vocab_size", "special_tokens")),
     (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size")),
@@ -51,7 +52,7 @@ def accepted(annotation: Any) -> Any:
 
 
 def hints(of: Any) -> dict[str, Any]:
-    return get_type_hints(of, localns={"Observer": bpeflow.Observer, "BaseTokenizer": BaseTokenizer, "Vocab": Vocab})
+    return get_type_hints(of, localns={"Observer": bpeflow.Observer, "HasSpec": HasSpec, "Vocab": Vocab})
 
 
 @pytest.mark.parametrize(("model", "typed", "others"), TYPED, ids=lambda value: getattr(value, "__name__", ""))
@@ -59,7 +60,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
     fields = get_type_hints(model, include_extras=True)
     expected = {name: accepted(fields[name]) for name in model.model_fields if name not in others}
     if "init_from" in expected:  # `train` takes a tokenizer in memory out of the settings
-        expected["init_from"] |= BaseTokenizer | Vocab
+        expected["init_from"] |= HasSpec | Vocab
     assert hints(typed) == expected
 
 
@@ -71,6 +72,7 @@ def test_keywords_are_those_of_the_settings(model: type[BaseModel], typed: type,
         (bpeflow.train_bpe, keywords.TrainKeywords),
         (bpeflow.Tokenizer.train, keywords.TokenizerKeywords),
         (bpeflow.Tokenizer.encode_file, keywords.EncodeKeywords),
+        (encode_file, keywords.EncodeKeywords),
         (bpeflow.Tokenizer.save, keywords.TransformersKeywords),
     ],
 )
@@ -78,12 +80,6 @@ def test_the_public_functions_take_them(function: Callable[..., Any], typed: typ
     parameters = inspect.signature(function).parameters
     assert list(parameters.values())[-1].annotation == f"Unpack[{typed.__name__}]"
     assert not {*parameters} & {*hints(typed)}
-
-
-def test_the_keywords_of_encode_file_are_its_parameters() -> None:
-    parameters = inspect.signature(encode_file).parameters
-    names = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
-    assert hints(keywords.EncodeKeywords) == {name: hints(encode_file)[name] for name in names}
 
 
 def test_the_settings_accept_values_of_these_types(tmp_path: Path) -> None:

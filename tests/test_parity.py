@@ -22,11 +22,11 @@ from real_data import real_text
 
 import bpeflow
 from bpeflow._util.byte_level import from_printable
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import InvalidTextError, SpecialTokenError
 from bpeflow.formats.ranks import recover_merges
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge, Vocab
 
 SMALL = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB"]

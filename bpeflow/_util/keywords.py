@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
 
 if TYPE_CHECKING:
-    from bpeflow.progress import Observer
-    from bpeflow.tokenizer.tokenizer import BaseTokenizer
+    from bpeflow.formats.tokenizer_spec import HasSpec
     from bpeflow.vocab import Vocab
 
 Paths = str | Path | Sequence[str | Path]
@@ -84,8 +83,8 @@ class EngineKeywords(TypedDict, total=False):
     retries: int
 
 
-class CountKeywords(TypedDict, total=False):
-    """Further settings of `bpeflow.count`."""
+class CorpusKeywords(TypedDict, total=False):
+    """Settings of a corpus."""
 
     sources: SourceKeywords | Sequence[SourceKeywords]
     input_format: CorpusFormat
@@ -95,6 +94,11 @@ class CountKeywords(TypedDict, total=False):
     separator: str | None
     invalid_utf8: InvalidUtf8Policy
     bad_records: BadRecordsPolicy
+
+
+class CountKeywords(CorpusKeywords, total=False):
+    """Further settings of `bpeflow.count`."""
+
     unmatched: UnmatchedPolicy
     normalizer: NormalizerName | Sequence[NormalizerName]
     num_counter: int | None
@@ -123,7 +127,7 @@ class TrainKeywords(CountKeywords, LearnKeywords, total=False):
     pattern: str | Sequence[str]
     backend: str
     vocab_sizes: int | Sequence[int]
-    init_from: str | Path | BaseTokenizer | Vocab | None
+    init_from: str | Path | HasSpec | Vocab | None
     special_tokens_first: bool
     out_dir: str | Path | None
     skip_merge: bool
@@ -141,27 +145,18 @@ class TokenizerKeywords(TrainKeywords, total=False):
     special_tokens: str | Sequence[str]
 
 
-class EncodeKeywords(TypedDict, total=False):
-    """Further parameters of `bpeflow.Tokenizer.encode_file`: those of `bpeflow.dataset.encode.encode_file`."""
+class EncodeKeywords(CorpusKeywords, total=False):
+    """Further settings of `bpeflow.Tokenizer.encode_file`."""
 
-    dtype: str
-    separator: str | None
+    dtype: Literal["auto", "uint16", "uint32"]
+    format: Literal["bin", "npy", "megatron"] | None
+    index: bool
     end_token: str | None
     special_tokens_as_text: bool
-    invalid_utf8: InvalidUtf8Policy
-    index: bool
-    format: str | None
     shard_tokens: int | None
     val_fraction: float
     seed: int
     overwrite: bool
     num_threads: int | None
-    chunk_size: int | None
-    input_format: CorpusFormat
-    text_field: str
-    text_column: str
-    bad_records: BadRecordsPolicy
-    exclude: str | Sequence[str]
-    engine: EngineKeywords | None
-    progress: bool
-    observer: Observer | None
+    chunk_size: Size | None
+    engine: EngineKeywords

@@ -1,7 +1,7 @@
 """The contract between training and the backends, which learn merges.
 
 A backend takes a `MergeTask` and returns a `MergeSession`, whose `step` is called until there are no more merges. For
-one task, all backends must learn the same merges. `python.py` is the specification.
+one task, all backends must learn the same merges. `python_backend` is the specification.
 
 Terms: a *pair* is two adjacent tokens inside one pre-token. A *merge* is a learned pair. The task defines the ids of
 the bytes and which pair wins a tie, so backends do not know the modes of `tie_break`.
@@ -91,6 +91,7 @@ class MergeStatistics:
     """Statistics of a session so far.
 
     Attributes:
+        name: the backend's name.
         words: number of distinct pre-tokens.
         positions: total bytes of the distinct pre-tokens.
         pairs: number of distinct pairs that have occurred.
@@ -104,6 +105,7 @@ class MergeStatistics:
         threads: number of threads available to the session. Short lists are processed on one thread anyway.
     """
 
+    name: str
     words: int = 0
     positions: int = 0
     pairs: int = 0

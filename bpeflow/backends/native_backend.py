@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import byref, c_uint64
-from dataclasses import fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -46,7 +45,7 @@ class NativeBackend:
 
     def unavailable(self) -> str | None:
         try:
-            _ = self._library  # loads it
+            _ = self.library  # loads it
         except NativeUnavailableError as error:
             return str(error)
         return None
@@ -55,10 +54,10 @@ class NativeBackend:
         return self._description
 
     def start(self, task: MergeTask) -> NativeSession:
-        return NativeSession(self._library, task, task.threads or 0, self.max_shard_positions)
+        return NativeSession(self, task, task.threads or 0)
 
     @cached_property
-    def _library(self) -> ctypes.CDLL:
+    def library(self) -> ctypes.CDLL:
         return self._load()
 
     def _load(self) -> ctypes.CDLL:
@@ -92,7 +91,7 @@ class OmpBackend(NativeBackend):
 
     def start(self, task: MergeTask) -> NativeSession:
         if self._parallel_in not in (None, os.getpid()):
-            return NativeSession(self._library, task, 1, self.max_shard_positions)
+            return NativeSession(self, task, 1)
         OmpBackend._parallel_in = os.getpid()
         return super().start(task)
 
@@ -104,10 +103,10 @@ OMP = OmpBackend("omp", "C++ and OpenMP, several threads")
 class NativeSession:
     """A task in progress. The native learner is freed by `close` or when the session is garbage-collected."""
 
-    def __init__(self, library: ctypes.CDLL, task: MergeTask, threads: int, max_shard_positions: int) -> None:
-        self._library = library
-        native_task, _borrowed = _native_task(task, threads, max_shard_positions)
-        self._handle = native.Handle(library, "learner", byref(native_task))
+    def __init__(self, backend: NativeBackend, task: MergeTask, threads: int) -> None:
+        self._name, self._library = backend.name, backend.library
+        native_task, _borrowed = _native_task(task, threads, backend.max_shard_positions)
+        self._handle = native.Handle(self._library, "learner", byref(native_task))
         self._last_statistics = self._read_statistics()
 
     def step(self, max_merges: int) -> npt.NDArray[np.void]:
@@ -139,7 +138,7 @@ class NativeSession:
     def _read_statistics(self) -> MergeStatistics:
         read = native.MergeStatistics()
         self._library.bpeflow_learner_statistics(self._open_handle(), byref(read))
-        return MergeStatistics(**{field.name: getattr(read, field.name) for field in fields(MergeStatistics)})
+        return MergeStatistics(self._name, **{name: getattr(read, name) for name, _ in read._fields_})
 
 
 def _native_task(

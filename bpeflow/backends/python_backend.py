@@ -103,6 +103,7 @@ class PythonSession:
         self._heap = [self._candidate(pair) for pair in self._counts if self._may_merge(pair)]
         heapq.heapify(self._heap)
         self._statistics = MergeStatistics(
+            name=PythonBackend.name,
             words=len(task.counts),
             positions=int(task.counts.offsets[-1]),
             pairs=len(self._counts),

@@ -8,29 +8,20 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.machine import available_cores
-from bpeflow._util.text import format_size
+from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS
-from bpeflow.cli.fitting import print_table, table_console
-from bpeflow.cli.merge import read_counts, settings_for_learning
-from bpeflow.cli.options import (
-    add_config_flags,
-    add_counts_flag,
-    add_learning_flags,
-    names,
-    number,
-    numbers,
-    overrides,
-)
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
+from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
+from bpeflow.cli.settings import add_run_flags, settings_of
+from bpeflow.cli.tables import print_table, table_console
 from bpeflow.counting.counts import PretokenCounts
+from bpeflow.run_dir.run_report import start_report
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
-from bpeflow.training.initial import settle_initial
+from bpeflow.training.initial import resolve_initial
 from bpeflow.training.learn import LearnedMerges
-from bpeflow.training.result import start_report
 
 _DESCRIPTION = """\
 Learn the same merges with several backends in turn, check that the results are equal, and print for each: seconds for
@@ -41,14 +32,15 @@ stale heap entries; pairs; memory of the backend's tables. Settings are as for m
 """
 
 #: The table's columns; "tables" is the memory of the backend's own.
-_NUMBERS = (
-    "threads", "total", "ratio", "set-up", "selection", "update", "visited", "merged", "stale pops", "pairs", "tables",
+_HEADINGS = (
+    "backend", "threads", "total", "ratio", "set-up", "selection", "update", "visited", "merged", "stale pops", "pairs",
+    "tables",
 )  # fmt: skip
 
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("compare", _DESCRIPTION)
+    parser = Parser("compare", _DESCRIPTION)
     add_counts_flag(parser)
     parser.add_argument("--backends", metavar="NAMES", type=names, default=[], help="e.g. python,c,omp (default: all)")
     parser.add_argument(
@@ -56,8 +48,7 @@ def make_parser() -> Parser:
     )
     parser.add_argument("--rounds", metavar="N", type=number, default=1, help="repetitions; medians are shown")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write all figures to this file")
-    add_config_flags(parser)
-    add_learning_flags(parser, backend=False)
+    add_run_flags(parser, NOT_LEARNING | {"backend", "threads", "out_dir", "resume", "restart", "overwrite"})
     return parser
 
 
@@ -67,8 +58,8 @@ def run(argv: Sequence[str]) -> int:
     available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
     entrants = contenders(options.backends or available, options.threads or [available_cores()])
     counts, path, earlier = read_counts(options.counts)
-    settings = settings_for_learning(earlier, path, options.counts, options.config, overrides(options))
-    settings, base = settle_initial(settings)
+    settings = settings_for_learning(earlier, path, options.counts, options.config, settings_of(options))
+    settings, base = resolve_initial(settings)
     progress = Console(stderr=True, quiet=options.quiet, highlight=False)
     largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
     learned = compare(
@@ -85,34 +76,29 @@ def run(argv: Sequence[str]) -> int:
         }
         with atomic_path(options.json) as temporary:
             temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print_table(table_console(), make_table(counts, learned, entrants))
+    print_comparison(table_console(), counts, learned, entrants)
     return 0
 
 
-def make_table(counts: PretokenCounts, learned: LearnedMerges, entrants: Sequence[Contender]) -> Table:
-    """Show what was measured: medians, the fastest first."""
-    rounds = len(entrants[0].seconds)
-    table = Table(
-        title=f"{len(counts):,} distinct pre-tokens, {len(learned):,} merges, equal everywhere; medians of {rounds} "
-        f"round{'s' if rounds > 1 else ''}, in seconds",
-        title_justify="left",
-        box=None,
-        header_style="bold",
-    )
-    table.add_column("backend")
-    for heading in _NUMBERS:
-        table.add_column(heading, justify="right")
-    rows = sorted((contender.to_dict() for contender in entrants), key=lambda row: float(row["median_seconds"]))
-    for row in rows:
-        times = [f"{row[name]:.3f}" for name in TIMES]
-        numbers = [f"{row[name]:,}" for name in ("occurrences_visited", "occurrences_merged", "stale_pops", "pairs")]
-        table.add_row(
+def print_comparison(
+    console: Console, counts: PretokenCounts, learned: LearnedMerges, entrants: Sequence[Contender]
+) -> None:
+    """Print what was measured: medians, the fastest first."""
+    rounds = format_count(len(entrants[0].seconds), "round")
+    learned_from = f"{len(counts):,} distinct pre-tokens, {len(learned):,} merges"
+    console.print(f"{learned_from}, equal everywhere; medians of {rounds}, in seconds", highlight=False)
+    measured = sorted((contender.to_dict() for contender in entrants), key=lambda row: float(row["median_seconds"]))
+    fastest = measured[0]["median_seconds"]
+    rows = [
+        [
             row["backend"],
             str(row["threads"]),
             f"{row['median_seconds']:.3f}",
-            f"{row['median_seconds'] / rows[0]['median_seconds']:.2f}",
-            *times,
-            *numbers,
+            f"{row['median_seconds'] / fastest:.2f}",
+            *(f"{row[name]:.3f}" for name in TIMES),
+            *(f"{row[name]:,}" for name in ("occurrences_visited", "occurrences_merged", "stale_pops", "pairs")),
             format_size(row["memory_bytes"]) if row["memory_bytes"] else "unknown",
-        )
-    return table
+        ]
+        for row in measured
+    ]
+    print_table(console, _HEADINGS, rows)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, get_args
+from typing import Any
 
 from bpeflow._util.extras import load_extra
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.commands import COMMANDS
-from bpeflow.cli.parser import SETTING, Parser, new_parser
-from bpeflow.cli.setting_help import settings_by_key
-from bpeflow.dataset.token_file import DtypeName, Layout
+from bpeflow.cli.parser import Parser
+from bpeflow.cli.settings import SETTING
+from bpeflow.config import EncodeSettings, Settings, all_settings
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -33,9 +32,12 @@ Print a script that completes commands, flags and their values in a shell. Save 
 _FILES, _FOLDERS = ("FILE", "PATH", "SRC", "DST", "TOKENIZER", "A", "B"), ("FOLDER", "RUN")
 
 
+_MODELS = (EncodeSettings, Settings)
+
+
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("completion", _DESCRIPTION, "|".join(SHELLS))
+    parser = Parser("completion", _DESCRIPTION, "|".join(SHELLS))
     parser.add_argument("shell", choices=SHELLS, help="the shell")
     return parser
 
@@ -52,7 +54,6 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
     """Return one parser of all commands. Its flags, without a command, are those of train."""
     parsers: dict[str, Parser] = {name: import_module(f"bpeflow.cli.{name}").make_parser() for name in COMMANDS}
     for parser in parsers.values():
-        parser.describe_settings()
         for argument in parser.arguments:
             _suggest(argument, shtab)
     root = argparse.ArgumentParser("bpeflow", parents=[parsers["train"]], add_help=False)
@@ -67,20 +68,15 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
 
 def _suggest(argument: argparse.Action, shtab: Any) -> None:
     """Give an argument the values that shells suggest. They are no limit, as `choices` of a parser in use are."""
-    settings = {f"{SETTING}{key}": setting for key, setting in settings_by_key().items()}
+    settings = {f"{SETTING}{setting.key}": setting for model in _MODELS for setting in all_settings(model)}
     values = {
-        "assignments": [f"{key}=" for key in settings_by_key()],
+        "assignments": [f"{setting.key}=" for setting in all_settings(Settings)],
         f"{SETTING}pattern": list(NAMED_PATTERNS),
         "pattern": list(NAMED_PATTERNS),
         "known": list(PUBLISHED),
-        f"{SETTING}normalizer": list(get_args(NormalizerName)),
         f"{SETTING}backend": ["auto", *(backend.name for backend in BACKENDS)],
         "backends": [backend.name for backend in BACKENDS],
         "to": [known.name for known in FORMATS],
-        "dtype": ["auto", *get_args(DtypeName)],
-        "format": list(get_args(Layout)),
-        "invalid_utf8": list(get_args(InvalidUtf8Policy)),
-        "bad_records": list(get_args(BadRecordsPolicy)),
     }
     if argument.dest in values:
         argument.choices = values[argument.dest]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bpeflow.cli.options import add_description_flags, add_setting, add_switch, description, settings_of
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_description_flags, description
 from bpeflow.cli.progress import set_up_logging
+from bpeflow.cli.settings import add_settings, settings_of
+from bpeflow.config import OutputSettings, make_settings
 from bpeflow.formats import any_format
 from bpeflow.formats.transformers import TransformersOptions
 
@@ -26,31 +27,23 @@ write.
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("convert", _DESCRIPTION, "SRC DST [flags]")
+    parser = Parser("convert", _DESCRIPTION, "SRC DST [flags]")
     parser.add_argument("source", metavar="SRC", type=Path, help="tokenizer to read")
     parser.add_argument("target", metavar="DST", type=Path, help="folder or file to write")
     parser.add_argument("--to", metavar="NAME", required=True, help="gpt2, huggingface or tiktoken")
     add_description_flags(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace a tokenizer in DST")
-    group = parser.flag_group("folder for transformers (--to huggingface)")
-    add_setting(group, "output.eos", "--eos", metavar="TOKEN")
-    add_setting(group, "output.bos", "--bos", metavar="TOKEN")
-    add_switch(group, "output.add_bos", "--add_bos")
-    add_setting(group, "output.pad", "--pad", metavar="TOKEN")
-    add_setting(group, "output.chat_template", "--chat_template", metavar="FILE")
-    add_setting(group, "output.max_length", "--max_length", metavar="N")
+    title = "folder for transformers (--to huggingface)"
+    add_settings(parser, OutputSettings, without=("formats", "report"), title=title)
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Convert a tokenizer."""
-    from bpeflow.config import OutputSettings, make_settings
-
     options = make_parser().parse(argv)
     set_up_logging()
-    given = {key.removeprefix("output."): value for key, value in settings_of(options).items()}
-    output = make_settings(OutputSettings, {"formats": "huggingface", **given})
-    spec = any_format.load(options.source, **description(vars(options)))
+    output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
+    spec = any_format.load(options.source, **description(options))
     for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201
     return 0

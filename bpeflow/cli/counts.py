@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser
 from bpeflow.counting.counts import PretokenCounts
 
 _DESCRIPTION = """\
@@ -18,7 +18,7 @@ with backslash escapes). File name extensions select the formats.
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("counts", _DESCRIPTION, "SRC DST")
+    parser = Parser("counts", _DESCRIPTION, "SRC DST")
     parser.add_argument("source", metavar="SRC", type=Path, help="counts to read")
     parser.add_argument("target", metavar="DST", type=Path, help="counts to write")
     return parser

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.options import add_output_flag, add_quiet_flag, add_tokenizer_flag, description
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, summary
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Decode a token file to the text that it was made from. End tokens become their text. The name of a set of shards
@@ -22,7 +21,7 @@ Decode a token file to the text that it was made from. End tokens become their t
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("decode", _DESCRIPTION)
+    parser = Parser("decode", _DESCRIPTION)
     add_tokenizer_flag(parser)
     parser.add_argument("--input", metavar="FILE", type=Path, required=True, dest="source", help="token file to read")
     add_output_flag(parser, "text file to write")
@@ -38,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     """Decode a token file."""
     options = make_parser().parse(argv)
     with observing(options.quiet) as observer:
-        tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
+        tokenizer = Tokenizer.load(options.tokenizer, **description(options))
         decoded = decode_file(
             tokenizer,
             options.source,

@@ -10,19 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
-from bpeflow.cli.fitting import print_lines
-from bpeflow.cli.options import (
-    add_corpus_flags,
-    add_invalid_utf8_flag,
-    add_quiet_flag,
-    add_separator_flag,
-    parse_with_corpus,
-)
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import observing
-from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import count_pretokens, token_occurrences
-from bpeflow.inspection.difference import (
+from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.cli.tables import print_lines
+from bpeflow.look.difference import (
     Block,
     PretokenDifference,
     VocabDifference,
@@ -30,7 +22,9 @@ from bpeflow.inspection.difference import (
     compare_texts,
     compare_vocabs,
 )
-from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.look.usage import count_pretokens, token_occurrences
+from bpeflow.look.vocabulary import VocabToken
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
 _DESCRIPTION = """\
@@ -53,17 +47,11 @@ _SIDES = ("first", "second")
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("diff", _DESCRIPTION, "A B [flags]")
+    parser = Parser("diff", _DESCRIPTION, "A B [flags]")
     for name, which in (("first", "A"), ("second", "B")):
         parser.add_argument(name, metavar=which, type=Path, help="run folder, or tokenizer in any known format")
     parser.add_argument("--text", metavar="TEXT", help="text to encode with both")
-    parser.add_argument(
-        "--input", metavar="PATH", nargs="+", dest="inputs",
-        help="corpus to encode with both: files, folders, globs, @lists or URLs",
-    )  # fmt: skip
     add_corpus_flags(parser)
-    add_separator_flag(parser)
-    add_invalid_utf8_flag(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
     add_quiet_flag(parser)
     return parser
@@ -72,17 +60,15 @@ def make_parser() -> Parser:
 def run(argv: Sequence[str]) -> int:
     """Compare two vocabularies."""
     parser = make_parser()
-    options = parse_with_corpus(parser, argv, required=False)
-    quiet, as_json, text = (options.pop(name) for name in ("quiet", "json", "text"))
-    paths = [options.pop(name) for name in ("first", "second")]
-    inputs, separator = options.pop("inputs"), options.pop("separator")
-    options |= {"separator": separator} if separator else {}
+    options = parser.parse(argv)
+    settings = corpus_of(options, required=False)
+    paths, inputs, text = [options.first, options.second], settings.pop("inputs"), options.text
     names = [*short_names(list(map(str, paths))).values()]
     if len(names) == 1:
         parser.error(f"{paths[0]} is given twice: need two tokenizers")
     if "-" in inputs:
         parser.error("standard input can be read only once: save it to a file, and give that as --input")
-    with observing(quiet) as observer:
+    with observing(options.quiet) as observer:
         tokenizers = [Tokenizer.load(path) for path in paths]
         difference = compare_vocabs(tokenizers[0], tokenizers[1])
         content: dict[str, Any] = {"tokenizers": names, "vocabulary": difference.to_dict()}
@@ -94,13 +80,15 @@ def run(argv: Sequence[str]) -> int:
             content["text"] = {"tokens": tokens, "blocks": [_block_dict(block) for block in blocks if block.differs]}
             lines += ["", "text", *_ratio_lines([len(text.encode())] * 2, tokens), *_block_lines(blocks)]
         if inputs:
-            counts = [count_pretokens(tokenizer, inputs, observer, **options) for tokenizer in tokenizers]
+            counts = [count_pretokens(tokenizers[0], inputs, observer, **settings)]
+            alike = not difference.splits_differ
+            counts += counts if alike else [count_pretokens(tokenizers[1], inputs, observer, **settings)]
             tokens = [int(token_occurrences(*pair).sum()) for pair in zip(tokenizers, counts, strict=True)]
             sizes = [of_one.total_bytes for of_one in counts]
             words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))
             content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": [_word_dict(word) for word in words]}
             lines += ["", "corpus", *_ratio_lines(sizes, tokens), *_word_lines(words)]
-    if as_json:
+    if options.json:
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:

@@ -7,24 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size, one_line
-from bpeflow.cli.options import (
-    add_corpus_flags,
-    add_engine_flags,
-    add_invalid_utf8_flag,
-    add_output_flag,
-    add_quiet_flag,
-    add_separator_flag,
-    add_tokenizer_flag,
-    count,
-    description,
-    number,
-    parse_with_corpus,
-    size,
-)
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, summary
+from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.config import EncodeSettings
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bpeflow.cli.progress import Summary
@@ -51,64 +39,22 @@ at random for val.bin. --engine ray encodes on a Ray cluster.
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("encode", _DESCRIPTION)
+    parser = Parser("encode", _DESCRIPTION)
     add_tokenizer_flag(parser)
-    parser.add_argument(
-        "--input", metavar="PATH", nargs="+", dest="inputs",
-        help="files, folders, globs, @lists, URLs, or - for standard input, encoded in the order given",
-    )  # fmt: skip
-    add_corpus_flags(parser)
     add_output_flag(parser, "token file to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace existing token files")
-    parser.add_argument(
-        "--format", metavar="NAME",
-        help="bin (the ids alone), npy, or megatron (Megatron-LM's train.bin and train.idx) (default: npy if the name "
-        "ends in .npy, else bin)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--shard_tokens", metavar="N", type=count, help="divide into files of at most N tokens, e.g. 100m"
-    )
-    parser.add_argument(
-        "--val_fraction", metavar="P", type=float, default=0.0,
-        help="probability with which a document goes to val.bin instead, e.g. 0.005 (default: 0)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", metavar="N", type=int, default=0, help="chooses other documents for validation (default: 0)"
-    )
-    parser.add_argument("--dtype", metavar="NAME", default="auto", help="auto, uint16 or uint32 (default: auto)")
-    add_separator_flag(parser)
-    parser.add_argument(
-        "--end_token",
-        metavar="TOKEN",
-        help="special token that replaces separators and ends every document; '' for none (default: the separator, "
-        "and the last document ends as in its file)",
-    )
-    parser.add_argument(
-        "--special_tokens_as_text", action="store_true",
-        help="encode special tokens in documents as ordinary text; for untrusted corpora",
-    )  # fmt: skip
-    add_invalid_utf8_flag(parser)
-    parser.add_argument("--index", action="store_true", help="also write where each document starts")
-    parser.add_argument(
-        "--threads", metavar="N", type=number, dest="num_threads", help="encoder threads (default: one per core)"
-    )
-    parser.add_argument(
-        "--chunk_size", metavar="SIZE", type=size, help="text per encoder and step, e.g. 8mb; decides the memory needed"
-    )
-    add_engine_flags(parser)
+    add_corpus_flags(parser, EncodeSettings)
     add_quiet_flag(parser)
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Encode a corpus."""
-    options = parse_with_corpus(make_parser(), argv)
-    quiet, path, described = options.pop("quiet"), options.pop("tokenizer"), description(options)
-    with observing(quiet) as observer:
-        corpus = encode_file(
-            Tokenizer.load(path, **described), options.pop("inputs"), options.pop("out"), observer=observer, **options
-        )
-    with summary(quiet) as lines:
+    options = make_parser().parse(argv)
+    settings = corpus_of(options, EncodeSettings)
+    with observing(options.quiet) as observer:
+        tokenizer = Tokenizer.load(options.tokenizer, **description(options))
+        corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
+    with summary(options.quiet) as lines:
         _print_summary(lines, corpus)
     return 0
 

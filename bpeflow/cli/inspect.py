@@ -9,21 +9,13 @@ from itertools import groupby
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.fitting import print_lines
-from bpeflow.cli.options import (
-    add_corpus_flags,
-    add_description_flags,
-    add_invalid_utf8_flag,
-    add_quiet_flag,
-    add_separator_flag,
-    description,
-    parse_with_corpus,
-)
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description
 from bpeflow.cli.progress import observing
-from bpeflow.dataset.facade import Tokenizer
-from bpeflow.inspection.corpus import CorpusFigures, count_pretokens, inspect_corpus
-from bpeflow.inspection.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.cli.settings import add_corpus_flags, corpus_of
+from bpeflow.cli.tables import print_lines
+from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
+from bpeflow.look.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Describe a vocabulary: its size, special tokens, lengths and scripts; tokens that are incomplete UTF-8, and tokens that
@@ -56,18 +48,12 @@ _REASONS = {
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("inspect", _DESCRIPTION, "TOKENIZER [flags]")
+    parser = Parser("inspect", _DESCRIPTION, "TOKENIZER [flags]")
     parser.add_argument(
         "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
     )
     add_description_flags(parser)
-    parser.add_argument(
-        "--input", metavar="PATH", nargs="+", dest="inputs",
-        help="corpus: files, folders, globs, @lists, URLs, or - for standard input",
-    )  # fmt: skip
     add_corpus_flags(parser)
-    add_separator_flag(parser)
-    add_invalid_utf8_flag(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON, with all tokens of all lists")
     add_quiet_flag(parser)
     return parser
@@ -75,18 +61,16 @@ def make_parser() -> Parser:
 
 def run(argv: Sequence[str]) -> int:
     """Describe a vocabulary."""
-    options = parse_with_corpus(make_parser(), argv, required=False)
-    quiet, as_json, path = (options.pop(name) for name in ("quiet", "json", "tokenizer"))
-    inputs, separator = options.pop("inputs"), options.pop("separator")
-    described = description(options)
+    options = make_parser().parse(argv)
+    settings = corpus_of(options, required=False)
+    inputs = settings.pop("inputs")
     corpus = None
-    with observing(quiet) as observer:
-        tokenizer = Tokenizer.load(path, **described)
+    with observing(options.quiet) as observer:
+        tokenizer = Tokenizer.load(options.tokenizer, **description(options))
         if inputs:
-            options |= {"separator": separator} if separator else {}
-            corpus = inspect_corpus(tokenizer, count_pretokens(tokenizer, inputs, observer, **options))
+            corpus = inspect_corpus(tokenizer, count_pretokens(tokenizer, inputs, observer, **settings))
         figures = inspect_vocab(tokenizer)
-    if as_json:
+    if options.json:
         content = {**figures.to_dict(), "corpus": corpus and corpus.to_dict()}
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow._util.yaml import read_yaml
-from bpeflow.cli.options import add_counts_flag, add_learning_flags, add_run_flags, overrides
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_counts_flag
+from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.train import run_training
 from bpeflow.config import COUNT_ONLY, Settings, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
@@ -30,19 +30,22 @@ completed; if it has a tokenizer already, the new one is written beside it, to a
 """
 
 
+#: Settings that do not concern learning.
+NOT_LEARNING = COUNT_ONLY | {"skip_merge", "engine", "monitor"}
+
+
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("merge", _DESCRIPTION)
+    parser = Parser("merge", _DESCRIPTION)
     add_counts_flag(parser)
-    add_run_flags(parser)
-    add_learning_flags(parser)
+    add_run_flags(parser, NOT_LEARNING)
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Learn merges again."""
     options = make_parser().parse(argv)
-    return merge(options.counts, options.config, overrides(options), options.quiet)
+    return merge(options.counts, options.config, settings_of(options), options.quiet)
 
 
 def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:

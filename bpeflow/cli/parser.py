@@ -1,22 +1,20 @@
-"""The parser of a command's flags: errors are one line and name the nearest flag."""
+"""The parser of flags, whose errors are one line and name the nearest flag, and the flags of several commands."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from shlex import quote
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from bpeflow._util.text import close_matches
 from bpeflow.errors import ConfigError
 
 #: Width of help on wide terminals: longer lines are harder to read.
 _WIDTH = 100
-
-#: What the destination of a setting's flag begins with; its key follows.
-SETTING = "setting "
 
 #: What other tools call a flag, and what it is called here, depending on the command.
 _ELSEWHERE = {
@@ -39,34 +37,34 @@ class Parser(argparse.ArgumentParser):
     """A parser that knows its arguments, and raises `ConfigError` instead of printing usage.
 
     Attributes:
-        arguments: all arguments, as argparse describes them.
+        hints: what to say about words that look like flags but are none.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self.arguments: list[argparse.Action] = []
-        super().__init__(**options)
+    def __init__(self, command: str, description: str, arguments: str = "[flags]") -> None:
+        """Prepare for the flags of a command.
 
-    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """Add an argument."""
-        self.arguments.append(super().add_argument(*names, **options))
-        return self.arguments[-1]
+        Args:
+            command: the command's name.
+            description: paragraphs, which are wrapped, and indented examples, which are not.
+            arguments: the arguments on the usage line.
+        """
+        width = min(_WIDTH, get_terminal_size().columns)
+        paragraphs = (
+            text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
+        )
+        self.hints: dict[str, str] = {}
+        super().__init__(
+            prog=f"bpeflow {command}",
+            description="\n\n".join(paragraphs),
+            usage=f"bpeflow {command} {arguments}".rstrip(),
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
+            allow_abbrev=False,
+        )
 
-    def describe_settings(self) -> None:
-        """Give the flags of settings the settings' own descriptions as help, which takes longer than most parsing."""
-        from bpeflow.cli.setting_help import describe_setting
-
-        for argument in self.arguments:
-            if argument.dest.startswith(SETTING) and argument.help is None:
-                argument.help = describe_setting(argument.dest.removeprefix(SETTING)).help_line().replace("%", "%%")
-
-    def format_help(self) -> str:
-        """Return the help."""
-        self.describe_settings()
-        return super().format_help()
-
-    def flag_group(self, title: str) -> FlagGroup:
-        """Return a new group of flags, which help shows together."""
-        return FlagGroup(self, self.add_argument_group(title))
+    @property
+    def arguments(self) -> list[argparse.Action]:
+        """All arguments, as argparse describes them."""
+        return self._actions
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Return the values of the flags. Raises `ConfigError` for any that does not fit."""
@@ -92,67 +90,110 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise `ConfigError`."""
         message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
-        message = message.replace("expected one argument", "needs a value (--flag=VALUE if that begins with a dash)")
+        for expected in ("expected one argument", "expected at least one argument"):
+            message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
         raise ConfigError(f"{message}{self._pointer()}")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
-        problem = f"unknown flag {flag}"
-        if "--set" in known:
-            from bpeflow.cli.setting_help import settings_by_key
-
-            if setting := settings_by_key().get(flag[2:]):
-                raise ConfigError(f"{problem}; the setting {setting.key} is given by {setting.assignment()}")
-        close = [name for name in _ELSEWHERE.get(flag, ()) if name in known]
-        close = close or close_matches(flag, known)
-        if close:
-            raise ConfigError(f"{problem}; did you mean {close[0]}?")
-        raise ConfigError(f"{problem}{self._pointer()}")
+        close = [name for name in _ELSEWHERE.get(flag, ()) if name in known] or close_matches(flag, known)
+        hint = self.hints.get(flag) or (f"did you mean {close[0]}?" if close else "")
+        raise ConfigError(f"unknown flag {flag}" + (f"; {hint}" if hint else self._pointer()))
 
     def _pointer(self) -> str:
         return f" (see {self.prog} --help)"
 
 
-class _Container(Protocol):
-    """What argparse adds arguments to."""
-
-    def add_argument(self, *names: Any, **options: Any) -> argparse.Action: ...
-
-    def add_mutually_exclusive_group(self, *, required: bool = False) -> Any: ...
+# ---- flags of several commands ----
 
 
-class FlagGroup:
-    """A group of a parser's flags."""
-
-    def __init__(self, parser: Parser, group: _Container) -> None:
-        self._parser = parser
-        self._group = group
-
-    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
-        """Add a flag."""
-        self._parser.arguments.append(self._group.add_argument(*names, **options))
-        return self._parser.arguments[-1]
-
-    def exclusive(self) -> FlagGroup:
-        """Return a group of flags of which only one may be given."""
-        return FlagGroup(self._parser, self._group.add_mutually_exclusive_group())
-
-
-def new_parser(command: str, description: str, arguments: str = "[flags]") -> Parser:
-    """Return a parser for the flags of a command.
-
-    Args:
-        command: the command's name.
-        description: paragraphs, which are wrapped, and indented examples, which are not.
-        arguments: the arguments on the usage line.
-    """
-    width = min(_WIDTH, get_terminal_size().columns)
-    paragraphs = (
-        text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
+def add_tokenizer_flag(parser: Parser) -> None:
+    """Add the required ``--tokenizer``."""
+    parser.add_argument(
+        "--tokenizer", metavar="PATH", type=Path, required=True, help="run folder, or tokenizer in any known format"
     )
-    return Parser(
-        prog=f"bpeflow {command}",
-        description="\n\n".join(paragraphs),
-        usage=f"bpeflow {command} {arguments}".rstrip(),
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width),
-        allow_abbrev=False,
+    add_description_flags(parser)
+
+
+def add_description_flags(parser: Parser) -> None:
+    """Add the flags for what a file of ranks lacks, for `description`."""
+    parser.add_argument(
+        "--known", metavar="NAME",
+        help="published tokenizer whose pattern and special tokens the tokenizer's file is used with, e.g. p50k_edit "
+        "or o200k_harmony (default: as its content says)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pattern", metavar="TEXT", nargs="+",
+        help="split pattern, or several, each of which splits the pieces of the one before (default: the file's own)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--special_tokens", metavar="TEXT", nargs="+", type=_special_token,
+        help="special tokens besides those of the file: TEXT, or TEXT=ID with its id",
+    )  # fmt: skip
+
+
+def description(options: argparse.Namespace) -> Mapping[str, Any]:
+    """Return the flags of `add_description_flags` as keywords of `Tokenizer.load`."""
+    return {
+        "pattern": options.pattern,
+        "known": options.known,
+        "special_tokens": dict(options.special_tokens or ()),
+    }
+
+
+def _special_token(text: str) -> tuple[str, int | None]:
+    token, equals, token_id = text.rpartition("=")
+    return (token, int(token_id)) if token and equals and token_id.isdecimal() else (text, None)
+
+
+def add_counts_flag(parser: Parser) -> None:
+    """Add the required ``--counts``."""
+    parser.add_argument(
+        "--counts", metavar="PATH", type=Path, required=True, help="run folder, or counts as .npz, .json or .tsv"
     )
+
+
+def add_output_flag(parser: Parser, what: str) -> None:
+    """Add the required ``--out``."""
+    parser.add_argument("--out", metavar="FILE", type=_output_file, required=True, help=what)
+
+
+def add_quiet_flag(parser: Parser) -> None:
+    """Add ``--quiet``."""
+    parser.add_argument("--quiet", action="store_true", help="print errors only")
+
+
+# ---- types of values ----
+
+
+def _output_file(text: str) -> Path:
+    """Parse the path of a file to write, which appears only when it is complete."""
+    if text == "-":
+        raise argparse.ArgumentTypeError("standard output cannot be written to; name a file")
+    return Path(text)
+
+
+def names(text: str) -> list[str]:
+    """Parse comma-separated names."""
+    return [name.strip() for name in text.split(",")]
+
+
+def numbers(text: str) -> list[int]:
+    """Parse comma-separated thread counts."""
+    return [number(name) for name in names(text)]
+
+
+def size(text: str) -> int:
+    """Parse a size in bytes, such as ``8mb``."""
+    from pydantic import ByteSize, TypeAdapter, ValidationError
+
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        raise argparse.ArgumentTypeError(f"need a size such as 8mb, found {text!r}") from None
+
+
+def number(text: str) -> int:
+    """Parse a number of threads or rounds."""
+    if not text.isdecimal() or not 1 <= int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"need a number from 1 to 4096, found {text!r}")
+    return int(text)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_size
-from bpeflow.cli.options import add_description_flags, description, size
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser, add_description_flags, description, size
 from bpeflow.cli.progress import set_up_logging
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Show the tokens of a text, with their ids and offsets: in colours on a terminal, as plain text elsewhere or with
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
+    parser = Parser("show", _DESCRIPTION, "TOKENIZER [TEXT | -] [flags]")
     parser.add_argument(
         "tokenizer", metavar="TOKENIZER", type=Path, help="run folder, or tokenizer in any known format"
     )
@@ -62,7 +61,9 @@ def run(argv: Sequence[str]) -> int:
     if (options.text is None) == (options.inputs is None):
         parser.error("need a TEXT to show, - for standard input, or --input PATH")
     set_up_logging()
-    tokenizer = Tokenizer.load(options.tokenizer, **description(vars(options)))
+    from rich.console import Console
+
+    tokenizer = Tokenizer.load(options.tokenizer, **description(options))
     text = options.text
     if text is None or text == "-":
         from bpeflow.corpus.excerpts import first_text  # pydantic
@@ -77,21 +78,13 @@ def run(argv: Sequence[str]) -> int:
         text = os.fsencode(text).decode(errors="replace")
     explanation = tokenizer.explain(text)
     if options.html is not None:
-        from bpeflow.inspection.html import explanation_page
-
-        page = explanation_page(explanation, options.tokenizer.resolve().name, options.explain)
+        page = explanation.to_page(options.tokenizer.resolve().name, options.explain)
         with atomic_path(options.html) as temporary:
             temporary.write_text(page, encoding="utf-8")
         return 0
-    from rich.console import Console
-
-    console = Console()
+    console, table = Console(), explanation.table(options.explain)
     if console.is_terminal and console.color_system is not None and not console.no_color:
-        from bpeflow.inspection.coloured import print_explanation
-
-        print_explanation(explanation, console, options.explain)
+        console.print(explanation.coloured(), "", table, sep="\n")
     else:
-        from bpeflow.inspection.wording import explanation_lines
-
-        sys.stdout.writelines(f"{line}\n" for line in explanation_lines(explanation, options.explain))
+        sys.stdout.write(f"{table.plain}\n")
     return 0

@@ -6,14 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
-from bpeflow.cli.options import (
-    add_learning_flags,
-    add_run_flags,
-    add_setting,
-    add_switch,
-    overrides,
-)
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.cli.parser import Parser
+from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.config import Settings, load_values
 from bpeflow.errors import ConfigError
 
@@ -22,7 +16,7 @@ if TYPE_CHECKING:
     from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
     from bpeflow.run_dir.run_report import LearningReport
-    from bpeflow.training.result import TrainResult
+    from bpeflow.training.train import TrainResult
 
 _DESCRIPTION = """\
 Train a byte-level BPE tokenizer: count the pre-tokens of a corpus, learn merges, write vocab.json and merges.txt.
@@ -39,10 +33,7 @@ _LONGEST_SHOWN = 60
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    parser = new_parser("train", _DESCRIPTION)
-    _add_corpus_flags(parser)
-    add_learning_flags(parser)
-    _add_counting_flags(parser)
+    parser = Parser("train", _DESCRIPTION)
     add_run_flags(parser)
     return parser
 
@@ -55,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     from bpeflow.run_dir.recorded import make_run_settings
     from bpeflow.training.train import train
 
-    flags = overrides(options)
+    flags = settings_of(options)
     settings = make_run_settings(load_values(options.config, flags), str(options.config or ""), flags)
     return run_training(settings, options.quiet, lambda observer: train(settings, observer))
 
@@ -71,31 +62,6 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
     with summary(quiet) as lines:
         print_summary(lines, result, str(settings.out_dir))
     return 0
-
-
-def _add_corpus_flags(parser: Parser) -> None:
-    group = parser.flag_group("corpus and pre-tokens")
-    add_setting(group, "input", metavar="PATH", nargs="+")
-    add_setting(group, "input_format", metavar="NAME")
-    add_setting(group, "text_field", metavar="NAME")
-    add_setting(group, "text_column", metavar="NAME")
-    add_setting(group, "separator", metavar="TEXT")
-    add_setting(group, "invalid_utf8", metavar="POLICY")
-    add_setting(group, "bad_records", metavar="POLICY")
-    add_setting(group, "pattern", metavar="TEXT")
-    add_setting(group, "normalizer", metavar="NAME", nargs="+")
-
-
-def _add_counting_flags(parser: Parser) -> None:
-    group = parser.flag_group("counting")
-    add_setting(group, "num_counter", None, "-c", metavar="N")
-    add_setting(group, "num_merger", None, "-m", metavar="N")
-    add_setting(group, "chunk_size", metavar="SIZE")
-    add_setting(group, "memory_limit", metavar="SIZE")
-    add_setting(group, "engine.kind", "--engine", metavar="NAME")
-    add_setting(group, "engine.address", "--engine_address", metavar="ADDRESS")
-    add_switch(group, "monitor.enabled", "--do_monitor")
-    add_switch(group, "skip_merge")
 
 
 # ---- the summary ----

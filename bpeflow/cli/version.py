@@ -11,8 +11,9 @@ import psutil
 
 from bpeflow import __version__
 from bpeflow._util.native import build_records
-from bpeflow.cli.backends import list_backends, scanner_in_use
-from bpeflow.cli.parser import Parser, new_parser
+from bpeflow.backends import BACKENDS
+from bpeflow.cli.backends import scanner_in_use
+from bpeflow.cli.parser import Parser
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.pretokenize.native import native_instructions, native_unicode_version
 from bpeflow.pretokenize.regex import unicode_version
@@ -23,7 +24,7 @@ _OPENMP_RUNTIMES = ("libgomp", "libomp", "libiomp")
 
 def make_parser() -> Parser:
     """Return the parser of the flags beside `--version`."""
-    parser = new_parser("--version", "Print the version.", "")
+    parser = Parser("--version", "Print the version.", "")
     parser.add_argument("--verbose", action="store_true", help="also print how it was built, and what it uses here")
     return parser
 
@@ -38,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _details() -> Iterator[tuple[str, str]]:
-    backends = list(list_backends())  # loads OpenMP's runtime
+    reasons = [(backend, backend.unavailable()) for backend in BACKENDS]  # loads OpenMP's runtime
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     yield "platform", platform.platform()
     yield "numpy", version("numpy")
@@ -53,8 +54,8 @@ def _details() -> Iterator[tuple[str, str]]:
     else:
         yield "libraries", "none were built"
     yield "counting", scanner_in_use()
-    for name, available, description in backends:
-        yield f"backend {name}", description if available else f"not available: {description}"
+    for backend, reason in reasons:
+        yield f"backend {backend.name}", f"not available: {reason}" if reason else backend.describe()
 
 
 def _usable_instructions() -> str:

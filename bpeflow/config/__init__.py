@@ -1,9 +1,19 @@
 """Settings: their models, the only description of each, and how they are read."""
 
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
-from bpeflow.config.sections import EngineSettings, MonitorSettings, OutputSettings, ThinRare
+from bpeflow.config.sections import (
+    EngineSettings,
+    MonitorSettings,
+    OutputSettings,
+    Setting,
+    ThinRare,
+    all_settings,
+    setting,
+)
 from bpeflow.config.settings import (
     COUNT_ONLY,
+    CorpusSettings,
     CountSettings,
     MergeSettings,
     Settings,
@@ -13,18 +23,23 @@ from bpeflow.config.settings import (
 
 __all__ = [
     "COUNT_ONLY",
+    "CorpusSettings",
     "CountSettings",
+    "EncodeSettings",
     "EngineSettings",
     "MergeSettings",
     "MonitorSettings",
     "OutputSettings",
+    "Setting",
     "Settings",
     "SourceSettings",
     "ThinRare",
+    "all_settings",
     "check_vocab_sizes",
     "load_settings",
     "load_values",
     "make_settings",
     "override",
     "replace",
+    "setting",
 ]

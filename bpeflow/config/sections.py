@@ -5,13 +5,15 @@ A section holds settings that belong together, under one key.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
 
@@ -20,7 +22,16 @@ STDLIB_PLACEHOLDER = "{stdlib}"
 
 
 def setting(
-    default: Any, description: str, details: str = "", *, example: Any, unset: str = "", group: str = "", **options: Any
+    default: Any,
+    description: str,
+    details: str = "",
+    *,
+    example: Any,
+    unset: str = "",
+    group: str = "",
+    flags: tuple[str, ...] | None = (),
+    metavar: str = "",
+    **options: Any,
 ) -> Any:
     """Return a field with everything that users read about it; nothing is described anywhere else.
 
@@ -31,10 +42,106 @@ def setting(
         example: a value worth showing, as YAML would have it.
         unset: what a default of None means.
         group: the heading under which the setting is listed.
+        flags: names on the command line, besides that of the setting itself, which a setting in a section lacks; None
+            for a setting without a flag.
+        metavar: what help calls the flag's value; by default, its type.
         options: as for `pydantic.Field`.
     """
-    extra = {"details": details, "example": example, "unset": unset, "group": group}
+    extra: dict[str, Any] = {"details": details, "example": example, "unset": unset, "group": group}
+    extra |= {"flags": flags, "metavar": metavar}
     return Field(default=default, description=description, json_schema_extra=extra, **options)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting, as the field that `setting` made describes it.
+
+    Attributes:
+        key: the dotted name, such as ``monitor.interval``.
+        description: one line.
+        annotation: the type of its values.
+        default: the default as text.
+        extra: the other arguments of `setting`: details, example, group, flags and metavar.
+    """
+
+    key: str
+    description: str
+    annotation: Any
+    default: str
+    extra: Mapping[str, Any]
+
+    @property
+    def group(self) -> str:
+        """The heading under which it is listed."""
+        return str(self.extra["group"])
+
+    @property
+    def help(self) -> str:
+        """The description, with the default if that is worth telling."""
+        unremarkable = ("false", "[]", "none", "required")
+        return self.description + (f" (default: {self.default})" if self.default not in unremarkable else "")
+
+    @property
+    def example(self) -> str:
+        """The example, as a flag or a config takes it."""
+        example = self.extra["example"]
+        return example if isinstance(example, str) else json.dumps(example)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The names of its flag; none if there is no flag."""
+        names = self.extra["flags"]
+        return names if names is None or "." in self.key else (f"--{self.key}", *names)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All possible values, if they are a few words."""
+        literal = next((kind for kind in _types(self.annotation) if get_origin(kind) is Literal), None)
+        return get_args(literal)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it takes several values."""
+        return any(get_origin(kind) is tuple for kind in _types(self.annotation))
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is either on or off."""
+        return self.annotation is bool
+
+    @property
+    def metavar(self) -> str:
+        """What help calls its value."""
+        types = {*_types(self.annotation)}
+        kinds = {int: "N", float: "N", ByteSize: "SIZE", Path: "FOLDER"}
+        by_type = next((name for kind, name in kinds.items() if kind in types), "TEXT")
+        return self.extra["metavar"] or ("NAME" if self.choices else by_type)
+
+
+def all_settings(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
+    """Yield all settings of a model, those in sections included."""
+    for name, field in model.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from all_settings(field.annotation, f"{prefix}{name}.")
+        elif isinstance(extra, dict):
+            default = str(extra["unset"]) or _as_text(field.default)
+            yield Setting(prefix + name, field.description or "", field.annotation, default, extra)
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """Yield a type and all types in it, those of a union or a list."""
+    yield annotation
+    for inner in get_args(annotation) if get_origin(annotation) is not Literal else ():
+        yield from _types(inner)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, ByteSize):
+        return value.human_readable(decimal=True).lower().replace(".0", "")
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_as_text, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_tuple(value: object) -> object:
@@ -110,7 +217,10 @@ class MonitorSettings(Frozen):
     """The queue monitor."""
 
     enabled: bool = _pipeline(
-        False, "print queue depths and rates at an interval, and write monitor.jsonl", example=True
+        False,
+        "print queue depths and rates at an interval, and write monitor.jsonl",
+        example=True,
+        flags=("--do_monitor",),
     )
     interval: float | None = _pipeline(
         None,
@@ -131,12 +241,15 @@ class EngineSettings(Frozen):
         "The result is the same. With ray, out_dir and the input are on storage that all nodes see under the same "
         "path. processes runs the tasks of a cluster on this machine, to try that out.",
         example="ray",
+        flags=("--engine",),
     )
     address: NonEmpty | None = _pipeline(
         None,
         "address of the Ray cluster, host:port; local starts one of this machine alone",
         unset="the cluster that this machine belongs to, else one of this machine alone",
         example="10.0.0.1:6379",
+        flags=("--engine_address",),
+        metavar="ADDRESS",
     )
     workers: int | None = _pipeline(
         None, "tasks at the same time", unset="as many as the cluster has cores for", example=64, ge=1
@@ -188,12 +301,14 @@ class OutputSettings(Frozen):
         "special token that ends a text in transformers",
         unset="<|endoftext|>, <|end_of_text|> or </s>, if there is one",
         example="<|im_end|>",
+        metavar="TOKEN",
     )
     bos: NonEmpty | None = _run(
         None,
         "special token that begins a text in transformers; none is added without add_bos",
         unset="<|begin_of_text|> or <s>, if there is one",
         example="<s>",
+        metavar="TOKEN",
     )
     add_bos: bool = _run(
         False, "let transformers add bos before each text; otherwise its ids are those of bpeflow", example=True
@@ -203,9 +318,14 @@ class OutputSettings(Frozen):
         "special token that pads texts in transformers",
         unset="<|pad|>, <pad> or [PAD], if there is one",
         example="<|pad|>",
+        metavar="TOKEN",
     )
     chat_template: NonEmpty | None = _run(
-        None, "chat template for transformers: a Jinja file, or chatml, llama3 or phi3", unset="none", example="chatml"
+        None,
+        "chat template for transformers: a Jinja file, or chatml, llama3 or phi3",
+        unset="none",
+        example="chatml",
+        metavar="FILE",
     )
     max_length: int | None = _run(
         None, "longest input of the model in tokens, for transformers", unset="no limit", example=2048, ge=1

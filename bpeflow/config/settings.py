@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, ByteSize, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, ByteSize, model_validator
 
 from bpeflow._util.text import (
     BadRecordsPolicy,
@@ -71,10 +71,12 @@ class SourceSettings(Frozen):
     """One source of a mixed corpus. Settings omitted here are those of the whole corpus."""
 
     name: NonEmpty = setting("", "name in the report", unset="the first path", example="books", validate_default=False)
-    paths: Paths = Field(
+    paths: Paths = setting(
+        ...,
+        "files, folders, globs, @lists or URLs, as for input",
+        unset="required",
+        example=["books/*.jsonl.zst"],
         min_length=1,
-        description="files, folders, globs, @lists or URLs, as for input",
-        json_schema_extra={"details": "", "example": ["books/*.jsonl.zst"], "unset": "required", "group": ""},
         validation_alias=AliasChoices("paths", "path"),
         serialization_alias="paths",
     )
@@ -111,8 +113,8 @@ class SourceSettings(Frozen):
         return self
 
 
-class CountSettings(TokenSettings):
-    """How a corpus becomes pre-token counts."""
+class CorpusSettings(Frozen):
+    """What there is to read, and how its documents are found."""
 
     input: Paths = _corpus(
         (),
@@ -120,26 +122,31 @@ class CountSettings(TokenSettings):
         "A folder means all files in it, @list.txt the inputs listed in that file. gzip, bzip2, xz and "
         "zstandard are recognised by content.",
         example=["corpus/*.txt"],
+        metavar="PATH",
     )
     sources: Annotated[tuple[SourceSettings, ...], BeforeValidator(as_tuple)] = _corpus(
         (),
         "parts of a mixed corpus, reported separately in run.json",
         "Each has paths and optionally name, exclude, weight, max_bytes, seed, format, text_field and text_column.",
         example=[{"name": "books", "paths": "books/", "weight": 3}],
+        flags=None,
     )
     input_format: Literal["auto", "text", "jsonl", "parquet"] = _corpus(
         "auto", "format of the files, compressed or not: auto (by file name, else text), text, jsonl or parquet",
         example="jsonl",
     )  # fmt: skip
     text_field: FieldPath = _corpus(
-        "text", "JSON Lines field that holds the text; a.b is field b of a", example="data.text"
+        "text", "JSON Lines field that holds the text; a.b is field b of a", example="data.text", metavar="NAME"
     )
     text_column: FieldPath = _corpus(
-        "text", "Parquet column that holds the text; a.b is field b of a", example="content"
+        "text", "Parquet column that holds the text; a.b is field b of a", example="content", metavar="NAME"
     )
-    exclude: Paths = _corpus((), "globs of files to leave out", example=["*.bak"])
-    separator: NonEmpty | None = _corpus(
-        None, "text that ends a document, besides the end of a file", unset="the first special token", example="<|doc|>"
+    exclude: Paths = _corpus((), "globs of files to leave out", example=["*.bak"], metavar="GLOB")
+    separator: str | None = _corpus(
+        None,
+        "text that ends a document, besides the end of a file; '' for none",
+        unset="the first special token",
+        example="<|doc|>",
     )
     invalid_utf8: InvalidUtf8Policy = _corpus(
         "error", "input that is not UTF-8: error, replace (by U+FFFD) or skip (the document)", example="replace"
@@ -150,6 +157,39 @@ class CountSettings(TokenSettings):
         "A record is bad if it is not JSON, its text_field is missing or not a string, or its text_column is null.",
         example="skip",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sources_apart(cls, values: Any) -> Any:
+        """Turn mappings in `input` into sources."""
+        if not isinstance(values, Mapping) or "input" not in values:
+            return values
+        given = values["input"]
+        entries = list(given) if isinstance(given, list | tuple) else [given]
+        sources = [entry for entry in entries if isinstance(entry, Mapping | SourceSettings)]
+        if not sources:
+            return values
+        others = tuple(entry for entry in entries if entry not in sources)
+        return {**values, "input": others, "sources": (*values.get("sources", ()), *sources)}
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> CorpusSettings:
+        if not self.input and not self.sources:
+            raise ValueError("input: is missing; name at least 1 file, folder or glob")
+        names = [source.name for source in self.sources]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")
+        return self
+
+    @property
+    def all_sources(self) -> tuple[SourceSettings, ...]:
+        """The sources of the corpus, that of `input` first."""
+        unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
+        return (*unnamed, *self.sources)
+
+
+class CountSettings(CorpusSettings, TokenSettings):
+    """How a corpus becomes pre-token counts."""
 
     pattern: Annotated[Pattern, BeforeValidator(as_pattern)] = _pretokens(
         "gpt2",
@@ -173,12 +213,15 @@ class CountSettings(TokenSettings):
         example=["nfc"],
     )
 
-    num_counter: int | None = _pipeline(None, "counters (threads or processes)", unset="one per core", example=8, ge=1)
+    num_counter: int | None = _pipeline(
+        None, "counters (threads or processes)", unset="one per core", example=8, ge=1, flags=("-c",)
+    )
     num_merger: int | None = _pipeline(
         None,
         "mergers, each with a partition of the counts",
         unset="one process, or a thread per counter",
         example=2,
+        flags=("-m",),
         ge=1,
     )
     chunk_size: Size = _pipeline(
@@ -215,39 +258,10 @@ class CountSettings(TokenSettings):
         example="8gb",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _sources_apart(cls, values: Any) -> Any:
-        """Turn mappings in `input` into sources."""
-        if not isinstance(values, Mapping) or "input" not in values:
-            return values
-        given = values["input"]
-        entries = list(given) if isinstance(given, list | tuple) else [given]
-        sources = [entry for entry in entries if isinstance(entry, Mapping | SourceSettings)]
-        if not sources:
-            return values
-        others = tuple(entry for entry in entries if entry not in sources)
-        return {**values, "input": others, "sources": (*values.get("sources", ()), *sources)}
-
-    @model_validator(mode="after")
-    def _check_sources(self) -> CountSettings:
-        if not self.input and not self.sources:
-            raise ValueError("input: is missing; name at least 1 file, folder or glob")
-        names = [source.name for source in self.sources]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"two sources have the name {twice[0]!r}: give each a name of its own")
-        return self
-
-    @property
-    def all_sources(self) -> tuple[SourceSettings, ...]:
-        """The sources of the corpus, that of `input` first."""
-        unnamed = (SourceSettings.model_construct(name=UNNAMED_SOURCE, paths=self.input),) if self.input else ()
-        return (*unnamed, *self.sources)
-
     @property
     def document_separator(self) -> str | None:
         """The text that ends a document: `separator`, else the first special token, else None (only a file's end)."""
-        return self.separator or next(iter(self.special_tokens), None)
+        return next(iter(self.special_tokens), None) if self.separator is None else self.separator or None
 
 
 class MergeSettings(TokenSettings):
@@ -277,8 +291,11 @@ class MergeSettings(TokenSettings):
         "counts and this setting. Saved counts stay exact.",
         unset="none",
         example={"below": 5, "keep": 0.1},
+        metavar="below=N,keep=FRACTION",
     )
-    backend: str = _learning("auto", "merge backend: auto (the fastest available), omp, c or python", example="omp")
+    backend: str = _learning(
+        "auto", "merge backend: auto (the fastest available), omp, c or python", example="omp", metavar="NAME"
+    )
     threads: int | None = _learning(None, "threads of the omp backend", unset="one per core", example=4, ge=1, le=4096)
     max_search: Literal["heap", "scan"] = _learning(
         "heap", "how the best pair is found: heap, or scan, a slow baseline for comparison", example="scan"
@@ -298,6 +315,7 @@ class Settings(CountSettings, MergeSettings):
         "special_tokens that it lacks, then new tokens in the order of learning. vocab_size counts all ids.",
         unset="none",
         example="runs/owt",
+        metavar="PATH",
     )
     special_tokens_first: bool = _learning(
         False, "number special tokens before the bytes, as HuggingFace does; not with init_from", example=True

@@ -16,7 +16,7 @@ from bpeflow.corpus.text_rules import Sample, Source
 from bpeflow.errors import ConfigError, CorpusError
 
 if TYPE_CHECKING:
-    from bpeflow.config import CountSettings  # pydantic, which workers do without
+    from bpeflow.config import CorpusSettings  # pydantic, which workers do without
 
 
 StreamEntry = StreamTask | DocumentIterable
@@ -53,6 +53,12 @@ class Corpus:
         """The total size of all files whose size is known, before decompression."""
         return sum(entry.weight for entry in self.entries)
 
+    @property
+    def total_bytes(self) -> int | None:
+        """The total size of all files; None if that of one is unknown."""
+        sizes = [file.size for entry in self.entries for file in input_files(entry)]
+        return None if None in sizes else self.known_bytes
+
     def file_counts(self) -> list[int]:
         """Return the number of files of each source."""
         counts = [0] * len(self.sources)
@@ -65,7 +71,7 @@ class Corpus:
 
 
 def find_corpus(
-    settings: CountSettings,
+    settings: CorpusSettings,
     documents: DocumentIterable | None = None,
     find: Callable[[Sequence[str], InputRules], Sequence[CorpusFile | StreamTask]] = find_inputs,
 ) -> Corpus:

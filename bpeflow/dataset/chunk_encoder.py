@@ -18,7 +18,7 @@ from bpeflow.dataset.token_file import Ids
 from bpeflow.errors import InvalidTextError, UnmatchedTextError
 from bpeflow.tokenizer.encoder import Encoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.tokenizer.validate import smallest_dtype
 
 #: The text that a chunk has after its last separator.
@@ -77,7 +77,7 @@ class ChunkEncoder:
         end_id: the id in place of a separator, or None.
     """
 
-    tokenizer: BaseTokenizer
+    tokenizer: Tokenizer
     rules: TextRules
     end_id: int | None
 

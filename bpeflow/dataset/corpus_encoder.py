@@ -22,7 +22,7 @@ from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Approximate size of chunks, in bytes of text. Larger: fewer hand-overs between workers. Smaller: less memory, and
 #: more parallelism for small corpora.
@@ -97,7 +97,7 @@ def _numbered_chunks(reader: CorpusReader, entries: Sequence[CorpusEntry]) -> It
     return starmap(NumberedChunk, enumerate(reader.read(entries)))
 
 
-def _releases_interpreter_lock(tokenizer: BaseTokenizer) -> bool:
+def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:
     """Return whether other threads can run during encoding.
 
     The `regex` module, for custom patterns, and `unicodedata`, for normalizers, hold the lock.

@@ -8,13 +8,12 @@ from pathlib import Path
 from time import perf_counter
 
 from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remove_dead_parts
-from bpeflow.dataset.encode_options import check_not_input
 from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_files, read_ids, sidecar_path
-from bpeflow.dataset.token_set import already_exists
+from bpeflow.dataset.token_set import already_exists, check_not_input
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Ids that are decoded at a time. More: fewer calls. Fewer: less memory, a few MB of text for this many.
 IDS_AT_A_TIME = 1 << 20
@@ -36,7 +35,7 @@ class DecodedFile:
 
 
 def decode_file(
-    tokenizer: BaseTokenizer,
+    tokenizer: Tokenizer,
     src: str | Path,
     dst: str | Path,
     *,
@@ -108,7 +107,7 @@ def _read(file: TokenFile) -> Iterator[Ids]:
             yield read_ids(file, stream, min(IDS_AT_A_TIME, file.tokens - first))
 
 
-def _decode(tokenizer: BaseTokenizer, ids: Ids, file: TokenFile, before: int) -> bytes:
+def _decode(tokenizer: Tokenizer, ids: Ids, file: TokenFile, before: int) -> bytes:
     try:
         return tokenizer.decode_bytes(ids)
     except UnknownTokenError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,38 +11,35 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
-from bpeflow._util.keywords import EngineKeywords
 from bpeflow._util.machine import explain_memory_error
-from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
-from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.find import InputFormat
-from bpeflow.corpus.formats.records import check_iterable
+from bpeflow.config import EncodeSettings, make_settings
+from bpeflow.corpus.chunk import CorpusFile
+from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.find import InputRules, find_inputs, listed_inputs
+from bpeflow.corpus.formats.records import check_iterable, split_off_documents
+from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import input_files
+from bpeflow.corpus.sources import Corpus, find_corpus, input_files
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
-from bpeflow.dataset.encode_options import (
-    check_not_input,
-    choose_delimiters,
-    choose_end_token,
-    find_corpus_in_order,
-    validate_chunk_size,
-)
-from bpeflow.dataset.encode_tasks import check_distributable, choose_engine, encoded_chunks
+from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
-from bpeflow.dataset.token_set import TokenSet
+from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
-from bpeflow.errors import InputTypeError
+from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
 from bpeflow.progress import Observer, shown
 from bpeflow.tokenizer.parallel import validate_threads
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import EncodeKeywords
+
+#: Number of special tokens that an error message lists.
+_SPECIAL_TOKENS_IN_ERROR = 5
 
 #: Remedy in the error message when memory runs out.
 _LESS_MEMORY = "use fewer threads (--threads) or a smaller --chunk_size; or add memory"
@@ -83,31 +81,13 @@ class EncodedCorpus:
 
 
 def encode_file(
-    tokenizer: BaseTokenizer,
+    tokenizer: Tokenizer,
     src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
     *,
-    dtype: str = "auto",
-    separator: str | None = None,
-    end_token: str | None = None,
-    special_tokens_as_text: bool = False,
-    invalid_utf8: InvalidUtf8Policy = "error",
-    bad_records: BadRecordsPolicy = "error",
-    index: bool = False,
-    format: str | None = None,  # noqa: A002 -- as in `Tokenizer.save`
-    shard_tokens: int | None = None,
-    val_fraction: float = 0.0,
-    seed: int = 0,
-    overwrite: bool = False,
-    num_threads: int | None = None,
-    chunk_size: int | None = None,
-    input_format: InputFormat = "auto",
-    text_field: str = "text",
-    text_column: str = "text",
-    exclude: str | Sequence[str] = (),
-    engine: EngineKeywords | None = None,
     progress: bool = False,
     observer: Observer | None = None,
+    **options: Unpack[EncodeKeywords],
 ) -> EncodedCorpus:
     """Encode a corpus to a token file, with a sidecar next to it (see `bpeflow.dataset.token_file`).
 
@@ -116,7 +96,7 @@ def encode_file(
     if another document follows, and after each record of JSON Lines or Parquet and each document of an iterable. White
     space between a file's last separator and its end is not a document, but belongs to the one before.
 
-    The result does not depend on `num_threads` and `chunk_size`. If encoding fails, no files are left.
+    The result does not depend on `num_threads`, `chunk_size` and `engine`. If encoding fails, no files are left.
 
     Args:
         tokenizer: the tokenizer.
@@ -125,46 +105,21 @@ def encode_file(
             paths, and each file once. Mappings in a list are sources, as in the setting `sources` but without weights,
             and come last. Or an iterable of documents, as for `bpeflow.count`.
         dst: the token file to write.
-        dtype: ``auto``, ``uint16`` or ``uint32``.
-        separator: the text between documents; by default the tokenizer's first special token. With ``""`` only the ends
-            of files separate documents.
-        end_token: the special token that replaces separators and also ends each document that has none, the last one
-            included. ``""`` means none, so that separators are left out. By default the separator, and the last
-            document ends as in its file. If the separator is not a special token, `end_token` must be given.
-        special_tokens_as_text: encode special tokens in documents as ordinary text, for untrusted corpora. The
-            separator still ends documents, unless it is ``""``.
-        invalid_utf8: what to do with input that is not UTF-8: ``error``, ``replace`` (by U+FFFD) or ``skip`` (the
-            document).
-        bad_records: what to do with records without text, such as lines that are not JSON: ``error`` or ``skip``.
-        index: also write an index of the documents.
-        format: ``bin`` for the ids alone, ``npy`` for numpy's format, or ``megatron`` for Megatron-LM's, whose index is
-            in ``train.idx``. By default ``npy`` if the name of `dst` ends in that, else ``bin``.
-        shard_tokens: the most ids in a file. The files are then ``train_000000.bin`` and so on. Each ends where a
-            document ends. Only a document longer than that continues in the next file.
-        val_fraction: the probability with which a document goes to ``val.bin`` instead of ``train.bin``. (A name that
-            does not end in the word ``train`` gets ``_train`` and ``_val``.) What happens to a document depends only
-            on `seed` and its number in the corpus. Its ids are the same as without a split.
-        seed: chooses other documents for validation.
-        overwrite: replace existing files. Further shards of an earlier set are removed, and so are shards where an
-            undivided file takes their place, or the reverse.
-        num_threads: number of encoder threads or processes; by default one per core.
-        chunk_size: bytes of text per encoder and step; by default a few MB. Memory use is a multiple of it.
-        input_format: ``text``, ``jsonl``, ``parquet``, or ``auto`` to choose by file name.
-        text_field: the field of JSON Lines, and of documents that are mappings, that holds the text. ``a.b`` is field b
-            of field a.
-        text_column: the column of Parquet that holds the text. ``a.b`` is as for `text_field`.
-        exclude: globs of files to leave out.
-        engine: the machines that encode, as in the setting `engine`: ``{"kind": "ray"}`` for a Ray cluster, which sees
-            the input and the folder of `dst` under the same paths. The files are the same.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
+        options: the other settings of `bpeflow.config.EncodeSettings`, which describes each, as ``bpeflow encode
+            --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
+            `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`. For the corpus: `sources`,
+            `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the work:
+            `num_threads`, `chunk_size`, `engine` (``{"kind": "ray"}`` for a Ray cluster, which sees the input and the
+            folder of `dst` under the same paths).
 
     Returns:
         The files that were written, and statistics of the corpus.
 
     Raises:
         AlreadyExistsError: a file exists, and `overwrite` is false; raised before any work.
-        ConfigError: an option is invalid or does not fit the tokenizer; raised before any work.
+        ConfigError: an option is unknown, invalid or does not fit the tokenizer; raised before any work.
         CorpusError: input is missing, unreadable, not UTF-8 (`InvalidUtf8Error`, which has the position), or a record
             has no text (`BadRecordError`).
         EngineError: the cluster cannot be reached, or a node cannot take part.
@@ -182,84 +137,105 @@ def encode_file(
     ...     print(encoded.documents, load_tokens(out).tolist())
     2 [97, 98, 256, 99]
     """
-    delimiters = choose_delimiters(tokenizer, separator, special_tokens_as_text)
-    end = choose_end_token(tokenizer, end_token, delimiters.separator)
+    values, documents = split_off_documents({"input": src, **options})
+    settings = make_settings(EncodeSettings, values)
     path = Path(dst)
-    ids_dtype, layout = choose_dtype(dtype, tokenizer.vocab_size), choose_layout(format, path)
-    tokens = TokenSet(path, layout, ids_dtype, index, shard_tokens, val_fraction, seed)
-    corpus = find_corpus_in_order(
-        {
-            "input": src, "input_format": input_format, "text_field": text_field, "text_column": text_column,
-            "exclude": exclude, "invalid_utf8": invalid_utf8, "bad_records": bad_records,
-        }
-    )  # fmt: skip
-    rules = TextRules(tokenizer._pretokenizer, delimiters, invalid_utf8, corpus.sources, keep_separator=True)
+    delimiters = choose_delimiters(tokenizer, settings.separator, settings.special_tokens_as_text)
+    end = choose_end_token(tokenizer, settings.end_token, delimiters.separator)
+    tokens = TokenSet(
+        path=path,
+        layout=choose_layout(settings.format, path),
+        dtype=choose_dtype(settings.dtype, tokenizer.vocab_size),
+        index=settings.index,
+        shard_tokens=settings.shard_tokens,
+        val_fraction=settings.val_fraction,
+        seed=settings.seed,
+    )
+    corpus = find_corpus(settings, documents, find_in_order)
+    rules = TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, corpus.sources, keep_separator=True)
     work = CorpusEncoder(
         corpus=corpus,
         encoder=ChunkEncoder(tokenizer, rules, None if end is None else tokenizer.special_tokens[end]),
-        num_threads=validate_threads(num_threads),
-        chunk_size=validate_chunk_size(chunk_size),
+        num_threads=validate_threads(settings.num_threads),
+        chunk_size=settings.chunk_size,
     )
-    machines = choose_engine(engine)
-    check_distributable(corpus, machines)
-    inputs = [(file.name, file.size) for entry in corpus.entries for file in input_files(entry)]
+    check_distributable(corpus, settings.engine)
+    _check_output(tokens, corpus, settings.overwrite)
+    with shown(progress, observer) as watching:
+        return _encode(work, tokens, settings, _describe(work, end), watching)
+
+
+def _check_output(tokens: TokenSet, corpus: Corpus, overwrite: bool) -> None:
+    """Raise an error if a file that is to be replaced is an input, or if it exists without `overwrite`."""
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
-    check_not_input(outputs, [name for name, _ in inputs])
+    check_not_input(outputs, [file.name for entry in corpus.entries for file in input_files(entry)])
     if not overwrite:
         tokens.refuse_to_replace()
-    total = None if any(size is None for _, size in inputs) else corpus.known_bytes
+
+
+def _encode(
+    work: CorpusEncoder, tokens: TokenSet, settings: EncodeSettings, facts: Mapping[str, Any], observer: Observer | None
+) -> EncodedCorpus:
+    """Encode the corpus, and write the files."""
     started = perf_counter()
-    with (
-        shown(progress, observer) as watching,
-        explain_memory_error("encoding", _LESS_MEMORY),
-        new_token_set(tokens, _describe(work, end, inputs)) as writer,
-    ):
-        work.look.look_at(corpus.entries)
-        statistics = DocumentStatistics()
-        done = 0
-        joiner = ChunkJoiner(writer, work.encoder.end_id, end_last=bool(end_token))
-        for chunk in encoded_chunks(work, tokens, machines):
+    statistics, done = DocumentStatistics(), 0
+    entries, end_last = work.corpus.entries, bool(settings.end_token)
+    with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts) as writer:
+        work.look.look_at(entries)
+        joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
+        for chunk in encoded_chunks(work, tokens, settings.engine):
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
-            if watching is not None:
-                watching.encoding(done, total)
+            if observer is not None:
+                observer.encoding(done, work.corpus.total_bytes)
         joiner.finish()
-        check_unchanged(corpus.entries, "run again when it is complete", may_grow=True)
+        check_unchanged(entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
         writer.facts["bad_records"] = statistics.bad_records
     val = writer.splits.get("val")
-    if not writer.tokens:
-        log.warning("%s: no ids, because the corpus has no text", path)
-    if val and not 0 < val.documents < writer.documents:
-        log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, writer.documents)
-    if end_token is None and not tokenizer.special_tokens and not tokens.has_index and writer.documents > 1:
-        log.warning(
-            "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",
-            path,
-            writer.documents,
-        )
-    replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
-    return EncodedCorpus(
+    encoded = EncodedCorpus(
         written=tuple(file for written in writer.paths() for file in tokens.files_of(written)),
-        dtype=ids_dtype,
+        dtype=tokens.dtype,
         tokens=writer.tokens,
         documents=writer.documents,
         val_tokens=val.tokens if val else 0,
         val_documents=val.documents if val else 0,
         skipped_documents=statistics.skipped_documents,
         bad_records=statistics.bad_records,
-        files=sum(corpus.file_counts()),
+        files=sum(work.corpus.file_counts()),
         bytes=statistics.bytes,
         input_bytes=done,
         seconds=perf_counter() - started,
     )
+    _warn(encoded, work, tokens, settings)
+    replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
+    return encoded
+
+
+def _warn(encoded: EncodedCorpus, work: CorpusEncoder, tokens: TokenSet, settings: EncodeSettings) -> None:
+    """Warn of token files that are probably not what the user wants."""
+    path, documents = tokens.path, encoded.documents
+    if not encoded.tokens:
+        log.warning("%s: no ids, because the corpus has no text", path)
+    if settings.val_fraction and not 0 < encoded.val_documents < documents:
+        log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, documents)
+    separated = settings.end_token is not None or work.encoder.tokenizer.special_tokens or tokens.has_index
+    if not separated and documents > 1:
+        log.warning(
+            "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",
+            path,
+            documents,
+        )
 
 
 def encode_documents(
-    tokenizer: BaseTokenizer,
+    tokenizer: Tokenizer,
     documents: Iterable[str | bytes | Mapping[str, Any]],
     dst: str | Path,
+    *,
+    progress: bool = False,
+    observer: Observer | None = None,
     **options: Unpack[EncodeKeywords],
 ) -> EncodedCorpus:
     """Encode documents to a token file, as `encode_file` does with the records of a file.
@@ -269,7 +245,9 @@ def encode_documents(
         documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such as
             the rows of a HuggingFace dataset. Read once, in the calling process.
         dst: the token file to write.
-        options: other parameters of `encode_file`.
+        progress: show progress on standard error, or in the notebook.
+        observer: progress callbacks, instead.
+        options: as for `encode_file`.
 
     Returns:
         The files that were written, and statistics of the documents.
@@ -289,10 +267,10 @@ def encode_documents(
     check_iterable(documents)
     if isinstance(documents, str | bytes | Mapping):
         raise InputTypeError(f"documents is a single {type(documents).__name__}; pass a list of documents")
-    return encode_file(tokenizer, iter(documents), dst, **options)
+    return encode_file(tokenizer, iter(documents), dst, progress=progress, observer=observer, **options)
 
 
-def _describe(work: CorpusEncoder, end_token: str | None, inputs: Sequence[tuple[str, int | None]]) -> dict[str, Any]:
+def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
     """Return the content of the sidecar besides its required fields."""
     encoder = work.encoder
     tokenizer = encoder.tokenizer
@@ -310,7 +288,57 @@ def _describe(work: CorpusEncoder, end_token: str | None, inputs: Sequence[tuple
         "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
         "invalid_utf8": encoder.rules.invalid_utf8,
         "bytes": work.corpus.known_bytes,
-        "input": [{"path": name, "bytes": size} for name, size in inputs],
+        "input": [
+            {"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in input_files(entry)
+        ],
         "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
         "bpeflow": __version__,
     }
+
+
+# ---- options ----
+
+
+def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None) -> list[CorpusFile | StreamTask]:
+    """Return the files of `inputs` in the given order, those of a folder or glob by path, and each file once.
+
+    Raises `CorpusError` as `find_inputs` does.
+    """
+    rules = rules or InputRules()
+    if not inputs or rules.sampled:  # no input raises its error; a sample is the one that training draws
+        return find_inputs(inputs, rules)
+    files: dict[str, CorpusFile | StreamTask] = {}
+    for entry in inputs:
+        for listed in listed_inputs(entry):
+            for file in find_inputs([listed], rules):
+                [found] = input_files(file)
+                files.setdefault(os.path.realpath(found.name) if found.location == "file" else found.name, file)
+    return list(files.values())
+
+
+def choose_separator(tokenizer: Tokenizer, separator: str | None) -> str | None:
+    """Return the text that ends documents: by default the first special token. None, for ``""``, means no separator."""
+    if separator is None:
+        return next(iter(tokenizer.special_tokens), None)
+    return separator or None
+
+
+def choose_delimiters(tokenizer: Tokenizer, separator: str | None, special_tokens_as_text: bool) -> Delimiters:
+    """Return the separator, and the special tokens that are encoded as their ids."""
+    specials = [] if special_tokens_as_text else list(tokenizer.special_tokens)
+    return Delimiters(choose_separator(tokenizer, separator), specials)
+
+
+def choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: str | None) -> str | None:
+    """Return the end token; None if there is none. Raises `ConfigError` if it is not a special token."""
+    if end_token is None:
+        if separator is None or separator in tokenizer.special_tokens:
+            return separator
+        raise ConfigError(
+            f"separator: {separator!r} is not a special token of the tokenizer, so something must replace it: give "
+            "end_token (--end_token), a special token to end documents with, or '' for none"
+        )
+    if end_token and end_token not in tokenizer.special_tokens:
+        known = ", ".join(map(repr, list(tokenizer.special_tokens)[:_SPECIAL_TOKENS_IN_ERROR])) or "none"
+        raise ConfigError(f"end_token: {end_token!r} is not a special token of the tokenizer, which has {known}")
+    return end_token or None

@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
-from bpeflow.config import EngineSettings, make_settings
+from bpeflow.config import EngineSettings
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
@@ -39,9 +39,6 @@ from bpeflow.engines.coordinator import Coordinator, start_engine
 from bpeflow.engines.engine import Call
 from bpeflow.engines.probe import check_nodes
 from bpeflow.errors import ConfigError
-
-if TYPE_CHECKING:
-    from bpeflow._util.keywords import EngineKeywords
 
 #: Bounds of a part's size in bytes of input, and the parts of a small corpus per slot. Small parts balance the load
 #: better and lose less work with a node; large ones spend less of their time on starting.
@@ -120,11 +117,6 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettin
             while following in waiting:
                 yield from _chunks_of(waiting.pop(following), folder)
                 following += 1
-
-
-def choose_engine(values: EngineKeywords | None) -> EngineSettings:
-    """Return the settings of the engine. Raises `SettingsError` if they are invalid."""
-    return make_settings(EngineSettings, {**(values or {})})
 
 
 def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:

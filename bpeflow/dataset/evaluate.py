@@ -27,15 +27,14 @@ from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader, check_unchanged
 from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus, input_files
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
-from bpeflow.dataset.encode_options import choose_separator
+from bpeflow.dataset.encode import choose_separator
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.progress import Observer, shown
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
-AnyTokenizer = BaseTokenizer | str | Path
+AnyTokenizer = Tokenizer | str | Path
 
 #: Size of the chunks that are encoded, in bytes of text.
 _CHUNK_SIZE = 4_000_000
@@ -137,7 +136,7 @@ def evaluate(
 
 def _load(
     tokenizers: AnyTokenizer | Sequence[AnyTokenizer] | Mapping[str, AnyTokenizer], baseline: str | Path | None
-) -> tuple[dict[str, BaseTokenizer], str | None]:
+) -> tuple[dict[str, Tokenizer], str | None]:
     """Return the tokenizers by name, and the name of the baseline."""
     if isinstance(tokenizers, Mapping):
         given = dict(tokenizers)
@@ -145,7 +144,7 @@ def _load(
     else:
         listed = [tokenizers] if isinstance(tokenizers, AnyTokenizer) else list(tokenizers)
         given = {
-            f"tokenizer {number}" if isinstance(entry, BaseTokenizer) else str(Path(entry)): entry
+            f"tokenizer {number}" if isinstance(entry, Tokenizer) else str(Path(entry)): entry
             for number, entry in enumerate(listed, 1)
         }
         names = short_names([*given])
@@ -163,7 +162,7 @@ def _load(
             names = {**short_names([*given]), **names}
             base = names[path]
     loaded = {
-        names[key]: entry if isinstance(entry, BaseTokenizer) else Tokenizer.load(entry) for key, entry in given.items()
+        names[key]: entry if isinstance(entry, Tokenizer) else Tokenizer.load(entry) for key, entry in given.items()
     }
     return loaded, base
 
@@ -271,7 +270,7 @@ class _SourceMeasures:
         self,
         number: int,
         corpus: Corpus,
-        tokenizers: Mapping[str, BaseTokenizer],
+        tokenizers: Mapping[str, Tokenizer],
         separator: str | None,
         invalid_utf8: InvalidUtf8Policy,
     ) -> None:
@@ -325,7 +324,7 @@ def _evaluations_of_all(measures: Sequence[_SourceMeasures]) -> list[Evaluation]
 class _Measure:
     """The ids that a tokenizer makes of a source, and the time it takes."""
 
-    def __init__(self, tokenizer: BaseTokenizer, encoder: ChunkEncoder) -> None:
+    def __init__(self, tokenizer: Tokenizer, encoder: ChunkEncoder) -> None:
         self.tokenizer = tokenizer
         self.encoder = encoder
         self.occurrences: NDArray[np.int64] = np.zeros(tokenizer.vocab_size, np.int64)

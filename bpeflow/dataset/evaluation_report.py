@@ -11,7 +11,7 @@ from typing import Any
 
 from bpeflow import __version__
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Number of a vocabulary's longest tokens in the report.
 _LONGEST_TOKENS = 10
@@ -132,7 +132,7 @@ class EvaluationReport:
     ([('plain', 9)], None)
     """
 
-    tokenizers: Mapping[str, BaseTokenizer]
+    tokenizers: Mapping[str, Tokenizer]
     baseline: str | None
     evaluations: Sequence[Evaluation]
 
@@ -164,7 +164,7 @@ class EvaluationReport:
         }
 
 
-def longest_tokens(tokenizer: BaseTokenizer, count: int) -> list[tuple[int, bytes]]:
+def longest_tokens(tokenizer: Tokenizer, count: int) -> list[tuple[int, bytes]]:
     """Return the longest tokens of a vocabulary with their ids, without special tokens. Ties are in order of ids."""
     specials = set(tokenizer.special_tokens.values())
     tokens = [(i, token) for i, token in enumerate(tokenizer.vocab.tokens) if i not in specials]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,9 +40,6 @@ class TokenSet:
         shard_tokens: upper bound on the ids in a file; None for no such bound.
         val_fraction: share of the documents in the validation split; 0 for no such split.
         seed: chooses other documents for it.
-
-    Raises:
-        ConfigError: a value is out of range, or two do not fit each other.
     """
 
     path: Path
@@ -52,14 +49,6 @@ class TokenSet:
     shard_tokens: int | None = None
     val_fraction: float = 0.0
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.shard_tokens is not None and not (isinstance(self.shard_tokens, int) and self.shard_tokens >= 1):
-            raise ConfigError(f"shard_tokens: must be an integer of at least 1, not {self.shard_tokens!r}")
-        if not 0 <= self.val_fraction < 1:
-            raise ConfigError(f"val_fraction: must be at least 0 and less than 1, not {self.val_fraction}")
-        if not (isinstance(self.seed, int) and self.seed >= 0):
-            raise ConfigError(f"seed: must be an integer of at least 0, not {self.seed!r}")
 
     @property
     def splits(self) -> dict[Split, Path]:
@@ -186,6 +175,14 @@ def _is_divided(path: Path) -> bool | None:
         return "shard" in _set_of(path)
     except (FormatError, OSError):
         return False if sidecar_path(path).exists() else None
+
+
+def check_not_input(outputs: Iterable[Path], files: Iterable[str]) -> None:
+    """Raise `ConfigError` if an output would replace an input."""
+    inputs = {os.path.realpath(file) for file in files}
+    for path in outputs:
+        if os.path.realpath(path) in inputs:
+            raise ConfigError(f"{path}: is one of the input files and would be overwritten; choose another output file")
 
 
 def already_exists(path: Path) -> AlreadyExistsError:

@@ -6,7 +6,7 @@ runs/owt/
   vocab.json, merges.txt, …  its tokenizer
   vocab_16000/               a smaller vocabulary of the same run
   monitor.jsonl              samples of the queue monitor
-  report.html                the run as a page (`reporting`)
+  report.html                the run as a page (`look`)
   .lock                      held while a run is at work; names the process and its scratch folder
   unfinished/                what that run has written so far, under the same names, and:
     settings.json            its settings, written first (`run_dir.recorded`)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
+from bpeflow import __version__
 from bpeflow._util.atomic import atomic_path, checksummed, has_checksum, verified
+from bpeflow._util.machine import available_cores
 from bpeflow.backends.base import MergeStatistics
+from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.report import CorpusReport, CountingReport
 from bpeflow.counting.thinning import Thinned
@@ -36,29 +43,6 @@ class Versions:
     regex: str | None
     platform: str
     cores: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendReport:
-    """The merge backend; see `MergeStatistics` for the figures."""
-
-    name: str
-    words: int
-    positions: int
-    pairs: int
-    occurrences_visited: int
-    occurrences_merged: int
-    stale_pops: int
-    setup_seconds: float
-    selection_seconds: float
-    update_seconds: float
-    memory_bytes: int
-    threads: int
-
-    @classmethod
-    def of(cls, name: str, statistics: MergeStatistics) -> BackendReport:
-        """Combine a backend's name with its statistics."""
-        return cls(name=name, **vars(statistics))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +74,7 @@ class LearningReport:
     wanted: int
     seconds: float
     lowest_count: int | None
-    backend: BackendReport
+    backend: MergeStatistics
     vocab_size: int
     longest_token: TokenReport
     fingerprint: dict[str, Any]
@@ -139,6 +123,23 @@ class RunReport:
         text = json.dumps(checksummed(asdict(self)), indent=2, ensure_ascii=False) + "\n"
         with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX in JSON
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def start_report(settings: Settings) -> RunReport:
+    """Return a report with everything that is known before the work: settings and versions."""
+    system = os.uname()
+    return RunReport(
+        bpeflow=__version__,
+        command=tuple(sys.argv),
+        settings=settings.model_dump(mode="json"),
+        versions=Versions(
+            python=".".join(map(str, sys.version_info[:3])),
+            numpy=np.__version__,
+            regex=getattr(sys.modules.get("regex"), "__version__", None),
+            platform=" ".join((system.sysname, system.release, system.machine)),
+            cores=available_cores(),
+        ),
+    )
 
 
 def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:

@@ -1,12 +1,13 @@
-"""`Encoder`: the interface that the native and the Python encoder implement for `Tokenizer`."""
+"""`Encoder`: the interface that the native and the Python encoder implement for `Tokenizer`, and its errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bpeflow.errors import UnknownTokenError
+from bpeflow.errors import InvalidTextError, UnknownTokenError, UnmatchedTextError
 from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 
 if TYPE_CHECKING:
@@ -74,3 +75,28 @@ def unknown_token_error(token_id: int, index: int, tokens: int) -> UnknownTokenE
     if 0 <= token_id < tokens:
         return UnknownTokenError(f"id {token_id} at index {index} has no token: it is a gap in the vocabulary")
     return UnknownTokenError(f"unknown id {token_id} at index {index}: the vocabulary has the ids 0 to {tokens - 1}")
+
+
+def invalid_utf8_error(text: Utf8) -> InvalidTextError:
+    """Return the error for bytes that are not UTF-8, with the position."""
+    try:
+        bytes(text).decode()
+    except UnicodeDecodeError as error:
+        return InvalidTextError(f"the text is not UTF-8: {error.reason} at byte {error.start}")
+    return InvalidTextError("the text is not UTF-8")
+
+
+def text_error(
+    error: UnicodeDecodeError | UnmatchedTextError, text: bytes, specials: SpecialTokens, pretokenizer: Pretokenizer
+) -> InvalidTextError:
+    """Return the error for a part of `text` that is not UTF-8 or unmatched, with the position in the whole."""
+    if isinstance(error, UnicodeDecodeError):
+        return invalid_utf8_error(text)
+    position = 0
+    for piece, special_id in specials.split(text):
+        characters = piece.decode()
+        if special_id is None and (unmatched := pretokenizer.find_unmatched_before_normalizing(characters)):
+            start = position + unmatched.start
+            return UnmatchedTextError(pretokenizer.describe(unmatched._replace(start=start)))
+        position += len(characters)
+    return error

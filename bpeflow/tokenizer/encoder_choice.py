@@ -12,11 +12,10 @@ from bpeflow.errors import ConfigError, NativeUnavailableError, UnmatchedTextErr
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, Encoder
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, Encoder, invalid_utf8_error, text_error
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
-from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,24 +59,16 @@ class NormalizingEncoder:
 
     Special tokens are found in the text as it is. The text between two of them is normalized separately, and never has
     a special token, even if normalizing makes the characters of one. Most text is unchanged by a normalizer, and is
-    passed on as a whole.
+    passed on as a whole: then each part of it is normalized, too. (This holds for the forms of Unicode, lower case does
+    not depend on other characters, and neither of the two undoes what the other does to a character.)
     """
 
     def __init__(self, encoder: Encoder, pretokenizer: Pretokenizer) -> None:
-        """Wrap an encoder.
-
-        Args:
-            encoder: the encoder of normalized text.
-            pretokenizer: its pre-tokenizer, with the normalizer.
-        """
+        """Wrap the encoder of normalized text. The pre-tokenizer is its own, with the normalizer."""
         self._encoder = encoder
         self._pretokenizer = pretokenizer
         self._normalizer = pretokenizer.normalizer
-
-    @property
-    def name(self) -> str:
-        """The name of the encoder of normalized text."""
-        return self._encoder.name
+        self.name = encoder.name
 
     def with_cache(self, cache_bytes: int) -> NormalizingEncoder:
         return NormalizingEncoder(self._encoder.with_cache(cache_bytes), self._pretokenizer)
@@ -112,31 +103,29 @@ class NormalizingEncoder:
             return self._encoder.encode_batch(texts, specials, dtype)
         pieces: list[bytes] = []
         special_ids: list[int] = []
-        pieces_before_special: list[int] = []
-        pieces_before_end: list[int] = []
         specials_before_end: list[int] = []
+        pieces_before_special: list[int] = []
         for text in texts:
-            ordinary, special = self._split(text, specials)
-            pieces_before_special += range(len(pieces) + 1, len(pieces) + len(ordinary))
-            pieces += ordinary
-            special_ids += special
-            pieces_before_end.append(len(pieces))
+            for piece, special_id in specials.split(text):
+                if special_id is None:
+                    pieces.append(self._normalize(piece))
+                else:
+                    special_ids.append(special_id)
+                    pieces_before_special.append(len(pieces))
             specials_before_end.append(len(special_ids))
         ids, piece_ends = self._encoder.encode_batch(pieces, NO_SPECIAL_TOKENS, dtype)
         ends = np.concatenate([[0], piece_ends])
         if special_ids:
             ids = np.insert(ids, ends[pieces_before_special], np.array(special_ids, dtype))
-        return ids, ends[pieces_before_end] + np.array(specials_before_end, np.int64)
+        before = np.array(specials_before_end, np.int64)
+        pieces_before_end = before + np.arange(1, len(texts) + 1)  # a text has one piece more than special tokens
+        return ids, ends[pieces_before_end] + before
 
     def decode(self, ids: NDArray[np.unsignedinteger[Any]]) -> bytes:
         return self._encoder.decode(ids)
 
     def _normalize(self, text: bytes) -> bytes:
-        """Return a normalized text: `text` itself if it is normalized. Raises `InvalidTextError` if it is not UTF-8.
-
-        Then each part of it is normalized, too: this holds for the forms of Unicode, lower case does not depend on
-        other characters, and neither of the two undoes what the other does to a character.
-        """
+        """Return a normalized text: `text` itself if it is normalized. Raises `InvalidTextError` if it is not UTF-8."""
         try:
             return self._normalizer.utf8(text)
         except UnicodeDecodeError:
@@ -150,14 +139,5 @@ class NormalizingEncoder:
             if specials.first_match(text) is None:
                 return self._encoder.encode_to_array(normalized, NO_SPECIAL_TOKENS, dtype)
             return self.encode_batch([text], specials, dtype)[0]
-        except UnmatchedTextError:
-            raise unmatched_text_error(text, specials, self._pretokenizer) from None
-
-    def _split(self, text: bytes, specials: SpecialTokens) -> tuple[list[bytes], list[int]]:
-        """Return the normalized texts between special tokens, before the first and after the last, and their ids."""
-        pieces, ids, start = [], [], 0
-        for match in specials.matches(text):
-            pieces.append(self._normalizer.utf8(text[start : match.start()]))
-            ids.append(specials.ids[match.group()])
-            start = match.end()
-        return [*pieces, self._normalizer.utf8(text[start:])], ids
+        except UnmatchedTextError as error:
+            raise text_error(error, text, specials, self._pretokenizer) from None

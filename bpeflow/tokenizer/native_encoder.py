@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from array import array
 from collections import deque
-from collections.abc import Sequence
-from ctypes import byref, c_uint64, c_void_p
+from collections.abc import Callable, Sequence
+from ctypes import PYFUNCTYPE, byref, c_int32, c_uint64, c_void_p
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.native import NOT_UTF8, UNKNOWN_ID, Handle, check_status, load_library
+from bpeflow._util.native import (
+    NOT_UTF8,
+    UNKNOWN_ID,
+    Encoding,
+    Handle,
+    Prepared,
+    Vocabulary,
+    check_status,
+    load_library,
+)
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, unknown_token_error
-from bpeflow.tokenizer.native_memory import SHORT_TEXT, Session, new_model, new_specials
-from bpeflow.tokenizer.special_tokens import SpecialTokens
-from bpeflow.tokenizer.validate import invalid_utf8_error, unmatched_text_error
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, invalid_utf8_error, text_error, unknown_token_error
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
 
-#: BPEFLOWNO_PATTERN of the header: the text is already split into pre-tokens.
+#: BPEFLOW_NO_PATTERN of the header: the text is already split into pre-tokens.
 NO_PATTERN = 0xFFFF
+
+#: Maximum length in bytes of a short text, whose ids go to a buffer that each session keeps. Larger: more texts avoid
+#: the allocation of an array. Smaller: less memory, 4 bytes per byte of text.
+SHORT_TEXT = 4096
 
 #: Maximum length in bytes of a text that is encoded to memory that each session keeps, from which the ids are copied.
 #: Providing and clearing new pages for an array of one id per byte takes the kernel longer than the copy. Larger:
@@ -77,7 +90,7 @@ class NativeEncoder:
         self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
         self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, NO_PATTERN)
         self._instructions = instructions or chosen_instructions()
-        self._model = model or new_model(spec)
+        self._model = model or _new_model(spec)
         self._specials: weakref.WeakKeyDictionary[SpecialTokens, Handle] = weakref.WeakKeyDictionary()
         self._decoded: dict[int, bytes] = {}
         self._cache = Handle(self._library, "cache", cache_bytes)
@@ -180,8 +193,8 @@ class NativeEncoder:
         ids: NDArray[np.unsignedinteger[Any]] | None,
     ) -> int:
         """Encode one text into `ids`, or only count its ids. Return their number."""
-        native_specials = self._native_specials(specials)
-        encoding = session.encoding(self._pattern, native_specials, ids)
+        native = self._native_specials(specials)
+        encoding = session.encoding(self._pattern, native, ids)
         function = self._library.bpeflow_encoder_encode
         status = function(session.handle, byref(encoding), _address(text), len(text))
         if status:
@@ -195,9 +208,9 @@ class NativeEncoder:
         text = b"".join(pieces)
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         id_ends = np.empty(len(pieces), np.int64)
-        session, native_specials = self._take_session(), self._native_specials(specials)
+        session, native = self._take_session(), self._native_specials(specials)
         try:
-            encoding = session.encoding(self._pattern, native_specials, ids)
+            encoding = session.encoding(self._pattern, native, ids)
             function = self._library.bpeflow_encoder_encode_pieces
             status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
         finally:
@@ -211,17 +224,14 @@ class NativeEncoder:
     def _pretokens(self, text: bytes, specials: SpecialTokens) -> list[bytes]:
         """Return the pre-tokens of a custom pattern, and the special tokens, which the native code finds again."""
         pieces: list[bytes] = []
-        end = 0
         try:
-            for match in specials.matches(text):
-                pieces += map(str.encode, self._pretokenizer.pretokens(text[end : match.start()].decode()))
-                pieces.append(match.group())
-                end = match.end()
-            pieces += map(str.encode, self._pretokenizer.pretokens(text[end:].decode()))
-        except UnicodeDecodeError:
-            raise invalid_utf8_error(text) from None
-        except UnmatchedTextError:
-            raise unmatched_text_error(text, specials, self._pretokenizer) from None
+            for piece, special_id in specials.split(text):
+                if special_id is None:
+                    pieces += map(str.encode, self._pretokenizer.pretokens(piece.decode()))
+                else:
+                    pieces.append(piece)
+        except (UnicodeDecodeError, UnmatchedTextError) as error:
+            raise text_error(error, text, specials, self._pretokenizer) from None
         return pieces
 
     def _take_session(self) -> Session:
@@ -236,8 +246,82 @@ class NativeEncoder:
             return None
         native = self._specials.get(specials)
         if native is None:
-            native = self._specials[specials] = new_specials(specials)
+            native = self._specials[specials] = _new_specials(specials)
         return native
+
+
+class Session:
+    """A native encoder and its buffers, for one call at a time."""
+
+    def __init__(self, model: Handle, pattern: int, instructions: bytes, cache: Handle) -> None:
+        self.handle = Handle(load_library("encode"), "encoder", model, cache, instructions)
+        # Everything that can be prepared is, as encoding a short text takes less than a microsecond.
+        self.ids = array("I", bytes(4 * SHORT_TEXT))
+        address, length = self.ids.buffer_info()
+        self._short = Prepared(self.handle, Encoding(pattern, 4, None, address, length, 0))
+        self.prepared = byref(self._short)
+        self.encode_prepared = _encode_prepared()
+        self._room = np.empty(0, np.uint8)
+        self.specials: SpecialTokens | None = NO_SPECIAL_TOKENS  # of short texts; None while they change
+        self._native_specials: Handle | None = None
+
+    def room(self, length: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger[Any]]:
+        """Return memory for ids, which is valid during one call."""
+        if self._room.nbytes < length * dtype.itemsize:
+            self._room = np.empty(length * dtype.itemsize, np.uint8)
+        return self._room[: length * dtype.itemsize].view(dtype)
+
+    def set_specials(self, specials: SpecialTokens, native: Handle | None) -> None:
+        """Choose the special tokens of short texts."""
+        self.specials = None
+        self._short.encoding.specials = native
+        self._native_specials = native
+        self.specials = specials
+
+    def encoding(self, pattern: int, specials: Handle | None, ids: NDArray[np.unsignedinteger[Any]] | None) -> Encoding:
+        """Return the parameters of an encoding call. If `ids` is None, the call only counts."""
+        if ids is None:
+            return Encoding(pattern, 4, specials, None, 0, 0)
+        return Encoding(pattern, ids.itemsize, specials, ids.ctypes.data, len(ids), 0)
+
+
+@cache
+def _encode_prepared() -> Callable[..., int]:
+    """Return the function for short texts, in the form that takes the least time to call.
+
+    It keeps the interpreter lock, as getting the lock back can take longer than encoding: with two threads, 3.0 instead
+    of 1.2 µs for 20 characters. It has no argument types, as ctypes then takes half the time to pass arguments.
+    """
+    address: Any = ctypes.cast(load_library("encode").bpeflow_encode_prepared, c_void_p).value
+    return PYFUNCTYPE(c_int32)(address)
+
+
+def _new_model(spec: TokenizerSpec) -> Handle:
+    """Return a vocabulary in native memory."""
+    vocab = spec.vocab
+    tokens, ordinary = vocab.packed()
+    byte_ids = np.array(vocab.byte_ids, np.uint32)
+    merges = np.ascontiguousarray(vocab.merge_ids, np.uint32)
+    native = Vocabulary(
+        tokens.data,
+        tokens.offsets.ctypes.data,
+        ordinary.data,
+        ordinary.offsets.ctypes.data,
+        len(vocab),
+        byte_ids.ctypes.data,
+        merges.ctypes.data,
+        len(merges),
+        spec.whole_tokens or vocab.merging_yields_all,
+    )
+    return Handle(load_library("encode"), "model", byref(native))
+
+
+def _new_specials(specials: SpecialTokens) -> Handle:
+    """Return special tokens in native memory."""
+    lengths = np.array([len(token) for token in specials.ids], np.uint32)
+    ids = np.array([*specials.ids.values()], np.uint32)
+    arguments = (b"".join(specials.ids), lengths.ctypes.data, ids.ctypes.data, len(ids))
+    return Handle(load_library("encode"), "specials", *arguments)
 
 
 def _raise(status: int, function: Any, text: bytes) -> None:

@@ -42,9 +42,9 @@ def token_offsets(
     ends = np.cumsum(lengths, dtype=np.int64)
     starts = ends - np.asarray(lengths, np.int64)
     normalizer = pretokenizer.normalizer
-    pieces = _pieces(text, specials)
+    pieces = [*specials.split(text)]
     if pretokenizer.custom and pretokenizer.unmatched == "drop":
-        matched = np.flatnonzero(np.concatenate([_matched(piece, special, pretokenizer) for piece, special in pieces]))
+        matched = np.flatnonzero(np.concatenate([_matched(*piece, pretokenizer) for piece in pieces]))
         starts, ends = matched[starts], matched[ends - 1] + 1
     if normalizer and normalizer.utf8(text) is not text:
         first, last = _origins(pieces, normalizer)
@@ -56,18 +56,9 @@ def token_offsets(
     return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def _pieces(text: bytes, specials: SpecialTokens) -> list[tuple[bytes, bool]]:
-    """Return the ordinary text and the special tokens of a text in turn, and whether each is a special token."""
-    pieces, start = [], 0
-    for match in specials.matches(text):
-        pieces += [(text[start : match.start()], False), (match.group(), True)]
-        start = match.end()
-    return [*pieces, (text[start:], False)]
-
-
-def _matched(piece: bytes, special: bool, pretokenizer: Pretokenizer) -> NDArray[np.bool_]:
+def _matched(piece: bytes, special_id: int | None, pretokenizer: Pretokenizer) -> NDArray[np.bool_]:
     """Return which bytes of a piece, once it is normalized, are in a special token or in a pre-token."""
-    if special:
+    if special_id is not None:
         return np.ones(len(piece), np.bool_)
     normalized = pretokenizer.normalizer.utf8(piece)
     text, matched = normalized.decode(), np.zeros(len(normalized), np.bool_)
@@ -80,13 +71,13 @@ def _matched(piece: bytes, special: bool, pretokenizer: Pretokenizer) -> NDArray
     return matched
 
 
-def _origins(pieces: Sequence[tuple[bytes, bool]], normalizer: Normalizer) -> tuple[NDArray[np.int64], ...]:
+def _origins(pieces: Sequence[tuple[bytes, int | None]], normalizer: Normalizer) -> tuple[NDArray[np.int64], ...]:
     """Return, for each byte of the normalized text, where the bytes that it comes from start and end in the text."""
     starts: list[int] = []
     ends: list[int] = []
     before = 0
-    for piece, special in pieces:
-        if special or normalizer.utf8(piece) is piece:
+    for piece, special_id in pieces:
+        if special_id is not None or normalizer.utf8(piece) is piece:
             starts += range(before, before + len(piece))
             ends += range(before + 1, before + len(piece) + 1)
         else:

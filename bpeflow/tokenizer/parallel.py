@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from operator import itemgetter
+from concurrent import futures
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -16,22 +15,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_cores
-from bpeflow.errors import ConfigError
-from bpeflow.flow import Pipeline, QueueSpec, Source, Stage, in_order
+from bpeflow.errors import ConfigError, InvalidTextError, UnmatchedTextError
 from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens
+from bpeflow.tokenizer.validate import for_each
 
 #: Size of the parts that threads encode, in bytes, and the minimum for using threads at all. Smaller: the cost of
 #: starting threads weighs more. Larger: fewer texts benefit, and threads idle longer while the last part is encoded.
 PART_BYTES = 512 * 1024
 
-#: Parts in the queue for each thread. Fewer: threads idle until the caller takes a result. More: more results wait in
-#: memory.
-_PARTS_PER_THREAD = 3
-
 Span = tuple[int, int]
 Result = TypeVar("Result")
+
+
+def encode_text(
+    encoder: Encoder,
+    text: Utf8,
+    specials: SpecialTokens,
+    pretokenizer: Pretokenizer,
+    dtype: np.dtype[Any],
+    threads: int | None,
+) -> NDArray[Any]:
+    """Return the ids of a text, encoded in parts. Raises as `Tokenizer.encode_to_numpy` does."""
+    joined = JoinedIds(len(text), dtype)
+
+    def encode(begin: int, end: int) -> None:
+        with memoryview(text) as view, view[begin:end] as part:
+            joined.add(begin, end, encoder.encode_to_array(part, specials, dtype))
+
+    try:
+        for _ in in_threads(cut_text(text, pretokenizer, specials), encode, threads):
+            pass
+        return joined.result()
+    except UnmatchedTextError:
+        raise
+    except InvalidTextError:
+        raise invalid_utf8_error(text) from None  # with the position in the whole text
+
+
+def encode_texts(
+    encoder: Encoder, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], threads: int | None
+) -> list[list[int]]:
+    """Return the ids of each text. Raises as `Tokenizer.encode_batch` does."""
+
+    def encode(begin: int, end: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        return encoder.encode_batch(texts[begin:end], specials, dtype)
+
+    encoded: list[list[int]] = []
+    try:
+        for group, ends in in_threads(group_texts(texts), encode, threads):
+            ids, last = group.tolist(), ends.tolist()
+            encoded += map(ids.__getitem__, map(slice, [0, *last], last))
+        return encoded
+    except UnmatchedTextError:
+        return for_each(lambda text: encoder.encode(text, specials), texts)  # raises it with the index
 
 
 def in_threads(spans: Iterable[Span], work: Callable[[int, int], Result], threads: int | None) -> Iterator[Result]:
@@ -46,20 +85,12 @@ def in_threads(spans: Iterable[Span], work: Callable[[int, int], Result], thread
     """
     workers, remaining = validate_threads(threads), iter(spans)
     first = list(itertools.islice(remaining, 2)) if workers > 1 else []
+    parts = itertools.chain(first, remaining)
     if len(first) < 2:
-        yield from itertools.starmap(work, itertools.chain(first, remaining))
+        yield from itertools.starmap(work, parts)
         return
-
-    def encode(numbered: Iterator[tuple[int, Span]]) -> Iterator[tuple[int, Result]]:
-        for number, span in numbered:
-            yield number, work(*span)
-
-    # Without a route, as each thread takes the next part when it is free. In turns, the faster ones would wait.
-    queue = QueueSpec("part_queue", max_items=workers * _PARTS_PER_THREAD)
-    parts = Source("parts", lambda: enumerate(itertools.chain(first, remaining)))
-    with closing(Pipeline(parts, [Stage("encoder", encode, queue, workers)]).run("threads")) as encoded:
-        for _, result in in_order(encoded, itemgetter(0)):
-            yield result
+    with futures.ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(lambda span: work(*span), parts)
 
 
 def validate_threads(threads: int | None) -> int:

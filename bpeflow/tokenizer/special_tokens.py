@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from bpeflow._util.text import close_matches
@@ -68,6 +68,19 @@ class SpecialTokens:
         """
         return self._pattern.finditer(text, start) if self.ids else iter(())
 
+    def split(self, text: bytes) -> Iterator[tuple[bytes, int | None]]:
+        """Yield ordinary text (with None) and special tokens (with their ids) in turn, ordinary text first and last.
+
+        >>> [*SpecialTokens.of({"<a>": 300}).split(b"x<a>")]
+        [(b'x', None), (b'<a>', 300), (b'', None)]
+        """
+        start = 0
+        for match in self.matches(text):
+            yield text[start : match.start()], None
+            yield match.group(), self.ids[match.group()]
+            start = match.end()
+        yield text[start:], None
+
     def first_match(self, text: Utf8) -> re.Match[bytes] | None:
         """Find the first special token of `text`."""
         return self._pattern.search(text) if self.ids else None
@@ -106,8 +119,10 @@ class SpecialTokenControl:
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._ids = dict(ids)
         self.every = SpecialTokens.of(ids)
-        self._permanent_sets = {frozenset[str](): NO_SPECIAL_TOKENS, frozenset(ids): self.every}
-        self._sets = dict(self._permanent_sets)
+        self._other_set = lru_cache(_MAX_CACHED_SETS)(self._new_set)
+
+    def _new_set(self, names: frozenset[str]) -> SpecialTokens:
+        return SpecialTokens.of({name: self._ids[name] for name in names})
 
     def allowed(self, allowed_special: SpecialChoice) -> SpecialTokens:
         """Return the special tokens to encode as their ids.
@@ -141,12 +156,9 @@ class SpecialTokenControl:
         return names
 
     def _set_of(self, names: frozenset[str]) -> SpecialTokens:
-        specials = self._sets.get(names)
-        if specials is None:
-            if len(self._sets) >= _MAX_CACHED_SETS:
-                self._sets = dict(self._permanent_sets)
-            specials = self._sets.setdefault(names, SpecialTokens.of({name: self._ids[name] for name in names}))
-        return specials
+        if len(names) == len(self._ids):
+            return self.every
+        return self._other_set(names) if names else NO_SPECIAL_TOKENS
 
 
 def check_disallowed(text: Utf8, disallowed: SpecialTokens, start: int = 0) -> None:

@@ -1,39 +1,86 @@
-"""`BaseTokenizer`: a codec made from a vocabulary or files. `bpeflow.Tokenizer` adds training and token files to it."""
+"""`Tokenizer`: text to ids and back. It checks arguments and leaves the work to its encoder and to other modules here.
+
+What is more than text in memory reaches beyond this room: to files by a late import, as text needs no formats, and to
+the rooms above (training, token files, explanations) through the package's own names, which are imported on first use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from bpeflow._util.text import UnmatchedPolicy
-from bpeflow.formats import any_format as formats
-from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
-from bpeflow.formats.transformers import TransformersOptions
-from bpeflow.tokenizer.codec import TextCodec
-from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES
-from bpeflow.tokenizer.validate import make_vocab
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+import bpeflow
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
+from bpeflow.errors import InputTypeError, SpecialTokenError, UnknownTokenError
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
+from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES
+from bpeflow.tokenizer.encoder_choice import new_encoder
+from bpeflow.tokenizer.offsets import Offsets, token_lengths, token_offsets
+from bpeflow.tokenizer.parallel import encode_text, encode_texts
+from bpeflow.tokenizer.special_tokens import (
+    NO_SPECIAL_TOKENS,
+    SpecialChoice,
+    SpecialTokenControl,
+    SpecialTokens,
+    check_disallowed,
+)
+from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter, encode_stream
+from bpeflow.tokenizer.validate import (
+    Ids,
+    as_utf8,
+    for_each,
+    make_vocab,
+    smallest_dtype,
+    to_utf8,
+    validate_dtype,
+    validate_ids,
+)
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
-    from bpeflow._util.keywords import TransformersKeywords
+    from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
 
-_Self = TypeVar("_Self", bound="BaseTokenizer")
+#: The usual names of the token that ends a text, in order of precedence.
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+
+#: Number of special tokens that an error message lists.
+_SPECIAL_TOKENS_IN_ERROR = 5
 
 
-class BaseTokenizer(TextCodec):
-    """The part of `bpeflow.Tokenizer` that works in memory. Immutable, thread-safe and picklable.
+class Tokenizer:
+    """Encodes text to ids with a vocabulary and its merges, and decodes ids. Immutable, thread-safe and picklable.
 
-    >>> vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"he", 257: b"llo", 258: b"ll"}
-    >>> tokenizer = BaseTokenizer(vocab, [(b"h", b"e"), (b"l", b"l"), (b"ll", b"o")], ["<|endoftext|>"])
-    >>> tokenizer.encode("hello<|endoftext|>")
-    [256, 257, 259]
-    >>> tokenizer.decode([256, 257, 259])
-    'hello<|endoftext|>'
+    `train`, `load` and `from_files` make a tokenizer, as does the constructor from a vocabulary and merges.
+
+    Special tokens in a text are encoded as their ids, as Stanford CS336 asks. `allowed_special` and
+    `disallowed_special`, which have tiktoken's meanings, change that for a call (see `encode`). For untrusted text pass
+    ``allowed_special=()``.
+
+    Tokenizers are equal, and have the same hash, if their content is: the vocabulary, the merges, the special tokens,
+    the pattern's regular expression, the normalizer and `whole_tokens`.
+
+    >>> from bpeflow import Tokenizer
+    >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+    >>> tokenizer.encode("low<|endoftext|>")
+    [108, 257, 256]
+    >>> tokenizer.decode([108, 257, 256])
+    'low<|endoftext|>'
+    >>> tokenizer.encode("<|endoftext|>", allowed_special=())[:3]
+    [60, 124, 101]
+    >>> tokenizer.decode([108, 257, tokenizer.eot_token], skip_special_tokens=True)
+    'low'
+    >>> len(tokenizer), "ow" in tokenizer, tokenizer.token_to_id("ow"), tokenizer.vocab[257]
+    (258, True, 257, b'ow')
     """
 
     def __init__(
@@ -81,10 +128,47 @@ class BaseTokenizer(TextCodec):
         full_vocab = add_special_tokens(make_vocab(vocab, merges), special_tokens or ())
         self._set_up(TokenizerSpec.of(full_vocab, pattern, unmatched, whole_tokens, normalizer), encoder, cache_bytes)
 
+    def _set_up(self, spec: TokenizerSpec, encoder: str, cache_bytes: int) -> None:
+        self._spec = spec
+        self._options = (encoder, cache_bytes)
+        self._control = SpecialTokenControl(spec.vocab.special_tokens)
+        self._encoder = new_encoder(spec, encoder, cache_bytes)
+        self._stream_encoder = self._encoder.with_cache(min(cache_bytes, STREAM_CACHE_BYTES))
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
+        self._every_special = self._control.every
+        self._tokens = len(spec.vocab)
+        self._dtype = smallest_dtype(self._tokens)
+
+    # ---- making, loading and saving ----
+
     @classmethod
-    def from_spec(
-        cls: type[_Self], spec: TokenizerSpec, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES
-    ) -> _Self:
+    def train(
+        cls,
+        corpus: str | Path | Iterable[str | Path | bytes | Mapping[str, Any]],
+        vocab_size: int,
+        *,
+        progress: bool = False,
+        observer: bpeflow.Observer | None = None,
+        **settings: Unpack[TokenizerKeywords],
+    ) -> Self:
+        """Train a tokenizer.
+
+        Args:
+            corpus: a text file, a folder, a glob, a list of these, or documents, as for `bpeflow.count`.
+            vocab_size: number of entries in the vocabulary: 256 bytes, special tokens and merges.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
+            settings: any other settings of `bpeflow.config.Settings`. With `out_dir` the run is written to that folder,
+                from which `load` reads it.
+
+        Raises:
+            Exception: as `bpeflow.train` does.
+        """
+        trained = bpeflow.train({**settings, "input": corpus, "vocab_size": vocab_size}, observer, progress=progress)
+        return cls.from_spec(trained.tokenizer.to_spec())
+
+    @classmethod
+    def from_spec(cls, spec: TokenizerSpec, *, encoder: str = "auto", cache_bytes: int = DEFAULT_CACHE_BYTES) -> Self:
         """Make a tokenizer from the content of a tokenizer file. Raises as the constructor does."""
         tokenizer = cls.__new__(cls)
         tokenizer._set_up(spec, encoder, cache_bytes)
@@ -92,7 +176,7 @@ class BaseTokenizer(TextCodec):
 
     @classmethod
     def from_files(
-        cls: type[_Self],
+        cls,
         vocab_filepath: str | Path,
         merges_filepath: str | Path,
         special_tokens: Iterable[str] | None = None,
@@ -101,7 +185,7 @@ class BaseTokenizer(TextCodec):
         whole_tokens: bool = False,
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> _Self:
+    ) -> Self:
         """Read a vocabulary and its merges: GPT-2's ``vocab.json`` and ``merges.txt``.
 
         Entries of the vocabulary that are neither bytes nor merges are special tokens.
@@ -119,6 +203,8 @@ class BaseTokenizer(TextCodec):
         Raises:
             FormatError: a file is damaged, or the files do not fit each other.
         """
+        from bpeflow.formats import gpt2
+
         vocab_path, merges_path = Path(vocab_filepath), Path(merges_filepath)
         vocab = gpt2.load_files(vocab_path, merges_path).annotated(**gpt2.pattern_beside(vocab_path))
         spec = TokenizerSpec.of(add_special_tokens(vocab, special_tokens or ()), pattern, whole_tokens=whole_tokens)
@@ -126,7 +212,7 @@ class BaseTokenizer(TextCodec):
 
     @classmethod
     def load(
-        cls: type[_Self],
+        cls,
         path: str | Path,
         pattern: str | Sequence[str] | None = None,
         special_tokens: Mapping[str, int | None] | Iterable[str] | None = None,
@@ -134,7 +220,7 @@ class BaseTokenizer(TextCodec):
         known: str | None = None,
         encoder: str = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> _Self:
+    ) -> Self:
         """Read a tokenizer from a run folder, or from a folder or file in any of `bpeflow.formats`.
 
         `from_file` is another name of it. Files that lack the pattern and the special tokens, such as tiktoken's, are
@@ -156,7 +242,9 @@ class BaseTokenizer(TextCodec):
             FormatError: files are missing or damaged, or nothing says which pattern they are used with.
             PatternError: the pattern is invalid.
         """
-        spec = formats.load(Path(path), pattern, special_tokens or (), known)
+        from bpeflow.formats import any_format
+
+        spec = any_format.load(Path(path), pattern, special_tokens or (), known)
         return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
 
     from_file = load
@@ -189,25 +277,151 @@ class BaseTokenizer(TextCodec):
             AlreadyExistsError: there is such a file already, or a folder holds another tokenizer. A folder may hold the
                 same one in several formats.
         """
-        name = format or formats.format_of_name(Path(path))
-        return formats.save(self._spec, Path(path), name, overwrite, TransformersOptions(**options))
+        from bpeflow.formats import any_format
+        from bpeflow.formats.transformers import TransformersOptions
 
-    def with_special_tokens(self: _Self, special_tokens: Iterable[str]) -> _Self:
+        name = format or any_format.format_of_name(Path(path))
+        return any_format.save(self._spec, Path(path), name, overwrite, TransformersOptions(**options))
+
+    def with_special_tokens(self, special_tokens: Iterable[str]) -> Self:
         """Return a tokenizer with further special tokens, which get the ids after the greatest.
 
         A special token that is an ordinary token already, or a special one, keeps its id. Raises as the constructor
         does.
 
-        >>> tokenizer = BaseTokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
+        >>> from bpeflow import Tokenizer
+        >>> tokenizer = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], ["<|endoftext|>"])
         >>> tokenizer.with_special_tokens(["<|user|>", "<|assistant|>"]).special_tokens
         {'<|endoftext|>': 256, '<|user|>': 257, '<|assistant|>': 258}
         """
-        encoder, cache_bytes = self._options
         spec = replace(self._spec, vocab=add_special_tokens(self.vocab, special_tokens))
-        return type(self).from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
+        return self._remake(spec)
 
-    def __reduce__(self) -> tuple[Callable[..., BaseTokenizer], tuple[type[BaseTokenizer], TokenizerSpec, str, int]]:
-        return _unpickle, (type(self), self._spec, *self._options)
+    def to_spec(self) -> TokenizerSpec:
+        """Return what a tokenizer file can hold: the vocabulary, the pattern, `whole_tokens` and the normalizer."""
+        return self._spec
+
+    @property
+    def _remake(self) -> Callable[[TokenizerSpec], Self]:
+        """A function that makes a tokenizer of this class with these options."""
+        encoder, cache_bytes = self._options
+        return partial(type(self).from_spec, encoder=encoder, cache_bytes=cache_bytes)
+
+    def __reduce__(self) -> tuple[Callable[[TokenizerSpec], Self], tuple[TokenizerSpec]]:
+        return self._remake, (self._spec,)
+
+    # ---- vocabulary ----
+
+    @property
+    def vocab(self) -> Vocab:
+        """The vocabulary, including the special tokens that were appended: a mapping from id to bytes."""
+        return self._spec.vocab
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        """The merges by rank."""
+        return self.vocab.merges
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """The id of each special token."""
+        return dict(self.vocab.special_tokens)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of ids, including unused ones, as `len`."""
+        return self._tokens
+
+    #: `vocab_size` under tiktoken's name.
+    n_vocab = vocab_size
+
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern's name or regular expression, or several."""
+        return self._spec.pattern
+
+    @property
+    def unmatched(self) -> UnmatchedPolicy:
+        """What happens to text that the pattern does not match: ``"error"``, ``"isolate"`` or ``"drop"``."""
+        return self._spec.unmatched
+
+    @property
+    def normalizer(self) -> tuple[NormalizerName, ...]:
+        """The names of the normalizers that change text, in this order, before it is split; empty if there are none."""
+        return self._spec.normalizer
+
+    @property
+    def encoder(self) -> str:
+        """The name of the encoder in use: ``"native"`` or ``"python"``."""
+        return self._encoder.name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smaller of uint16 and uint32 that can hold every id."""
+        return self._dtype
+
+    @property
+    def eot_token(self) -> int:
+        """The id of the special token that ends a text.
+
+        That is ``<|endoftext|>``, as in tiktoken, or else ``<|end_of_text|>``, ``</s>`` or ``<eos>``, or else the only
+        special token.
+
+        Raises:
+            SpecialTokenError: there is none, or it is one of several with other names.
+        """
+        ids = self.vocab.special_tokens
+        name = next((name for name in END_OF_TEXT if name in ids), None)
+        if name is not None or len(ids) == 1:
+            return ids[name or next(iter(ids))]
+        if not ids:
+            raise SpecialTokenError(
+                "the tokenizer has no special token to end a text: add one with with_special_tokens(['<|endoftext|>'])"
+            )
+        listed = ", ".join([*ids][:_SPECIAL_TOKENS_IN_ERROR])
+        more = ", …" if len(ids) > _SPECIAL_TOKENS_IN_ERROR else ""
+        raise SpecialTokenError(
+            f"none of the special tokens {listed}{more} is known to end a text: look up the one that does, "
+            "as in special_tokens['…']"
+        )
+
+    def token_to_id(self, token: str | bytes) -> int | None:
+        """Return the id of a token, or None if there is no such token.
+
+        Args:
+            token: a token's bytes, or its text (``" the"``, not the printable form ``"Ġthe"``). Text that is a special
+                token means that one.
+
+        Raises:
+            InputTypeError: the token is neither `str` nor `bytes`.
+        """
+        if isinstance(token, str):
+            if token in self.vocab.special_tokens:
+                return self.vocab.special_tokens[token]
+            token = token.encode("utf-8", "surrogatepass")
+        if not isinstance(token, bytes):
+            raise InputTypeError(f"a token is str or bytes, not {type(token).__name__}; for an id use id_to_token")
+        return self.vocab.token_ids.get(token)
+
+    def id_to_token(self, token_id: int) -> bytes | None:
+        """Return the bytes of an id, or None if the id is unknown or unused."""
+        return self.vocab.get(token_id) or None
+
+    def __contains__(self, token: str | bytes) -> bool:
+        return self.token_to_id(token) is not None
+
+    def __len__(self) -> int:
+        return self._tokens
+
+    def __eq__(self, other: object) -> bool:
+        return self._hash == other._hash if isinstance(other, Tokenizer) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._hash)
+
+    @cached_property
+    def _hash(self) -> str:
+        return tokenizer_hash(self._spec)
 
     def __repr__(self) -> str:
         specials = f", {len(self.special_tokens)} special" if self.special_tokens else ""
@@ -215,6 +429,289 @@ class BaseTokenizer(TextCodec):
         pattern = f", pattern={self.pattern!r}{normalizer}"
         return f"Tokenizer({self.vocab_size:,} tokens{specials}{pattern}, encoder={self.encoder!r})"
 
+    # ---- encoding ----
 
-def _unpickle(cls: type[_Self], spec: TokenizerSpec, encoder: str, cache_bytes: int) -> _Self:
-    return cls.from_spec(spec, encoder=encoder, cache_bytes=cache_bytes)
+    def encode(
+        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> list[int]:
+        """Return the ids of a text.
+
+        Args:
+            text: the text.
+            allowed_special: special tokens to encode as their ids, or ``"all"``. All others are ordinary text. Pass
+                ``()`` for untrusted text.
+            disallowed_special: special tokens whose occurrence is an error; ``"all"`` means all that are not allowed.
+
+        Raises:
+            InputTypeError: an argument has a wrong type.
+            InvalidTextError: the text has a lone surrogate.
+            UnmatchedTextError: the pattern does not match all of the text, and `unmatched` is ``"error"``.
+            SpecialTokenError: the text has a disallowed special token, or a name is not a special token.
+        """
+        data = to_utf8(text)
+        if allowed_special == "all" and not disallowed_special:  # without a call, which a short text would notice
+            return self._encoder.encode(data, self._every_special)
+        return self._encoder.encode(data, self._specials(data, allowed_special, disallowed_special))
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Return the ids of a text, with special tokens as ordinary text. Raises as `encode` does."""
+        return self._encoder.encode(to_utf8(text), NO_SPECIAL_TOKENS)
+
+    def encode_to_numpy(
+        self,
+        text: str | Utf8,
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        dtype: DTypeLike | None = None,
+        num_threads: int | None = None,
+    ) -> NDArray[Any]:
+        """Return the ids of a text as an array. Large texts are encoded in several threads.
+
+        Args:
+            text: a `str`, or UTF-8 bytes such as a memory-mapped file.
+            allowed_special: as for `encode`.
+            disallowed_special: as for `encode`.
+            dtype: uint16 or uint32; by default `dtype` of the tokenizer.
+            num_threads: by default one per core. A text with a custom pattern cannot be cut and is encoded in one
+                thread.
+
+        Raises:
+            ConfigError: `dtype` is too small or neither of the two, or `num_threads` is less than 1.
+            InvalidTextError: bytes are not UTF-8, or the text has a lone surrogate.
+            InputTypeError: as for `encode`.
+            SpecialTokenError: as for `encode`.
+        """
+        data = as_utf8(text)
+        specials = self._specials(data, allowed_special, disallowed_special)
+        ids_dtype = self._dtype if dtype is None else validate_dtype(dtype, self._tokens)
+        return encode_text(self._encoder, data, specials, self._pretokenizer, ids_dtype, num_threads)
+
+    def encode_batch(
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        num_threads: int | None = None,
+    ) -> list[list[int]]:
+        """Return the ids of each text, encoded in `num_threads` threads, by default one per core.
+
+        Raises as `encode` does, with the index of the text in the message.
+        """
+        batch = for_each(to_utf8, texts)
+        specials = self._control.allowed(allowed_special)
+        disallowed = self._control.disallowed(allowed_special, disallowed_special)
+        if disallowed:
+            for_each(lambda data: check_disallowed(data, disallowed), batch)
+        return encode_texts(self._encoder, batch, specials, self._dtype, num_threads)
+
+    def encode_ordinary_batch(self, texts: Iterable[str], *, num_threads: int | None = None) -> list[list[int]]:
+        """Return the ids of each text, with special tokens as ordinary text. Raises as `encode_batch` does."""
+        return self.encode_batch(texts, allowed_special=(), num_threads=num_threads)
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+        byte_offsets: bool = False,
+    ) -> tuple[list[int], Offsets]:
+        """Return the ids of a text, and the (start, end) of the characters that the bytes of each belong to.
+
+        A token can begin or end inside a character. That character then belongs to the neighbouring token as well. With
+        `byte_offsets` the offsets are exact positions in the UTF-8 bytes. A token of normalized text covers all of the
+        characters that it comes from, such as a letter and the accent that is composed with it. Raises as `encode`
+        does.
+
+        >>> from bpeflow import Tokenizer
+        >>> vocab = {byte: bytes([byte]) for byte in range(256)}
+        >>> Tokenizer(vocab, []).encode_with_offsets("aé")
+        ([97, 195, 169], [(0, 1), (1, 2), (1, 2)])
+        """
+        data = to_utf8(text)
+        specials = self._specials(data, allowed_special, disallowed_special)
+        ids = self._encoder.encode(data, specials)
+        lengths = token_lengths(data, ids, specials, self._encoder, self.vocab)
+        return ids, token_offsets(data, lengths, specials, self._pretokenizer, byte_offsets)
+
+    def encode_iterable(
+        self,
+        texts: Iterable[str],
+        *,
+        allowed_special: SpecialChoice = "all",
+        disallowed_special: SpecialChoice = (),
+    ) -> Iterator[int]:
+        """Yield the ids of a text that arrives in pieces, such as the lines of an open file, in bounded memory.
+
+        The ids are those of the joined pieces, however the text was cut. The stream reads about 8,000 characters ahead
+        and holds less than 1 MB besides the current piece. It holds more only where the text cannot be cut: in a longer
+        word, or, with a custom pattern, in a longer stretch between two special tokens.
+
+        Invalid arguments raise at once, as for `encode`. Errors in the text raise when the stream reaches them.
+        """
+        specials = self._control.allowed(allowed_special)
+        disallowed = self._control.disallowed(allowed_special, disallowed_special)
+        return encode_stream(
+            texts,
+            lambda data: self._stream_encoder.encode_to_array(data, specials, self._dtype),
+            TextCutter(self._pretokenizer, specials),
+            disallowed,
+        )
+
+    def count_tokens(
+        self, text: str | Utf8, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> int:
+        """Return the number of ids of a text: a `str`, or UTF-8 bytes. Raises as `encode` does."""
+        data = as_utf8(text)
+        return self._encoder.count_tokens(data, self._specials(data, allowed_special, disallowed_special))
+
+    def encode_file(
+        self,
+        src: str | Path | Sequence[str | Path | Mapping[str, Any]] | Iterable[str | bytes | Mapping[str, Any]],
+        dst: str | Path,
+        *,
+        progress: bool = False,
+        observer: bpeflow.Observer | None = None,
+        **options: Unpack[EncodeKeywords],
+    ) -> bpeflow.EncodedCorpus:
+        """Encode a corpus of any size to a token file.
+
+        Args:
+            src: the corpus: a file, a folder, a glob, or a list of these, or an iterable of documents.
+            dst: the token file to write.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
+            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
+
+        Returns:
+            The files that were written, and statistics of the corpus.
+
+        Raises:
+            Exception: as `bpeflow.dataset.encode.encode_file` does.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from bpeflow import Tokenizer, load_tokens
+        >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+        >>> with TemporaryDirectory() as folder:
+        ...     corpus, out = Path(folder, "corpus.txt"), Path(folder, "train.bin")
+        ...     _ = corpus.write_text("low<|endoftext|>lower", encoding="utf-8")
+        ...     encoded = tokenizer.encode_file(corpus, out)
+        ...     print(encoded.documents, load_tokens(out).tolist())
+        2 [108, 257, 256, 108, 257, 101, 114]
+        """
+        return bpeflow.encode_file(self, src, dst, progress=progress, observer=observer, **options)
+
+    def encode_documents(
+        self,
+        documents: Iterable[str | bytes | Mapping[str, Any]],
+        dst: str | Path,
+        *,
+        progress: bool = False,
+        observer: bpeflow.Observer | None = None,
+        **options: Unpack[EncodeKeywords],
+    ) -> bpeflow.EncodedCorpus:
+        """Encode documents to a token file, with an end token after each.
+
+        Args:
+            documents: the documents: each a `str`, `bytes` of UTF-8, or a mapping with the text in `text_field`, such
+                as the rows of a HuggingFace dataset.
+            dst: the token file to write.
+            progress: show progress on standard error, or in the notebook.
+            observer: progress callbacks, instead.
+            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
+
+        Returns:
+            The files that were written, and statistics of the documents.
+
+        Raises:
+            Exception: as `bpeflow.dataset.encode.encode_documents` does.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from bpeflow import Tokenizer, load_tokens
+        >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=258)
+        >>> with TemporaryDirectory() as folder:
+        ...     encoded = tokenizer.encode_documents(["low", "lower"], Path(folder, "train.bin"))
+        ...     print(encoded.documents, load_tokens(Path(folder, "train.bin")).tolist())
+        2 [108, 257, 256, 108, 257, 101, 114, 256]
+        """
+        return bpeflow.encode_documents(self, documents, dst, progress=progress, observer=observer, **options)
+
+    def explain(
+        self, text: str, *, allowed_special: SpecialChoice = "all", disallowed_special: SpecialChoice = ()
+    ) -> bpeflow.Explanation:
+        """Explain how a text is encoded: its pre-tokens and tokens, and the merges in the order in which they applied.
+
+        Arguments and errors are those of `encode`. A notebook shows the result in colours.
+
+        >>> from bpeflow import Tokenizer
+        >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+        >>> [(step.left, step.right) for step in tokenizer.explain("low").pieces[0].steps]
+        [(b'o', b'w'), (b'l', b'ow')]
+        """
+        return self._explainer.explain(text, allowed_special=allowed_special, disallowed_special=disallowed_special)
+
+    @cached_property
+    def _explainer(self) -> bpeflow.Explainer:
+        return bpeflow.Explainer(self)
+
+    def _specials(self, data: Utf8, allowed: SpecialChoice, disallowed: SpecialChoice) -> SpecialTokens:
+        if not disallowed:
+            return self._every_special if allowed == "all" else self._control.allowed(allowed)
+        check_disallowed(data, self._control.disallowed(allowed, disallowed))
+        return self._control.allowed(allowed)
+
+    # ---- decoding ----
+
+    def decode(self, ids: Ids, errors: str = "replace", *, skip_special_tokens: bool = False) -> str:
+        """Return the text of ids.
+
+        Args:
+            ids: a sequence or a one-dimensional array of integers.
+            errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
+            skip_special_tokens: leave special tokens out. One that shares its id with ordinary text, as it can in
+                HuggingFace's mode, is kept.
+
+        Raises:
+            UnknownTokenError: an id is not in the vocabulary. The message has the id and its index.
+            InputTypeError: `ids` are not integers.
+        """
+        return self.decode_bytes(ids, skip_special_tokens=skip_special_tokens).decode("utf-8", errors)
+
+    def decode_bytes(self, ids: Ids, *, skip_special_tokens: bool = False) -> bytes:
+        """Return the exact bytes of ids: ``decode_bytes(encode(text)) == text.encode()``, without a normalizer.
+
+        Raises as `decode` does.
+        """
+        valid = validate_ids(ids, self._tokens)
+        if not skip_special_tokens:
+            return self._encoder.decode(valid)
+        try:
+            return self._encoder.decode(valid[~self._skipped.take(valid, mode="clip")])
+        except UnknownTokenError:
+            self._encoder.decode(valid)  # raises with the index in `ids`
+            raise
+
+    @cached_property
+    def _skipped(self) -> NDArray[np.bool_]:
+        """Whether each id is skipped with `skip_special_tokens`; one entry more, False, is for unknown ids."""
+        skipped, (_, ordinary) = np.zeros(self._tokens + 1, np.bool_), self.vocab.packed()
+        skipped[[i for i in self.vocab.special_tokens.values() if not ordinary[i]]] = True
+        return skipped
+
+    def decode_batch(
+        self, batch: Iterable[Ids], errors: str = "replace", *, skip_special_tokens: bool = False
+    ) -> list[str]:
+        """Return the text of each sequence of ids. Raises as `decode` does."""
+        return for_each(lambda ids: self.decode(ids, errors, skip_special_tokens=skip_special_tokens), batch)
+
+    def stream_decoder(self, errors: str = "replace", *, skip_special_tokens: bool = False) -> StreamDecoder:
+        """Return a decoder for ids that arrive in pieces. It holds incomplete characters back."""
+        return StreamDecoder(partial(self.decode_bytes, skip_special_tokens=skip_special_tokens), errors)
+
+    def decode_stream(
+        self, ids: Iterable[int], errors: str = "replace", *, skip_special_tokens: bool = False
+    ) -> Iterator[str]:
+        """Yield the text of a stream of ids, each piece as soon as it is complete."""
+        return self.stream_decoder(errors, skip_special_tokens=skip_special_tokens).decode(ids)

@@ -25,13 +25,10 @@ from bpeflow.errors import (
     InvalidTextError,
     SpecialTokenError,
     UnknownTokenError,
-    UnmatchedTextError,
 )
 from bpeflow.formats.untrusted import MOST_GAPS
 from bpeflow.pretokenize.cuts import Utf8
-from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.encoder import unknown_token_error
-from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.vocab import Merge, Vocab
 
 #: Ids to decode.
@@ -77,26 +74,6 @@ def as_utf8(text: str | Utf8) -> Utf8:
             raise InputTypeError("the memoryview to encode is not contiguous; pass bytes(view)")
         return text.cast("B")
     return text if isinstance(text, _BYTES) else to_utf8(text)
-
-
-def invalid_utf8_error(text: Utf8) -> InvalidTextError:
-    """Return the error for bytes that are not UTF-8, with the position."""
-    try:
-        bytes(text).decode()
-    except UnicodeDecodeError as error:
-        return InvalidTextError(f"the text is not UTF-8: {error.reason} at byte {error.start}")
-    return InvalidTextError("the text is not UTF-8")
-
-
-def unmatched_text_error(text: bytes, specials: SpecialTokens, pretokenizer: Pretokenizer) -> UnmatchedTextError:
-    """Return the error for UTF-8 text that the pattern does not match, with the position in the whole text."""
-    end = 0
-    for start, following in [*(match.span() for match in specials.matches(text)), (len(text), len(text))]:
-        if unmatched := pretokenizer.find_unmatched_before_normalizing(text[end:start].decode()):
-            position = len(text[:end].decode()) + unmatched.start
-            return UnmatchedTextError(pretokenizer.describe(unmatched._replace(start=position)))
-        end = following
-    return UnmatchedTextError("the pattern does not match all of the text")
 
 
 # ---- ids ----

@@ -15,7 +15,7 @@ from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.lookup import END_OF_TEXT
+from bpeflow.tokenizer.tokenizer import END_OF_TEXT
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Vocab
 
@@ -37,7 +37,7 @@ def split_off_tokenizer(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], T
     return {**values, "init_from": TOKENIZER}, base
 
 
-def settle_initial(settings: Settings, base: TokenizerSpec | None = None) -> tuple[Settings, TokenizerSpec | None]:
+def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tuple[Settings, TokenizerSpec | None]:
     """Return the tokenizer to extend, and the settings with its pattern and special tokens.
 
     A pattern that the settings give must be the tokenizer's, but CS336's pickles and GPT-2's two files alone have none,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, shown
+from bpeflow.run_dir.checkpoint import MergeCheckpoint
 from bpeflow.training.forecast import describe_need, warn_of_need
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Merge, Vocab
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow._util.keywords import LearnKeywords
-    from bpeflow.dataset.facade import Tokenizer
+    from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:
 #: scan` in Python) they take seconds.
@@ -38,23 +39,6 @@ FIRST_STEP = 64
 STEP_SECONDS = 0.1
 
 
-class Checkpoint(Protocol):
-    """Saves the merges learned so far, for a run that resumes. `run_dir.checkpoint` has the one that writes a file."""
-
-    @property
-    def due(self) -> bool:
-        """Whether it is time for the next checkpoint."""
-        ...
-
-    def save(self, merges: Sequence[Merge]) -> None:
-        """Save the merges learned so far, initial merges included."""
-        ...
-
-    def load(self, initial_merges: Sequence[Merge]) -> tuple[Merge, ...]:
-        """Return the merges of an interrupted run, which begin with `initial_merges`; empty if there are none."""
-        ...
-
-
 @dataclass(frozen=True)
 class LearnedMerges(Sequence[Merge]):
     """The merges by rank: a sequence of ``(left bytes, right bytes)``.
@@ -62,8 +46,7 @@ class LearnedMerges(Sequence[Merge]):
     Attributes:
         pairs: the merges.
         counts: the count of each pair when it was merged.
-        backend: the name of the backend that learned them.
-        statistics: the backend's figures.
+        statistics: the figures of the backend that learned them.
         wanted: merges that would have filled the vocabulary; there are fewer if no pair was left to merge.
         reuse_tokens: whether a merge whose bytes were a token already made no new token (`Vocab.build`).
         replayed: the number of initial merges, which come first and whose counts can be anything.
@@ -83,7 +66,6 @@ class LearnedMerges(Sequence[Merge]):
 
     pairs: tuple[Merge, ...]
     counts: tuple[int, ...]
-    backend: str
     statistics: MergeStatistics
     wanted: int
     reuse_tokens: bool
@@ -95,6 +77,11 @@ class LearnedMerges(Sequence[Merge]):
     normalizer: tuple[NormalizerName, ...] = ()
     base: TokenizerSpec | None = field(default=None, repr=False)
     thinned: Thinned | None = None
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that learned them."""
+        return self.statistics.name
 
     def vocab(
         self,
@@ -233,7 +220,7 @@ def learn_with_settings(
     settings: MergeSettings,
     initial_merges: Iterable[Merge] = (),
     observer: Observer | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: MergeCheckpoint | None = None,
     base: TokenizerSpec | None = None,
 ) -> LearnedMerges:
     """Learn merges with validated settings that have a `vocab_size`; raises as `learn_merges` does.
@@ -256,7 +243,6 @@ def learn_with_settings(
     return LearnedMerges(
         pairs=pairs,
         counts=pair_counts,
-        backend=chosen.name,
         statistics=statistics,
         wanted=task.max_tokens - len(task.tokens) + (len(initial_merges) if base else 0),
         reuse_tokens=settings.tie_break == "huggingface",
@@ -284,7 +270,7 @@ def _thinned(counts: PretokenCounts, settings: MergeSettings) -> tuple[PretokenC
 
 
 def _step_to_the_end(
-    session: MergeSession, task: MergeTask, observer: Observer | None, checkpoint: Checkpoint | None
+    session: MergeSession, task: MergeTask, observer: Observer | None, checkpoint: MergeCheckpoint | None
 ) -> tuple[tuple[Merge, ...], tuple[int, ...]]:
     """Learn everything the task asks for, in steps of about `STEP_SECONDS` each. Return the pairs and their counts."""
     observer = observer or Observer()

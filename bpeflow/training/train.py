@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,10 +35,9 @@ from bpeflow.run_dir.layout import (
 from bpeflow.run_dir.recorded import make_run_settings
 from bpeflow.run_dir.resume import CountsOrigin, find_counts, find_learned, settle_interrupted
 from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.run_dir.run_report import RunReport
-from bpeflow.training.initial import settle_initial, split_off_tokenizer
+from bpeflow.run_dir.run_report import LearningReport, RunReport, TokenReport, start_report
+from bpeflow.training.initial import resolve_initial, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
-from bpeflow.training.result import TrainResult, describe_learning, start_report
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
@@ -46,11 +45,60 @@ if TYPE_CHECKING:
 
     from bpeflow._util.keywords import TrainKeywords
     from bpeflow.engines.distributed import DistributedCounting
+    from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
 PAGE_AFTER = 60.0
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The result of a training run.
+
+    Attributes:
+        spec: the content of the tokenizer of the largest size asked for; None with `skip_merge`.
+        report: what ``run.json`` holds.
+        counts: the pre-token counts.
+        learned: the merges with their counts and the backend's statistics; None with `skip_merge`, and where `resume`
+            finds a finished run.
+
+    >>> from bpeflow import train
+    >>> result = train({"input": iter(["low low low", "lower"]), "vocab_size": 258})
+    >>> result.merges, len(result.vocab), result.report.learning.learned
+    (((b'o', b'w'),), 258, 1)
+    >>> result.tokenizer.encode("low")
+    [108, 257]
+    """
+
+    spec: TokenizerSpec | None
+    report: RunReport = field(repr=False)
+    counts: PretokenCounts = field(repr=False)
+    learned: LearnedMerges | None = field(default=None, repr=False)
+
+    @property
+    def vocab(self) -> Vocab | None:
+        """The vocabulary; None with `skip_merge`."""
+        return self.spec.vocab if self.spec else None
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        """The merges by rank; empty with `skip_merge`."""
+        return self.spec.vocab.merges if self.spec else ()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ConfigError: with `skip_merge` the run has no vocabulary.
+        """
+        from bpeflow import Tokenizer  # the public class, which trains
+
+        if self.spec is None:
+            raise ConfigError("skip_merge leaves no vocabulary for a tokenizer; train without it")
+        return Tokenizer.from_spec(self.spec)
 
 
 def train(
@@ -90,42 +138,9 @@ def train(
         config, documents = split_off_documents(config)
         config, base = split_off_tokenizer(config)
     with shown(progress, observer) as watching:
-        return _train(_as_settings(config), documents, base, watching or Observer())
-
-
-def _train(
-    settings: Settings, documents: DocumentIterable | None, base: TokenizerSpec | None, observer: Observer
-) -> TrainResult:
-    started = perf_counter()
-    choose_backend(settings.backend)  # fail now, not after hours of counting
-    _check_init_from(settings)
-    settings, base = settle_initial(settings, base)
-    segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS
-    corpus = CorpusCounter(settings, segments, documents, scratch_in=settings.out_dir)
-    if settings.engine.kind != "local":
-        corpus.check_distributable()
-    _check_formats(settings, base)
-    learning = learning_fingerprint(settings, base)
-    with RunDir(settings.out_dir, corpus.scratch) as folder:
-        if folder.path is not None:
-            settle_interrupted(folder.path, settings)
-        found = find_counts(settings, corpus.fingerprint)
-        if found is None:
-            folder.begin(settings)
-            counts, report = _count(corpus, settings, folder, observer, started)
-        elif found.nothing_left(settings, learning):
-            log.info("the run in %s is finished: nothing left to do", found.folder)
-            return TrainResult(found.tokenizer(), found.report, found.counts)
-        else:
-            folder.begin(settings, stale=VOCAB_FILES if found.in_progress else RUN_FILES)
-            counts = found.counts
-            report = replace(
-                start_report(settings),
-                corpus=found.report.corpus,
-                counting=found.report.counting,
-                resumed=COUNTS_FILE,
-            )
-        return _learn_and_finish(counts, settings, base, report, folder, observer, started)
+        settings = _as_settings(config)
+        _check_init_from(settings)
+        return _Training(settings, base, watching or Observer()).of_corpus(documents)
 
 
 def train_from_counts(
@@ -151,28 +166,10 @@ def train_from_counts(
     """
     if not len(counts):
         raise ConfigError(f"{counts_path or 'the counts'}: no pre-tokens, so there is nothing to learn from")
-    started = perf_counter()
     if counts.pattern is not None:  # which the counts know better than settings that were not used for counting
         counted_with = {"pattern": counts.pattern, "unmatched": counts.unmatched, "normalizer": counts.normalizer}
         settings = settings.model_copy(update=counted_with)
-    choose_backend(settings.backend)
-    settings, base = settle_initial(settings)
-    _check_formats(settings, base)
-    corpus = earlier.corpus if earlier else None
-    counting = earlier.counting if earlier else None
-    learning = learning_fingerprint(settings, base)
-    with RunDir(settings.out_dir) as folder:
-        origin = _origin(counted_in, folder)
-        completes = origin == "interrupted"
-        if folder.path is not None:
-            settle_interrupted(folder.path, settings, origin)
-            if found := find_learned(settings, learning, origin, counts, earlier):
-                log.info("the run in %s is finished: nothing left to do", folder.path)
-                return TrainResult(found.tokenizer(), found.report, found.counts)
-        given = str(Path(counts_path).absolute()) if counts_path and not completes else None
-        folder.begin(settings, given, VOCAB_FILES if completes else RUN_FILES)
-        report = replace(start_report(settings), corpus=corpus, counting=counting, counts=counts_path)
-        return _learn_and_finish(counts, settings, base, report, folder, observer or Observer(), started)
+    return _Training(settings, None, observer or Observer()).of_counts(counts, earlier, counted_in, counts_path)
 
 
 def train_bpe(
@@ -214,6 +211,155 @@ def train_bpe(
     return vocab, list(result.merges)
 
 
+class _Training:
+    """A training run, whose settings are complete and checked."""
+
+    def __init__(self, settings: Settings, base: TokenizerSpec | None, observer: Observer) -> None:
+        self._started = perf_counter()
+        choose_backend(settings.backend)  # fail now, not after hours of counting
+        self._settings, self._base = resolve_initial(settings, base)
+        self._observer = observer
+        self._fingerprint = learning_fingerprint(self._settings, self._base)
+
+    def of_corpus(self, documents: DocumentIterable | None) -> TrainResult:
+        """Count the corpus, unless an earlier run has counted it, and learn."""
+        settings = self._settings
+        segments = settings.out_dir and settings.out_dir / UNFINISHED / SEGMENTS
+        corpus = CorpusCounter(settings, segments, documents, scratch_in=settings.out_dir)
+        if settings.engine.kind != "local":
+            corpus.check_distributable()
+        self._check_formats()
+        with RunDir(settings.out_dir, corpus.scratch) as folder:
+            if folder.path is not None:
+                settle_interrupted(folder.path, settings)
+            found = find_counts(settings, corpus.fingerprint)
+            if found is None:
+                folder.begin(settings)
+                counts, report = self._count(corpus, folder)
+            elif found.nothing_left(settings, self._fingerprint):
+                log.info("the run in %s is finished: nothing left to do", found.folder)
+                return TrainResult(found.tokenizer(), found.report, found.counts)
+            else:
+                folder.begin(settings, stale=VOCAB_FILES if found.in_progress else RUN_FILES)
+                earlier, counts = found.report, found.counts
+                report = replace(
+                    start_report(settings), corpus=earlier.corpus, counting=earlier.counting, resumed=COUNTS_FILE
+                )
+            return self._learn(counts, report, folder)
+
+    def of_counts(
+        self, counts: PretokenCounts, earlier: RunReport | None, counted_in: Path | None, counts_path: str | None
+    ) -> TrainResult:
+        """Learn from counts; the arguments are those of `train_from_counts`."""
+        settings = self._settings
+        self._check_formats()
+        with RunDir(settings.out_dir) as folder:
+            origin = _origin(counted_in, folder)
+            completes = origin == "interrupted"
+            if folder.path is not None:
+                settle_interrupted(folder.path, settings, origin)
+                if found := find_learned(settings, self._fingerprint, origin, counts, earlier):
+                    log.info("the run in %s is finished: nothing left to do", folder.path)
+                    return TrainResult(found.tokenizer(), found.report, found.counts)
+            given = str(Path(counts_path).absolute()) if counts_path and not completes else None
+            folder.begin(settings, given, VOCAB_FILES if completes else RUN_FILES)
+            report = replace(start_report(settings), counts=counts_path)
+            if earlier is not None:
+                report = replace(report, corpus=earlier.corpus, counting=earlier.counting)
+            return self._learn(counts, report, folder)
+
+    def _count(self, corpus: CorpusCounter, folder: RunDir) -> tuple[PretokenCounts, RunReport]:
+        """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
+        settings, observer = self._settings, self._observer
+        interval = settings.monitor.interval or observer.sample_interval
+        with (
+            folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
+            _distributing(settings.engine) as engine,
+        ):
+            counted = corpus.count(observer, on_sample, interval, distributor=engine)
+        folder.write(COUNTS_FILE, counted.counts.dump)
+        report = replace(start_report(settings), corpus=counted.corpus, counting=counted.counting)
+        report = folder.write_report(report, self._started)
+        if counted.counting.segments is not None:
+            corpus.forget_segments()
+        return counted.counts, report
+
+    def _learn(self, counts: PretokenCounts, report: RunReport, folder: RunDir) -> TrainResult:
+        """Learn the merges, write a tokenizer of each size, and complete the run."""
+        settings, spec, learned = self._settings, None, None
+        if not settings.skip_merge:
+            started = perf_counter()
+            unfinished = folder.unfinished
+            checkpoint = MergeCheckpoint(unfinished, counts, self._fingerprint) if unfinished is not None else None
+            largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
+            learned = learn_with_settings(counts, largest, (), self._observer, checkpoint, self._base)
+            seconds = perf_counter() - started
+            for size in settings.sizes:
+                vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
+                spec = self._spec_of(vocab)
+                subfolder = "" if size == settings.sizes[-1] else vocab_subfolder(size)
+                folder.write_tokenizer(spec, subfolder, settings.output)
+            report = replace(report, learning=_describe(learned, vocab, seconds, self._fingerprint))
+            if len(vocab) < settings.sizes[-1]:
+                log.warning(
+                    "the vocabulary has %d entries, not %d: no more pairs could be merged",
+                    len(vocab),
+                    settings.sizes[-1],
+                )
+        report = folder.finish(report, self._started)
+        self._write_page(report, folder)
+        return TrainResult(spec, report, counts, learned)
+
+    def _spec_of(self, vocab: Vocab) -> TokenizerSpec:
+        if self._base is not None:
+            return replace(self._base, vocab=vocab)
+        settings = self._settings
+        return TokenizerSpec(vocab, settings.pattern, unmatched=settings.unmatched, normalizer=settings.normalizer)
+
+    def _check_formats(self) -> None:
+        """Write what is known of the tokenizer in each additional format: refuse early what a format cannot represent.
+
+        That is the tokenizer to extend with its new special tokens, or one without merges.
+        """
+        settings = self._settings
+        if not settings.output.formats:
+            return
+        huggingface = settings.tie_break == "huggingface"
+        if self._base is not None:
+            vocab = self._base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
+        else:
+            first = settings.special_tokens_first
+            vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
+        for name in settings.output.formats:
+            with TemporaryDirectory() as folder:
+                try:
+                    formats.write(self._spec_of(vocab), Path(folder), name, TransformersOptions.of(settings.output))
+                except ConfigError as error:
+                    raise ConfigError(f"output.{error}") from None
+                except FormatError as error:
+                    reason = str(error)
+                    if reason.startswith(folder):  # the name of the temporary file is of no use
+                        reason = reason.partition(": ")[2]
+                    raise ConfigError(f"output.formats: {name}: {reason}") from None
+
+    def _write_page(self, report: RunReport, folder: RunDir) -> None:
+        """Write the page about a finished run, if it is to have one. The run has succeeded, whatever happens here."""
+        wanted = self._settings.output.report
+        if wanted is None:
+            wanted = (report.seconds or 0.0) >= PAGE_AFTER and find_spec("matplotlib") is not None
+        if folder.path is None or not wanted:
+            return
+        path = folder.path / PAGE_FILE
+        try:
+            from bpeflow.look.page import write_page  # matplotlib
+
+            write_page(folder.path, path)
+        except Exception as error:
+            log.warning("%s was not written: %s", path, error)
+        else:
+            log.info("a page about the run: %s", path)
+
+
 def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
     if isinstance(config, Settings):
         return config
@@ -239,33 +385,6 @@ def _check_init_from(settings: Settings) -> None:
         )
 
 
-def _check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
-    """Write what is known of the tokenizer in each additional format: refuse early what a format cannot represent.
-
-    That is the tokenizer to extend with its new special tokens, or one without merges.
-    """
-    if not settings.output.formats:
-        return
-    huggingface = settings.tie_break == "huggingface"
-    if base is not None:
-        vocab = base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
-    else:
-        first = settings.special_tokens_first
-        vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
-    for name in settings.output.formats:
-        with TemporaryDirectory() as folder:
-            try:
-                options = TransformersOptions.of(settings.output)
-                formats.write(_spec_of(vocab, settings, base), Path(folder), name, options)
-            except ConfigError as error:
-                raise ConfigError(f"output.{error}") from None
-            except FormatError as error:
-                reason = str(error)
-                if reason.startswith(folder):  # the name of the temporary file is of no use
-                    reason = reason.partition(": ")[2]
-                raise ConfigError(f"output.formats: {name}: {reason}") from None
-
-
 def _distributing(settings: EngineSettings) -> AbstractContextManager[DistributedCounting | None]:
     if settings.kind == "local":
         return nullcontext()
@@ -274,86 +393,19 @@ def _distributing(settings: EngineSettings) -> AbstractContextManager[Distribute
     return distributing(settings)
 
 
-def _count(
-    corpus: CorpusCounter, settings: Settings, folder: RunDir, observer: Observer, started: float
-) -> tuple[PretokenCounts, RunReport]:
-    """Count the corpus and write the counts with a report, so that `merge` and `resume` can start from here."""
-    interval = settings.monitor.interval or observer.sample_interval
-    with (
-        folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
-        _distributing(settings.engine) as engine,
-    ):
-        counted = corpus.count(observer, on_sample, interval, distributor=engine)
-    report = replace(
-        start_report(settings),
-        corpus=counted.corpus,
-        counting=counted.counting,
+def _describe(learned: LearnedMerges, vocab: Vocab, seconds: float, fingerprint: dict[str, Any]) -> LearningReport:
+    longest = vocab.longest_token
+    new = len(learned) - learned.replayed
+    return LearningReport(
+        replayed=learned.replayed,
+        resumed=learned.resumed,
+        learned=new,
+        wanted=learned.wanted,
+        seconds=seconds,
+        lowest_count=learned.counts[-1] if new else None,
+        backend=learned.statistics,
+        vocab_size=len(vocab),
+        longest_token=TokenReport(text=longest.decode(errors="replace"), bytes=len(longest), hex=longest.hex()),
+        fingerprint=fingerprint,
+        thinned=learned.thinned,
     )
-    folder.write(COUNTS_FILE, counted.counts.dump)
-    report = folder.write_report(report, started)
-    if counted.counting.segments is not None:
-        corpus.forget_segments()
-    return counted.counts, report
-
-
-def _learn_and_finish(
-    counts: PretokenCounts,
-    settings: Settings,
-    base: TokenizerSpec | None,
-    report: RunReport,
-    folder: RunDir,
-    observer: Observer,
-    started: float,
-) -> TrainResult:
-    spec, learned = None, None
-    if not settings.skip_merge:
-        learning_started = perf_counter()
-        largest = settings.model_copy(update={"vocab_size": settings.sizes[-1]})
-        fingerprint = learning_fingerprint(settings, base)
-        checkpoint = MergeCheckpoint(folder.unfinished, counts, fingerprint) if folder.unfinished is not None else None
-        learned = learn_with_settings(counts, largest, (), observer, checkpoint, base)
-        seconds = perf_counter() - learning_started
-        spec = _write_tokenizers(learned, settings, folder)
-        report = replace(report, learning=describe_learning(learned, spec.vocab, seconds, fingerprint))
-        if len(spec.vocab) < settings.sizes[-1]:
-            log.warning(
-                "the vocabulary has %d entries, not %d: no more pairs could be merged",
-                len(spec.vocab),
-                settings.sizes[-1],
-            )
-    report = folder.finish(report, started)
-    _write_page(report, settings, folder)
-    return TrainResult(spec, report, counts, learned)
-
-
-def _write_page(report: RunReport, settings: Settings, folder: RunDir) -> None:
-    """Write the page about a finished run, if it is to have one. The run has succeeded, whatever happens here."""
-    wanted = settings.output.report
-    if wanted is None:
-        wanted = (report.seconds or 0.0) >= PAGE_AFTER and find_spec("matplotlib") is not None
-    if folder.path is None or not wanted:
-        return
-    path = folder.path / PAGE_FILE
-    try:
-        from bpeflow.reporting.page import write_page  # matplotlib
-
-        write_page([folder.path], path)
-    except Exception as error:
-        log.warning("%s was not written: %s", path, error)
-    else:
-        log.info("a page about the run: %s", path)
-
-
-def _write_tokenizers(learned: LearnedMerges, settings: Settings, folder: RunDir) -> TokenizerSpec:
-    """Write a tokenizer of each size, the largest into the run folder and the others into subfolders."""
-    for size in settings.sizes:
-        vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
-        spec = _spec_of(vocab, settings, learned.base)
-        folder.write_tokenizer(spec, "" if size == settings.sizes[-1] else vocab_subfolder(size), settings.output)
-    return spec
-
-
-def _spec_of(vocab: Vocab, settings: Settings, base: TokenizerSpec | None) -> TokenizerSpec:
-    if base is not None:
-        return replace(base, vocab=vocab)
-    return TokenizerSpec(vocab, settings.pattern, unmatched=settings.unmatched, normalizer=settings.normalizer)

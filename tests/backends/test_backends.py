@@ -352,5 +352,5 @@ def test_threads_wait_as_the_user_says_or_else_asleep(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(native, "load_library", lambda *_: tuple(map(os.environ.get, names)))
     backend = OmpBackend("omp", "")
-    assert backend._library == seen
+    assert backend.library == seen
     assert {name: os.environ[name] for name in names if name in os.environ} == given

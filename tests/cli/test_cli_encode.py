@@ -19,8 +19,8 @@ from small_tokenizer import EOT, save_tokenizer
 
 import bpeflow
 from bpeflow.cli.main import main
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import load_tokens
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 TEXT = f"low lower lowest newest widest{EOT}the lower the better, they said{EOT}" * 20
 
@@ -117,17 +117,17 @@ def test_quiet_prints_nothing(run: Path, corpus: Path, out: Path, capsys: pytest
     [
         (["--input", "no-such-file.txt"], "no-such-file.txt"),
         (["--tokenizer", "no-such-run"], "no-such-run"),
-        (["--dtype", "uint8"], "dtype: 'uint8'"),
+        (["--dtype", "uint8"], "found 'uint8'"),
         (["--end_token", "<end>"], "end_token: '<end>' is not a special token"),
         (["--invalid_utf8", "ignore"], "'skip', found 'ignore'"),
         (["--bad_records", "ignore"], "'skip', found 'ignore'"),
         (["--separator", "||"], "give end_token (--end_token)"),
         (["--shard_tokens", "many"], "need a number such as 32000, 32k or 1m, found 'many'"),
-        (["--val_fraction", "half"], "invalid float value: 'half'"),
-        (["--format", "csv"], "format: 'csv' is not one of bin, npy, megatron"),
-        (["--threads", "0"], "need a number from 1"),
-        (["--chunk_size", "8 elephants"], "need a size such as 8mb"),
-        (["--chunk_size", "0"], "chunk_size: must be at least 1 byte"),
+        (["--val_fraction", "half"], "val_fraction: need a number, found 'half'"),
+        (["--format", "csv"], "format: need 'bin', 'npy' or 'megatron', found 'csv'"),
+        (["--threads", "0"], "num_threads: need at least 1, found '0'"),
+        (["--chunk_size", "8 elephants"], "chunk_size: could not interpret byte unit: elephants"),
+        (["--chunk_size", "0"], "chunk_size: need at least 1, found '0'"),
         (["--speed", "11"], "--speed"),
     ],
     ids=str,

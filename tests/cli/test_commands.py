@@ -79,7 +79,7 @@ def test_the_verbose_version_says_what_was_not_built(
     (tmp_path / "build.json").write_text(json.dumps({**record, "missing": {"omp": "no compiler was found"}}))
     monkeypatch.setattr(native, "library_folders", lambda: [tmp_path])
     native.load_library.cache_clear()  # as in a fresh process
-    monkeypatch.delitem(vars(OMP), "_library", raising=False)
+    monkeypatch.delitem(vars(OMP), "library", raising=False)
     assert main(["--version", "--verbose"]) == 0
     out = capsys.readouterr().out
     assert f"  libraries       {tmp_path}: none\n" in out

@@ -48,7 +48,7 @@ def test_a_script_has_commands_flags_and_values(shell: str, capsys: pytest.Captu
     [
         ("bpeflow", "", [*COMMANDS, "help"]),
         ("bpeflow", "e", ["encode", "evaluate"]),
-        ("bpeflow", "--vo", ["--vocab_size"]),
+        ("bpeflow", "--vo", ["--vocab_size", "--vocab_sizes"]),
         ("bpeflow encode", "--tok", ["--tokenizer"]),
         ("bpeflow train --pattern", "", ["gpt2", "cl100k", "o200k", "llama3", "qwen2"]),
         ("bpeflow merge --backend", "", ["auto", "omp", "c", "python"]),

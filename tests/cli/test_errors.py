@@ -115,7 +115,7 @@ def test_an_unavailable_backend_says_why_and_what_to_do(
     monkeypatch.setattr(native, "library_folders", lambda: [empty])
     native.load_library.cache_clear()  # as in a fresh process
     for backend in BACKENDS:
-        vars(backend).pop("_library", None)
+        vars(backend).pop("library", None)
     assert main(["backends"]) == 0
     assert "no compiler was found" in capsys.readouterr().out
     assert main(["--config", str(config), "--backend", "omp"]) == 2

@@ -96,10 +96,10 @@ def test_a_vocabulary_size_in_thousands(corpus: Path) -> None:
         (
             ["--set", "special_tokens=[a"],
             "--set: special_tokens: '[a' is not valid YAML (expected ',' or ']', but got '<stream end>'); "
-            "for example --set special_tokens='[<|endoftext|>, <|pad|>]'",
+            'for example --set special_tokens=\'["<|endoftext|>", "<|pad|>"]\'',
         ),
         (["--set", "pattern=a: b"], "pattern: need a name, a regular expression, or a list of them, found {'a': 'b'}"),
-        (["--set", "num_counter=many"], "found 'many' (counter processes; for example 8)"),
+        (["--set", "num_counter=many"], "found 'many' (counters (threads or processes); for example 8)"),
         (["--set", "special_tokens=3.5"], 'found 3.5 (strings that are never split, merged or counted; for example ["'),
         (["--vocab_size", "32q"], "vocab_size: need a number such as 32000, 32k or 1m, found '32q'"),
         (["--tie_break", "none"], "'greatest_bytes', 'smallest_ids' or 'huggingface', found 'none'"),

@@ -11,7 +11,7 @@ from crash_run import Fault, Run, contents
 from distinct_words import distinct_words
 from small_tokenizer import save_tokenizer
 
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 READER = "bpeflow.corpus.reader:CorpusReader._planned"
 ENCODER = "bpeflow.dataset.chunk_encoder:ChunkEncoder.encode"

@@ -72,7 +72,7 @@ fails_until_there_is_enough(learn)
 """,
     "encoder": """
 import numpy as np
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 bytes_only = {byte: bytes([byte]) for byte in range(256)}
 Tokenizer(bytes_only, []).encode("low")

@@ -13,9 +13,9 @@ from token_corpora import CUSTOM, TOKENIZERS, contents_utf8, expected, make_toke
 from bpeflow.dataset import decode
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import index_path, load_tokens
 from bpeflow.errors import FormatError
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 
 @settings(max_examples=10)

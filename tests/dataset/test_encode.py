@@ -30,12 +30,11 @@ from token_corpora import (
 
 from bpeflow.dataset import corpus_encoder
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.encode_options import find_in_order
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.dataset.encode import encode_file, find_in_order
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens, sidecar_path
 from bpeflow.errors import ConfigError, InvalidUtf8Error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Contents of files, some of them not UTF-8.
 contents_any = st.lists(st.sampled_from([*PIECES, b"\xc3", b"\xff", b"\xe4\xb8"]), max_size=30).map(b"".join)
@@ -251,7 +250,7 @@ def test_invalid_utf8_is_named_with_its_position_and_no_files_are_left(pattern: 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dtype": "uint8"}, "dtype: 'uint8' is not one of auto, uint16, uint32"),
+        ({"dtype": "uint8"}, "dtype: need 'auto', 'uint16' or 'uint32', found 'uint8'"),
         (
             {"end_token": "<end>"},
             "end_token: '<end>' is not a special token of the tokenizer, which has '<|endoftext|>'",
@@ -259,15 +258,16 @@ def test_invalid_utf8_is_named_with_its_position_and_no_files_are_left(pattern: 
         ({"invalid_utf8": "ignore"}, "invalid_utf8: .* 'error', 'replace' or 'skip', found 'ignore'"),
         ({"bad_records": "ignore"}, "bad_records: .* 'error' or 'skip', found 'ignore'"),
         ({"separator": "||"}, "separator: '||' is not a special token of the tokenizer, .* give end_token"),
-        ({"num_threads": 0}, "threads is 0"),
-        ({"format": "numpy"}, "format: 'numpy' is not one of bin, npy, megatron"),
+        ({"num_threads": 0}, "num_threads: need at least 1, found 0"),
+        ({"format": "numpy"}, "format: need 'bin', 'npy' or 'megatron', found 'numpy'"),
         ({"format": "npy"}, "train.bin: names end in .npy if the format is npy, and only then; it is npy"),
-        ({"shard_tokens": 0}, "shard_tokens: must be an integer of at least 1, not 0"),
-        ({"shard_tokens": 1e8}, "shard_tokens: must be an integer of at least 1, not 100000000.0"),
-        ({"val_fraction": 1.0}, "val_fraction: must be at least 0 and less than 1, not 1.0"),
-        ({"val_fraction": float("nan")}, "val_fraction: must be at least 0 and less than 1, not nan"),
-        ({"seed": -1}, "seed: must be an integer of at least 0, not -1"),
-        ({"chunk_size": 0}, "chunk_size: must be at least 1 byte"),
+        ({"shard_tokens": 0}, "shard_tokens: need at least 1, found 0"),
+        ({"shard_tokens": 1.5}, "shard_tokens: need an integer, found 1.5"),
+        ({"val_fraction": 1.0}, "val_fraction: need less than 1, found 1.0"),
+        ({"val_fraction": float("nan")}, "val_fraction: .*finite number, found nan"),
+        ({"seed": -1}, "seed: need at least 0, found -1"),
+        ({"chunk_size": 0}, "chunk_size: need at least 1, found 0"),
+        ({"shard_token": 5}, r"unknown setting shard_token \(did you mean shard_tokens\?\)"),
     ],
 )
 def test_invalid_options_are_rejected_before_any_work(options: dict[str, Any], complaint: str, tmp_path: Path) -> None:

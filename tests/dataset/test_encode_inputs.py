@@ -13,9 +13,9 @@ from token_corpora import EOT, make_tokenizer, write_files
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.dataset.encode import encode_documents, encode_file
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import load_tokens, sidecar_path
 from bpeflow.errors import BadRecordError, ConfigError, CorpusError, InputTypeError
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 
 class Rows:

@@ -76,7 +76,7 @@ def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monk
 _MEASURE = """
 import sys
 from bpeflow.flow import peak_memory
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.dataset.decode import decode_file
 from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import OutOfMemoryError

@@ -19,8 +19,8 @@ from bpeflow import evaluate
 from bpeflow.corpus.text_rules import Sample
 from bpeflow.dataset import evaluate as evaluation
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, longest_tokens
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 DOCUMENTS = ["hello there", "aaaa é中 hello", "", "the  end\n", "123!"]
 ALPHABET = dict(enumerate(bytes([byte]) for byte in range(256)))

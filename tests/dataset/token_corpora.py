@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from bpeflow._util.text import UnmatchedPolicy
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens
 from bpeflow.progress import Observer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 EOT, PAD = "<|endoftext|>", "<pad>"
 MERGES = [(b"h", b"e"), (b"l", b"l"), (b"he", b"ll"), (b"hell", b"o"), (b" ", b"t"), (b"\xc3", b"\xa9"), (b"a", b"a")]

@@ -28,10 +28,10 @@ from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, EngineSettings, make_settings
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.engines.distributed import DistributedCounting
 from bpeflow.engines.engine import Call, Engine, TaskReport
 from bpeflow.errors import CorpusError, EngineError, InvalidUtf8Error, TaskLostError
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

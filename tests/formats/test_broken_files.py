@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import read_json, short_repr
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 SPEC = TokenizerSpec(Vocab.build([(b"t", b"h"), (b" ", b"th"), ("é".encode()[:1], "é".encode()[1:])], ["<s>"]))

@@ -11,10 +11,10 @@ import pytest
 
 import bpeflow
 from bpeflow.cli.main import main
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 NAMES = [known.name for known in formats.FORMATS]

@@ -12,12 +12,12 @@ import pytest
 from peers import open_huggingface
 
 import bpeflow
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import huggingface
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 WORDS = {" the": 90, " then": 30, "\n": 20, " naïve": 9, "日本": 5, " \xa0": 4, "hen": 12}

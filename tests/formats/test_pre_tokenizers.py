@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from peers import open_huggingface
 from real_data import real_text, real_text_start
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2, huggingface, tiktoken
 from bpeflow.formats.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 #: Merges across every border that the patterns below can make, so that no split goes unnoticed.

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from peers import CHARACTERS, open_huggingface, read_ranks
 from real_data import real_data, real_text, real_text_start
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, FormatError, PatternError
 from bpeflow.formats import gpt2, published, tiktoken
 from bpeflow.formats.published import DEEPSEEK_V3, KIMI, KIMI_PUBLISHED, PUBLISHED
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 BYTES = {bytes([byte]): byte for byte in range(256)}

@@ -14,11 +14,11 @@ from peers import read_ranks
 from real_data import real_data
 
 from bpeflow._util.packed import PackedBytes
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError, NativeError, NativeUnavailableError
 from bpeflow.formats import ranks, tiktoken
 from bpeflow.formats.ranks import read_natively, recover_in_python, recover_merges, recover_natively
 from bpeflow.formats.tiktoken import _read_lines
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 BYTES = [bytes([byte]) for byte in range(256)]

@@ -27,12 +27,12 @@ from peers import (
 from real_data import real_data, real_text, real_text_start
 
 import bpeflow
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 CORPORA = ["c4_2MB", "code_20MB", "docs_30MB", "multilingual_20MB", "tinystories_3MB", "wiki_150MB", "wikitext2_2MB"]

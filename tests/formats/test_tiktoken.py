@@ -14,11 +14,11 @@ from peers import open_tiktoken, published_spec
 from real_data import real_data
 
 import bpeflow
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import gpt2, tiktoken
 from bpeflow.formats.ranks import final_split, recover_merges
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge, Vocab
 
 WORDS = {" the": 90, " then": 30, "\n": 20, " naïve": 9, "日本": 5, " \xa0": 4, "hen": 12, "aaaaaaa": 3}

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from peers import export
 
 from bpeflow._util.text import UnmatchedPolicy
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import FormatError
 from bpeflow.formats import any_format, gpt2, huggingface, tiktoken
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 MERGES = [(b"a", b"b"), (b",", b" "), (b"ab", b","), (b" ", b"a"), (b"1", b"2"), (b"b", b"1"), (b"\xc3", b"\xa9")]

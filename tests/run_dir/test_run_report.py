@@ -11,8 +11,7 @@ import pytest
 from bpeflow._util.atomic import checksummed
 from bpeflow.config import Settings, make_settings
 from bpeflow.errors import FormatError
-from bpeflow.run_dir.run_report import SCHEMA_VERSION, RunReport, read_report
-from bpeflow.training.result import start_report
+from bpeflow.run_dir.run_report import SCHEMA_VERSION, RunReport, read_report, start_report
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 EOT = "<|endoftext|>"
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"s"), (b"es", b"t"), (b"t", b"h"), (b"th", b"e")]

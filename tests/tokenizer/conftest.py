@@ -10,13 +10,13 @@ import pytest
 from available import chosen, skip_missing
 from real_data import real_data
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_unicode_version
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import unicode_version
 from bpeflow.tokenizer.encoder_choice import ENCODERS, new_encoder
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 

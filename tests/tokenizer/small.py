@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge, Vocab
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

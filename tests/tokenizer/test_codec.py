@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import BYTES, small, special_text
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import (
     ConfigError,
     InputTypeError,
@@ -25,6 +24,7 @@ from bpeflow.errors import (
     UnknownTokenError,
 )
 from bpeflow.tokenizer.parallel import group_texts
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from real_data import real_data, real_text, real_text_start
 
 from bpeflow._util.byte_level import from_printable
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 CORPORA = ["c4_2MB", "tinystories_3MB", "wikitext2_2MB", "multilingual_20MB", "code_20MB", "docs_30MB"]
 END = "<|endoftext|>"

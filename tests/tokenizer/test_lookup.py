@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import MERGES, SPECIALS, small_spec, special_text
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

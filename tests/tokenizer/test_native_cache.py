@@ -15,7 +15,7 @@ from small import spec_of
 
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
-from bpeflow.tokenizer import native_memory
+from bpeflow.tokenizer import native_encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
@@ -177,7 +177,7 @@ def test_the_words_of_one_session_are_known_to_all() -> None:
     first, second = encoder._take_session(), encoder._take_session()
     ids = np.empty(len(text), UINT16)
 
-    def growth(session: native_memory.Session) -> int:
+    def growth(session: native_encoder.Session) -> int:
         before = _dirty_memory()
         encoding = session.encoding(0, None, ids)
         assert encoder._library.bpeflow_encoder_encode(session.handle, ctypes.byref(encoding), text, len(text)) == 0

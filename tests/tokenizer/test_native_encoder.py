@@ -22,7 +22,7 @@ from bpeflow.errors import InvalidTextError, NativeUnavailableError, UnknownToke
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.pretokenize.native import native_instructions
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.tokenizer import native_encoder, native_memory
+from bpeflow.tokenizer import native_encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder
 from bpeflow.tokenizer.python_encoder import PythonEncoder
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens
@@ -225,7 +225,7 @@ def test_a_short_text_is_encoded_as_a_long_one() -> None:
     spec = spec_of([(b"a", b"b"), (b" ", b"ab"), (b"\xc3", b"\xa9")])
     encoder, python = NativeEncoder(spec), PythonEncoder(spec)
     specials = SpecialTokens.of({"<a>": 70000})
-    limit = native_memory.SHORT_TEXT
+    limit = native_encoder.SHORT_TEXT
     for length in (limit - 1, limit, limit + 1, 20, 0, limit, 1):
         for unit in ("x", " ab", "é<a>ab"):
             text = (unit * limit).encode()[:length].decode(errors="ignore").encode()
@@ -317,8 +317,7 @@ def test_native_memory_is_freed_with_its_owner(monkeypatch: pytest.MonkeyPatch) 
             return library[name]
 
     library = load_library("encode")
-    for module in (native_memory, native_encoder):
-        monkeypatch.setattr(module, "load_library", lambda _name: SpyLibrary())
+    monkeypatch.setattr(native_encoder, "load_library", lambda _name: SpyLibrary())
     specials = SpecialTokens.of({"<a>": 0})
     encoder = NativeEncoder(spec_of([]))
     encoder.encode(b"<a>", specials)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from small import SPECIALS, small_spec, special_text
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, InputTypeError, SpecialTokenError
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokenControl, SpecialTokens
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 IDS = {"<a>": 300, "<a><b>": 301, "<b>": 302}
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from real_data import real_data, real_text_start
 from small import PARTS, SPECIAL_PARTS, small_spec
 
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import InputTypeError, InvalidTextError, SpecialTokenError, UnknownTokenError
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -26,6 +25,7 @@ from bpeflow.tokenizer import streaming
 from bpeflow.tokenizer.parallel import cut_text
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 from bpeflow.tokenizer.streaming import StreamDecoder, TextCutter
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 PATTERNS = [*NAMED_PATTERNS, r"\w+|\s+(?!\S)|[^\w]", r"(?<=a)b+|."]
 INVALID = [b"\xe2", b"\x82", b"\xac", b"\xf0\x9f", b"\xed\xa0", b"a"]
@@ -216,7 +216,7 @@ def test_memory_of_python_objects_is_bounded(encoder: str, tmp_path: Path) -> No
 _LIMITED = """
 import resource, sys
 from pathlib import Path
-from bpeflow.dataset.facade import Tokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 vocab, merges, text, encoder, way = sys.argv[1:]
 tokenizer = Tokenizer.from_files(vocab, merges, encoder=encoder)

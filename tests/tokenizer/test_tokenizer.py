@@ -10,13 +10,13 @@ import pytest
 from small import BYTES, MERGES, SPECIALS, small, small_spec, small_vocab
 
 import bpeflow
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import (
     ConfigError,
     FormatError,
     InputTypeError,
     PatternError,
 )
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 
@@ -168,34 +168,12 @@ def test_gpt2_files_are_read(encoder: str, tmp_path: Path) -> None:
     assert (more.special_tokens["<a>"], more.pattern) == (tokenizer.special_tokens["<a>"], "qwen2")
 
 
-def test_pickles_are_read_without_running_code(encoder: str, tmp_path: Path) -> None:
-    tokenizer = the(encoder)
-    vocab, merges = tmp_path / "v", tmp_path / "m.pickle"  # recognised by content, and by the ending
-    vocab.write_bytes(pickle.dumps(tokenizer.vocab.to_dict()))
-    merges.write_bytes(pickle.dumps(list(tokenizer.merges)))
-    assert Tokenizer.from_files(vocab, merges, encoder=encoder) == tokenizer
-    more = Tokenizer.from_files(vocab_filepath=str(vocab), merges_filepath=str(merges), special_tokens=["<new>"])
-    assert more == tokenizer.with_special_tokens(["<new>"])
-    assert Tokenizer.from_files(vocab, merges, pattern="qwen2").pattern == "qwen2"
-    merges.write_bytes(pickle.dumps(print))
-    with pytest.raises(FormatError, match=r"m\.pickle, byte .*not a pickle of a list of pairs of bytes"):
-        Tokenizer.from_files(vocab, merges)
-    merges.write_bytes(pickle.dumps([(b"a", b"nothing")]))
-    with pytest.raises(FormatError, match=r"m\.pickle: merge 0"):
-        Tokenizer.from_files(vocab, merges)
-    vocab = tmp_path / "vocab.pkl"
-    vocab.write_bytes(pickle.dumps({0: b"a"}, protocol=0))
-    with pytest.raises(FormatError, match="write it again, with pickle"):
-        Tokenizer.from_files(vocab, merges)
-
-
 def test_the_ending_of_a_file_is_its_format(tmp_path: Path) -> None:
     tokenizer = the("auto")
     written = {
         "tokenizer.json": {"tokenizer.json"},
         "x.json": {"x.json"},
         "x.tiktoken": {"x.tiktoken", "x.tiktoken.json"},
-        "vocab.pkl": {"vocab.pkl", "merges.pkl"},
         "folder": {"folder"},
         "vocab.json": {"vocab.json", "merges.txt", "bpeflow.json"},
     }

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from small import MERGES, SPECIALS, merge_naively, small_vocab, special_text
 
 from bpeflow._util.text import UnmatchedPolicy
-from bpeflow.dataset.facade import Tokenizer
 from bpeflow.errors import ConfigError, InvalidTextError, UnmatchedTextError
 from bpeflow.tokenizer.special_tokens import SpecialTokens
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 PATTERNS = [r"[a-z]+", r"(a)+|\s", r"\d{1,2}| ?[^\s\d]+", r"a*", "日"]
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.base import MergeTask
 from bpeflow.backends.python_backend import PythonBackend, PythonSession
-from bpeflow.cli.compare import make_table
+from bpeflow.cli.compare import print_comparison
 from bpeflow.cli.main import main
 from bpeflow.config import MergeSettings
 from bpeflow.counting.counts import PretokenCounts
@@ -101,7 +101,7 @@ def test_the_table_has_the_fastest_first() -> None:
     for seconds, contender in enumerate(reversed(entrants), start=1):
         contender.seconds[0] = float(seconds)
     out = io.StringIO()
-    Console(file=out, width=160).print(make_table(COUNTS, learned, entrants))
+    print_comparison(Console(file=out, width=160), COUNTS, learned, entrants)
     rows = [line.split() for line in out.getvalue().splitlines()[2:]]
     assert [row[0] for row in rows] == [contender.backend for contender in reversed(entrants)]
     assert [row[3] for row in rows] == [f"{seconds:.2f}" for seconds in range(1, len(rows) + 1)]

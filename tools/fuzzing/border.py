@@ -69,7 +69,7 @@ def _learn(choices: Choices) -> None:
     )
     handle, learned = c_void_p(), c_uint64()
     records = np.empty(20, MERGE_DTYPE)
-    library = backend._library
+    library = backend.library
     if outcome(_ERRORS, library.bpeflow_learner_new, byref(task), byref(handle)) != REFUSED:
         outcome(_ERRORS, library.bpeflow_learner_step, handle, len(records), records.ctypes.data, byref(learned))
     library.bpeflow_learner_free(handle)

@@ -25,7 +25,7 @@ from bpeflow.config import Settings, make_settings
 from bpeflow.errors import BpeflowError
 from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.training.initial import settle_initial
+from bpeflow.training.initial import resolve_initial
 from bpeflow.training.task import learning_task
 from soaking import from_tests
 from soaking.corpora import Corpus, Part
@@ -104,7 +104,7 @@ def prove(expected: Expected, settings: dict[str, Any], corpus: Corpus, out_dir:
     if settings["skip_merge"]:
         return Expected(expected.files, proved=True)
     checked = make_settings(Settings, settings)
-    checked, base = settle_initial(checked)
+    checked, base = resolve_initial(checked)
     largest = checked.model_copy(update={"vocab_size": checked.sizes[-1]})
     if thin := largest.thin_rare:
         found = found.thin(thin.below, thin.keep)

@@ -44,8 +44,8 @@ class Bpeflow:
     def __init__(self, folder: Path, pattern: str, files: list[Path], threads: int, encoder: str = "native") -> None:
         from dataclasses import replace
 
-        from bpeflow.dataset.facade import Tokenizer
         from bpeflow.formats import gpt2
+        from bpeflow.tokenizer.tokenizer import Tokenizer
 
         spec = replace(gpt2.load(folder), pattern=_by_name(pattern))
         self._tokenizer = Tokenizer.from_spec(spec, encoder=encoder)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bpeflow
-from bpeflow.reporting.data import (
+from bpeflow.look.run_data import (
     bytes_per_token_curve,
     enough_size,
     expected_growth,
@@ -30,8 +30,10 @@ def text_of(seed: int) -> str:
 def test_bytes_per_token_are_those_of_each_prefix_of_the_vocabulary(seed: int, tie_break: str) -> None:
     text = text_of(seed)
     learned = bpeflow.learn_merges(bpeflow.count(iter([text_of(seed + 10)])), 340, ["<s>"], tie_break=tie_break)
-    ids = np.array(learned.tokenizer().encode(text))
-    sizes, ratios = bytes_per_token_curve(learned.vocab(), ids, len(text.encode()))
+    occurrences = np.bincount(learned.tokenizer().encode(text), minlength=len(learned.vocab()))
+    curve = bytes_per_token_curve(learned.tokenizer(), occurrences, len(text.encode()))
+    assert curve is not None
+    sizes, ratios = curve
     assert (sizes[0], sizes[-1]) == (257, len(learned.vocab())) and len(sizes) > 40
     for size, ratio in zip(sizes, ratios, strict=True):
         prefix = bpeflow.Tokenizer(learned.vocab(max_tokens=int(size)), learned.pairs[: int(size) - 257])

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bpeflow import Tokenizer
-from bpeflow.inspection.coloured import print_explanation
-from bpeflow.inspection.html import explanation_html, explanation_page
-from bpeflow.inspection.wording import explanation_lines, shown
+from bpeflow.look.render import shown_parts
 
 MERGES = [(b"t", b"h"), (b"th", b"e"), (b"l", b"o"), (b"lo", b"w"), (b"o", b"w")]
 
@@ -25,6 +23,10 @@ def tokenizer() -> Tokenizer:
     vocab = {byte: bytes([byte]) for byte in range(256)}
     vocab |= {256 + rank: left + right for rank, (left, right) in enumerate(MERGES)}
     return Tokenizer(vocab, MERGES, ["<b>&"])
+
+
+def shown(token: bytes) -> str:
+    return "".join(part.text for part in shown_parts(token))
 
 
 class Page(HTMLParser):
@@ -42,7 +44,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.elements.add(tag)
         self.attributes += attributes
-        if tag != "meta":
+        if tag not in ("meta", "link"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -79,45 +81,62 @@ def test_what_cannot_be_seen_is_escaped(token: bytes, expected: str) -> None:
 def test_html_has_the_text_and_no_elements_of_it(tokenizer: Tokenizer, text: str) -> None:
     explanation = tokenizer.explain(text)
     for content in (
-        explanation_html(explanation),
+        explanation.to_html(),
         explanation._repr_html_(),
-        explanation_page(explanation, text, True),
+        explanation.to_page(text, True),
     ):
         page = Page(content)
         assert not page.open
-        assert page.elements <= {*("html", "meta", "title", "style", "h1", "p", "div", "span", "sub", "details")} | {
-            *("summary", "table", "tr", "th", "td")
+        assert page.elements <= {*("html", "head", "meta", "link", "title", "style", "body", "h1", "div", "span")} | {
+            *("details", "summary")
         }
-        assert {name for name, _ in page.attributes} <= {"class", "title", "dir", "lang", "charset", "name", "content"}
-    page = Page(explanation_html(explanation))
-    expected = "".join(shown(token.bytes) for token in explanation.tokens)
-    assert page.text.replace("\n", "") == expected
+        names = {name for name, _ in page.attributes}
+        assert not {name for name in names if name.startswith("on")}
+        assert names <= {
+            "class",
+            "style",
+            "title",
+            "dir",
+            "lang",
+            "charset",
+            "name",
+            "content",
+            "http-equiv",
+            "rel",
+            "href",
+        }
+    page = Page(explanation.to_html())
+    expected = "│".join("".join(shown(token.bytes) for token in piece.tokens) for piece in explanation.pieces)
+    assert page.text.replace("\n", "").replace("│", "") == expected.replace("│", "")
 
 
 def test_html_has_ids_and_offsets_of_tokens(tokenizer: Tokenizer) -> None:
-    fragment = explanation_html(tokenizer.explain("the é<b>&"))
-    assert 'title="id 257, characters 0–3, bytes 0–3">the<' in fragment
-    assert 'title="id 195, characters 4–5, bytes 4–5, incomplete UTF-8"><span class="bpe-esc">\\xc3</span>' in fragment
-    assert 'title="special token, id 261, characters 5–9, bytes 6–10">&lt;b&gt;&amp;</span>' in fragment
+    fragment = tokenizer.explain("the é<b>&").to_html()
+    assert re.search(r'background-color: #a6c8ff[^"]*" title="id 257, characters 0–3, bytes 0–3">the<', fragment)
+    assert re.search(
+        r'font-style: italic" title="id 195, characters 4–5, bytes 4–5, incomplete UTF-8">\\xc3</span>', fragment
+    )
+    assert 'title="id 261, characters 5–9, bytes 6–10">&lt;b&gt;&amp;</span>' in fragment
     assert "<script" not in fragment
 
 
 def test_html_shows_dropped_text() -> None:
     plain = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [], pattern="[a-z]", unmatched="drop")
-    assert Page(explanation_html(plain.explain("!a<&b?"))).text == "!a<&b?"
-    assert explanation_html(plain.explain("!a<&b?")).count("bpe-dropped") == 3
+    fragment = plain.explain("!a<&b?").to_html()
+    assert Page(fragment).text == "!a<&b?"
+    assert fragment.count("the pattern does not match this text") == 3
 
 
 def test_a_page_loads_nothing(tokenizer: Tokenizer) -> None:
-    page = explanation_page(tokenizer.explain("the low"), "runs/<x>", True)
+    page = tokenizer.explain("the low").to_page("runs/<x>")
     assert "<title>runs/&lt;x&gt;</title>" in page
     assert "'l' + 'o' → 'lo' (rank 2)" in Page(page).text
-    for word in ("http", "url(", "src=", "@import"):
+    for word in ("http:", "https:", "url(", "src=", "@import", "<script"):
         assert word not in page
 
 
 def test_plain_lines_have_tokens_ids_and_offsets(tokenizer: Tokenizer) -> None:
-    assert list(explanation_lines(tokenizer.explain("thé low"), steps=False)) == [
+    assert tokenizer.explain("thé low").table(steps=False).plain.splitlines() == [
         "chars  bytes  pre-token  tokens:ids",
         r"0-3    0-4    'thé'      'th':256 b'\xc3':195 b'\xa9':169",
         "3-7    4-8    ' low'     ' ':32 'low':259",
@@ -126,7 +145,7 @@ def test_plain_lines_have_tokens_ids_and_offsets(tokenizer: Tokenizer) -> None:
 
 
 def test_plain_lines_explain_merges_in_order_and_borders(tokenizer: Tokenizer) -> None:
-    lines = list(explanation_lines(tokenizer.explain("slow<b>&tho"), steps=True))
+    lines = str(tokenizer.explain("slow<b>&tho")).splitlines()
     assert lines[2:] == [
         "    'l' + 'o' → 'lo' (rank 2)",
         "    'lo' + 'w' → 'low' (rank 3)",
@@ -144,7 +163,7 @@ def test_plain_lines_explain_merges_in_order_and_borders(tokenizer: Tokenizer) -
 def test_a_missed_merge_is_explained() -> None:
     merges = [(b"l", b"o"), (b"o", b"w")]
     vocab = {byte: bytes([byte]) for byte in range(256)} | {256: b"lo", 257: b"ow"}
-    lines = explanation_lines(Tokenizer(vocab, merges).explain("low"), steps=True)
+    lines = str(Tokenizer(vocab, merges).explain("low")).splitlines()
     assert (
         "    'lo' | 'w': no merge joins them; 'o' + 'w' (rank 1) was possible until 'l' + 'o' came first, whose rank 0 "
         "is lower" in lines
@@ -154,7 +173,8 @@ def test_a_missed_merge_is_explained() -> None:
 def test_a_terminal_shows_tokens_in_different_colours(tokenizer: Tokenizer) -> None:
     output = StringIO()
     console = Console(file=output, force_terminal=True, color_system="truecolor", width=100)
-    print_explanation(tokenizer.explain("low\nthe\x1b]0;title\x07<b>&"), console, steps=True)
+    explanation = tokenizer.explain("low\nthe\x1b]0;title\x07<b>&")
+    console.print(explanation.coloured(), explanation.table(), sep="\n")
     shown_text = output.getvalue()
     assert "\x1b]0;" not in shown_text  # control characters of the text do not reach the terminal
     assert "\x07" not in shown_text

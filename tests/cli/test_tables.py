@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bpeflow.cli.fitting import print_lines, wrap
+from bpeflow.cli.tables import print_lines, wrap
 
 TOKENS = "tokens  7 only in B: '  ' ' ' × 8 \"it's\" b'\\xe2\\x80' '\\'' '東' …"
 

@@ -2,11 +2,10 @@
 "use strict";
 
 const ROW = 28; // pixels, as in the style sheet
-const vocabularies = new Map(); // by the id of the element that holds it
 
 const element = (id) => document.getElementById(id);
 
-// ---- unpacking, see `packed_vocab` in bpeflow/reporting/page.py ----
+// ---- unpacking, see `packed_vocab` in bpeflow/look/page.py ----
 
 async function unpack(base64) {
   const packed = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
@@ -29,11 +28,6 @@ async function unpack(base64) {
   return { bytes, special, left, right, merges, counts };
 }
 
-async function vocabulary(name) {
-  if (!vocabularies.has(name)) vocabularies.set(name, await unpack(element(name).textContent));
-  return vocabularies.get(name);
-}
-
 // ---- text ----
 
 function utf8(text) {
@@ -51,7 +45,7 @@ function shown(bytes) {
 
 // ---- searching ----
 
-function find(vocab, query, order) {
+function find(query, order) {
   const ids = [];
   const exact = /^id:(\d+)$/.exec(query);
   if (exact) {
@@ -68,7 +62,8 @@ function find(vocab, query, order) {
 
 // ---- drawing ----
 
-let current = null; // the vocabulary and the ids that were found
+let vocab = null;
+let found = []; // the ids that match
 
 function cell(row, text, name) {
   const td = row.appendChild(document.createElement("td"));
@@ -77,7 +72,7 @@ function cell(row, text, name) {
   return td;
 }
 
-function parent(td, vocab, id) {
+function parent(td, id) {
   const button = td.appendChild(document.createElement("button"));
   button.textContent = shown(vocab.bytes[id]);
   button.title = `id ${id}`;
@@ -88,23 +83,22 @@ function parent(td, vocab, id) {
 }
 
 function draw() {
-  const { vocab, ids } = current;
   const view = element("rows"), body = element("visible");
   const first = Math.max(Math.floor(view.scrollTop / ROW) - 5, 0);
-  const last = Math.min(first + Math.ceil(view.clientHeight / ROW) + 10, ids.length);
+  const last = Math.min(first + Math.ceil(view.clientHeight / ROW) + 10, found.length);
   element("above").style.height = `${first * ROW}px`;
-  element("below").style.height = `${(ids.length - last) * ROW}px`;
+  element("below").style.height = `${(found.length - last) * ROW}px`;
   body.replaceChildren();
-  for (const id of ids.slice(first, last)) {
+  for (const id of found.slice(first, last)) {
     const row = body.appendChild(document.createElement("tr"));
     const merge = vocab.merges.get(id);
     cell(row, id.toLocaleString("en"), "number");
     cell(row, shown(vocab.bytes[id]), id in vocab.special ? "token special" : "token");
     const parents = cell(row, id in vocab.special ? "special token" : "", "parents");
     if (merge !== undefined) {
-      parent(parents, vocab, vocab.left[merge]);
+      parent(parents, vocab.left[merge]);
       parents.append(" + ");
-      parent(parents, vocab, vocab.right[merge]);
+      parent(parents, vocab.right[merge]);
     }
     cell(row, vocab.counts[merge] >= 0 ? vocab.counts[merge].toLocaleString("en") : "", "number");
     cell(row, vocab.bytes[id].length, "number");
@@ -112,11 +106,10 @@ function draw() {
 }
 
 async function search() {
-  const vocab = await vocabulary(element("vocabulary-of").value);
-  const ids = find(vocab, element("search").value, element("order").value);
-  current = { vocab, ids };
+  vocab ??= await unpack(element("vocabulary").textContent);
+  found = find(element("search").value, element("order").value);
   element("rows").scrollTop = 0;
-  element("found").textContent = `${ids.length.toLocaleString("en")} of ${vocab.bytes.length.toLocaleString("en")} tokens`;
+  element("found").textContent = `${found.length.toLocaleString("en")} of ${vocab.bytes.length.toLocaleString("en")} tokens`;
   draw();
 }
 
@@ -128,11 +121,8 @@ function fromAddress() {
   return search();
 }
 
-if (element("rows")) {
-  element("search").oninput = element("order").onchange = element("vocabulary-of").onchange = search;
-  element("rows").onscroll = () => current && draw();
-  window.onhashchange = fromAddress;
-  window.onresize = () => current && draw();
-  if ("DecompressionStream" in window) fromAddress();
-  else element("found").textContent = "This browser is too old to show the vocabulary.";
-}
+element("search").oninput = element("order").onchange = search;
+element("rows").onscroll = window.onresize = () => vocab && draw();
+window.onhashchange = fromAddress;
+if ("DecompressionStream" in window) fromAddress();
+else element("found").textContent = "This browser is too old to show the vocabulary.";

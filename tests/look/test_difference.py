@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow import Tokenizer, count
-from bpeflow.inspection import difference as module
-from bpeflow.inspection.difference import compare_pretokens, compare_texts, compare_vocabs
+from bpeflow.look import difference as module
+from bpeflow.look.difference import compare_pretokens, compare_texts, compare_vocabs
 from bpeflow.vocab import Merge, Vocab
 
 BASE: list[Merge] = [(b"t", b"h"), (b"th", b"e"), (b"l", b"o")]

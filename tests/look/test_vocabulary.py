@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from real_data import real_data
 
 from bpeflow import Tokenizer
-from bpeflow.inspection.explanation import MergeTable
-from bpeflow.inspection.vocabulary import inspect_vocab, is_part_of_utf8, never_tokens, reached_ids, script_of
+from bpeflow.look.explainer import MergeTable
+from bpeflow.look.vocabulary import inspect_vocab, is_part_of_utf8, never_tokens, reached_ids, script_of
 from bpeflow.vocab import Merge, Vocab
 
 BYTES = {byte: bytes([byte]) for byte in range(256)}

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from bpeflow.errors import UnmatchedTextError
-from bpeflow.inspection.explanation import MergeTable
-from bpeflow.inspection.wording import is_incomplete
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.look.explainer import MergeTable
+from bpeflow.look.render import is_incomplete
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Why no text yields a token.
 Never = Literal["other tokens", "not UTF-8", "normalized", "same bytes"]
@@ -131,7 +131,7 @@ class VocabFigures:
         }
 
 
-def inspect_vocab(tokenizer: BaseTokenizer, longest: int = 10) -> VocabFigures:
+def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
     r"""Return figures about a tokenizer's vocabulary.
 
     >>> from bpeflow import Tokenizer
@@ -167,7 +167,7 @@ def inspect_vocab(tokenizer: BaseTokenizer, longest: int = 10) -> VocabFigures:
     )
 
 
-def reached_ids(tokenizer: BaseTokenizer) -> set[int]:
+def reached_ids(tokenizer: Tokenizer) -> set[int]:
     """Return the ids of the tokens that their own text yields, and nothing else."""
     tokens = [(i, token.decode()) for i, token in _ordinary(tokenizer) if not is_incomplete(token)]
     try:
@@ -177,7 +177,7 @@ def reached_ids(tokenizer: BaseTokenizer) -> set[int]:
     return {i for (i, _), ids in zip(tokens, encoded, strict=True) if ids == [i]}
 
 
-def _ids_or_none(tokenizer: BaseTokenizer, text: str) -> list[int]:
+def _ids_or_none(tokenizer: Tokenizer, text: str) -> list[int]:
     """Return the ids of a text, or none if the pattern does not match it."""
     try:
         return tokenizer.encode_ordinary(text)
@@ -185,7 +185,7 @@ def _ids_or_none(tokenizer: BaseTokenizer, text: str) -> list[int]:
         return []
 
 
-def never_tokens(tokenizer: BaseTokenizer) -> Iterator[NeverToken]:
+def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     """Yield the tokens that are proved to occur in the ids of no text.
 
     If merging a pre-token yields a token somewhere, then merging that token's own bytes yields it alone: no merge
@@ -270,11 +270,11 @@ def _common() -> Any:
     return regex.compile(r"\p{Script=Common}|\p{Script=Inherited}")
 
 
-def _ordinary(tokenizer: BaseTokenizer) -> Iterator[tuple[int, bytes]]:
+def _ordinary(tokenizer: Tokenizer) -> Iterator[tuple[int, bytes]]:
     return ((i, token) for i, token in enumerate(tokenizer.vocab.ordinary_tokens) if token)
 
 
-def _counts_at_ranks(tokenizer: BaseTokenizer) -> Iterator[RankCount]:
+def _counts_at_ranks(tokenizer: Tokenizer) -> Iterator[RankCount]:
     vocab = tokenizer.vocab
     if not vocab.merge_counts:
         return

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.corpus.excerpts import SAMPLE_BYTES, TextSample, sample_corpus
+from bpeflow.corpus.excerpts import TextSample, sample_corpus
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
+from bpeflow.look.usage import tokens_of_prefixes
 from bpeflow.run_dir.layout import COUNTS_FILE, MONITOR_FILE, REPORT_FILE
 from bpeflow.run_dir.run_report import RunReport, read_report
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
 #: Samples of the monitor that are drawn. More look the same.
@@ -30,7 +31,7 @@ Curve = tuple[list[float], list[float]]
 
 
 class Encoded(NamedTuple):
-    """A sample of a source, as its tokenizer encodes it."""
+    """A sample of a source, as the run's tokenizer encodes it."""
 
     source: str
     bytes: int
@@ -45,7 +46,6 @@ class RunData:
         name: its name on the page.
         report: what ``run.json`` holds.
         tokenizer: the tokenizer; None if the run only counted.
-        merge_counts: the count of each merge when it was learned; None where it is unknown.
         monitored: the samples of the monitor, or some of them if there are many; empty without a monitor.
         sample: a sample of text to measure on and to show.
         growth: the growth of distinct pre-tokens with the corpus; None if it is unknown.
@@ -53,8 +53,7 @@ class RunData:
 
     name: str
     report: RunReport
-    tokenizer: BaseTokenizer | None
-    merge_counts: Sequence[int | None] = ()
+    tokenizer: Tokenizer | None
     monitored: Sequence[Mapping[str, Any]] = ()
     sample: TextSample = field(default_factory=lambda: TextSample({}, ""))
     growth: Curve | None = None
@@ -63,9 +62,8 @@ class RunData:
     def encoded(self) -> list[Encoded]:
         """The sample of each source, encoded."""
         return [
-            Encoded(source, sum(len(text.encode()) for text in texts), len(self._ids[source]))
-            for source, texts in self.sample.texts.items()
-            if source in self._ids
+            Encoded(source, sum(len(text.encode()) for text in self.sample.texts[source]), len(ids))
+            for source, ids in self._ids.items()
         ]
 
     @cached_property
@@ -73,8 +71,8 @@ class RunData:
         """Bytes per token of the sample by size of the vocabulary; None without a tokenizer or a sample."""
         if self.tokenizer is None or not self.encoded:
             return None
-        ids = np.concatenate([*self._ids.values()])
-        return bytes_per_token_curve(self.tokenizer.vocab, ids, sum(part.bytes for part in self.encoded))
+        occurrences = np.bincount(np.concatenate([*self._ids.values()]), minlength=self.tokenizer.vocab_size)
+        return bytes_per_token_curve(self.tokenizer, occurrences, sum(part.bytes for part in self.encoded))
 
     @cached_property
     def _ids(self) -> dict[str, NDArray[np.int64]]:
@@ -87,54 +85,29 @@ class RunData:
         }
 
 
-def load_runs(folders: Mapping[str, Path], sample: Sequence[str] = ()) -> list[RunData]:
-    """Read run folders, given by the runs' names on the page.
+def load_run(folder: Path, sample: Sequence[str] = ()) -> RunData:
+    """Read a run folder.
 
     Args:
-        folders: the folders of finished runs.
-        sample: inputs to take the sample of text from; by default it is from the runs' own corpora. It is the same for
-            all runs.
+        folder: the folder of a finished run.
+        sample: inputs to take the sample of text from; by default it is from the run's own corpus.
 
     Raises:
-        ConfigError: a folder has no finished run, or `sample` has no text.
-        FormatError: a file in a folder is damaged.
+        ConfigError: the folder has no finished run, or `sample` has no text.
+        FormatError: a file in the folder is damaged.
     """
-    reports: dict[str, RunReport] = {}
-    for name, folder in folders.items():
-        report = read_report(folder)
-        if report is None:
-            raise ConfigError(f"{folder} has no finished run: there is no {REPORT_FILE}")
-        reports[name] = report
-    taken = _take_sample(reports, sample)
-    runs = []
-    for name, folder in folders.items():
-        tokenizer = BaseTokenizer.load(folder) if reports[name].learning is not None else None
-        monitored = _read_samples(folder / MONITOR_FILE)
-        path = folder / COUNTS_FILE
-        growth = expected_growth(PretokenCounts.read(path).counts) if path.is_file() else None
-        counts = (tokenizer and tokenizer.vocab.merge_counts) or ()
-        runs.append(RunData(name, reports[name], tokenizer, counts, monitored, taken, growth))
-    return runs
-
-
-def _take_sample(reports: Mapping[str, RunReport], sample: Sequence[str]) -> TextSample:
-    """Take one sample for all runs: of the inputs given, or of the corpus of each run, if they differ."""
-    settings = {name: report.settings for name, report in reports.items()}
+    report = read_report(folder)
+    if report is None:
+        raise ConfigError(f"{folder} has no finished run: there is no {REPORT_FILE}")
+    taken = sample_corpus(report.settings | ({"input": list(sample), "sources": []} if sample else {}))
     if sample:
-        first = next(iter(settings.values()))
-        given = sample_corpus(first | {"input": list(sample), "sources": []})
-        if not given.texts:
-            raise ConfigError(f"--sample {' '.join(sample)}: {given.description}")
-        return replace(given, description=" ".join(sample))
-    corpora = {
-        (str(values.get("input")), str(values.get("sources"))): name for name, values in [*settings.items()][::-1]
-    }
-    names = [name for name in settings if name in corpora.values()]
-    samples = {name: sample_corpus(settings[name], SAMPLE_BYTES // len(names)) for name in names}
-    if len(names) == 1:
-        return samples[names[0]]
-    texts = {f"{name}: {source}": texts for name in names for source, texts in samples[name].texts.items()}
-    return TextSample(texts, f"a sample of the corpora of {', '.join(names)}, which they were trained on")
+        if not taken.texts:
+            raise ConfigError(f"--sample {' '.join(sample)}: {taken.description}")
+        taken = replace(taken, description=" ".join(sample))
+    tokenizer = Tokenizer.load(folder) if report.learning is not None else None
+    counts = folder / COUNTS_FILE
+    growth = expected_growth(PretokenCounts.read(counts).counts) if counts.is_file() else None
+    return RunData(folder.resolve().name, report, tokenizer, _read_samples(folder / MONITOR_FILE), taken, growth)
 
 
 def _read_samples(path: Path) -> list[dict[str, Any]]:
@@ -154,15 +127,7 @@ def _read_samples(path: Path) -> list[dict[str, Any]]:
     return samples[:: max(-(-len(samples) // _DRAWN_SAMPLES), 1)]
 
 
-class HeapsFit(NamedTuple):
-    """Heaps' law fitted to counts: a text of n pre-tokens has about `factor` × n ** `exponent` distinct ones."""
-
-    factor: float
-    exponent: float
-
-    def distinct(self, pretokens: float) -> float:
-        """Return the number of distinct pre-tokens that it predicts."""
-        return float(self.factor * pretokens**self.exponent)
+# ---- curves ----
 
 
 def expected_growth(counts: NDArray[np.int64]) -> Curve:
@@ -175,6 +140,17 @@ def expected_growth(counts: NDArray[np.int64]) -> Curve:
     sizes = _spread(1, total)
     distinct = [float(np.sum(words * -np.expm1(times * np.log1p(-size / total)))) for size in sizes[:-1]]
     return [float(size) for size in sizes], [*distinct, float(len(counts))]
+
+
+class HeapsFit(NamedTuple):
+    """Heaps' law fitted to counts: a text of n pre-tokens has about `factor` × n ** `exponent` distinct ones."""
+
+    factor: float
+    exponent: float
+
+    def distinct(self, pretokens: float) -> float:
+        """Return the number of distinct pre-tokens that it predicts."""
+        return float(self.factor * pretokens**self.exponent)
 
 
 def fit_heaps(growth: Curve) -> HeapsFit | None:
@@ -200,39 +176,24 @@ def merge_count_curve(counts: Sequence[int | None]) -> Curve:
     return [float(rank) for rank in ranks], [float(counts[rank - 1] or 0) for rank in ranks]
 
 
-def bytes_per_token_curve(vocab: Vocab, ids: NDArray[np.int64], size: int) -> Curve:
+def bytes_per_token_curve(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Curve | None:
     """Return sizes of the vocabulary, and the bytes per token of a text with the vocabulary cut to each size.
 
-    A prefix of a vocabulary encodes a text as the whole one does, without the later merges. So the ids that the whole
-    one makes are enough: each token whose merge is left out is split into the two that it was made of.
-
-    This is exact where each merge makes a token of its own and text is encoded by merging alone. With `whole_tokens`,
-    or where several merges make one token (of which the first counts here), it is close.
-
     Args:
-        vocab: the vocabulary.
-        ids: the text, encoded with it.
+        tokenizer: the tokenizer.
+        occurrences: how often the text has each id.
         size: bytes of the text.
+
+    Returns:
+        The curve; None if the vocabulary has no prefixes, see `tokens_of_prefixes`.
     """
-    occurrences = np.bincount(ids, minlength=len(vocab)).tolist()
-    tokens = [sum(occurrences)]
-    sizes = [len(vocab)]
-    seen = set()
-    first_merges = []
-    for left, right, token in vocab.merge_ids.tolist():
-        if token not in seen:
-            seen.add(token)
-            first_merges.append((left, right, token))
-    for left, right, token in reversed(first_merges):
-        times = occurrences[token]
-        occurrences[left] += times
-        occurrences[right] += times
-        tokens.append(tokens[-1] + times)
-        sizes.append(sizes[-1] - 1)
-    sizes.reverse()
-    tokens.reverse()
-    chosen = [place - sizes[0] for place in _spread(sizes[0], sizes[-1])]
-    return [float(sizes[i]) for i in chosen], [size / max(tokens[i], 1) for i in chosen]
+    found = tokens_of_prefixes(tokenizer, occurrences)
+    if found is None:
+        return None
+    entries, tokens = found
+    sizes = _spread(int(entries[0]), int(entries[-1]))
+    merges = np.searchsorted(entries, sizes, side="right") - 1
+    return [float(entry) for entry in sizes], (size / np.maximum(tokens[merges], 1)).tolist()
 
 
 def enough_size(curve: Curve) -> tuple[int, float] | None:

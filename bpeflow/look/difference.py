@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.inspection.corpus import encode_pretokens
-from bpeflow.inspection.explanation import Explanation, Span, Token
-from bpeflow.inspection.vocabulary import VocabToken
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.look.explanation import Explanation, Span, Token
+from bpeflow.look.usage import encode_pretokens
+from bpeflow.look.vocabulary import VocabToken
+from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
 #: What tokenizers can differ in besides their vocabulary.
@@ -47,6 +47,11 @@ class VocabDifference:
     first_difference: int | None
     merges_there: tuple[Merge | None, Merge | None]
     settings: dict[str, tuple[Any, Any]]
+
+    @property
+    def splits_differ(self) -> bool:
+        """Whether the two can split a text into different pre-tokens."""
+        return bool(self.special_tokens) or not self.settings.keys() <= {"whole_tokens"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -95,7 +100,7 @@ class PretokenDifference:
     second: tuple[bytes, ...]
 
 
-def compare_vocabs(first: BaseTokenizer, second: BaseTokenizer) -> VocabDifference:
+def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
     """Return what two tokenizers share.
 
     >>> from bpeflow import Tokenizer
@@ -162,7 +167,7 @@ def compare_texts(first: Explanation, second: Explanation) -> Iterator[Block]:
 
 
 def compare_pretokens(
-    first: BaseTokenizer, second: BaseTokenizer, counts: PretokenCounts, limit: int
+    first: Tokenizer, second: Tokenizer, counts: PretokenCounts, limit: int
 ) -> Iterator[PretokenDifference]:
     """Yield the most frequent pre-tokens that two tokenizers divide differently, up to `limit` of them."""
     words, found = list(counts), 0
@@ -182,7 +187,7 @@ def compare_pretokens(
                 yield PretokenDifference(word, count, left, right)
 
 
-def _ordinary_ids(tokenizer: BaseTokenizer) -> dict[bytes, int]:
+def _ordinary_ids(tokenizer: Tokenizer) -> dict[bytes, int]:
     return {token: token_id for token_id, token in enumerate(tokenizer.vocab.ordinary_tokens) if token}
 
 
@@ -192,5 +197,5 @@ def _first_difference(first: tuple[Merge, ...], second: tuple[Merge, ...]) -> in
     return next(different, None if len(first) == len(second) else shorter)
 
 
-def _merge_at(tokenizer: BaseTokenizer, rank: int) -> Merge | None:
+def _merge_at(tokenizer: Tokenizer, rank: int) -> Merge | None:
     return tokenizer.merges[rank] if rank < len(tokenizer.merges) else None

@@ -1,8 +1,8 @@
-"""`inspect_corpus`: how a tokenizer encodes a corpus, and how each smaller prefix of its vocabulary would."""
+"""`inspect_corpus`: how a tokenizer encodes a corpus, from its counts, and how each prefix of it would."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.inspection.explanation import MergeTable
-from bpeflow.inspection.vocabulary import VocabToken
+from bpeflow.look.vocabulary import VocabToken
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.encoder_choice import new_encoder
+from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
-from bpeflow.tokenizer.tokenizer import BaseTokenizer
+from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: A pattern that matches all of a text, which is one pre-token already.
 _WHOLE = "(?s:.+)"
@@ -106,7 +106,7 @@ class CorpusFigures:
         }
 
 
-def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFigures:
+def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigures:
     """Return how a tokenizer encodes the pre-tokens of a corpus.
 
     >>> from bpeflow import Tokenizer, count
@@ -140,7 +140,7 @@ def inspect_corpus(tokenizer: BaseTokenizer, counts: PretokenCounts) -> CorpusFi
 
 
 def count_pretokens(
-    tokenizer: BaseTokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
+    tokenizer: Tokenizer, inputs: Sequence[Any], observer: Observer | None = None, **options: Any
 ) -> PretokenCounts:
     """Count the pre-tokens of a corpus as a tokenizer splits it. Special tokens are not counted.
 
@@ -165,7 +165,7 @@ def count_pretokens(
     return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
 
 
-def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
+def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:
     """Return how often each id occurs in the pre-tokens of a corpus."""
     occurrences = np.zeros(tokenizer.vocab_size, np.int64)
     words = list(counts)
@@ -177,47 +177,64 @@ def token_occurrences(tokenizer: BaseTokenizer, counts: PretokenCounts) -> NDArr
 
 
 def encode_pretokens(
-    tokenizer: BaseTokenizer, words: Sequence[bytes]
+    tokenizer: Tokenizer, words: Sequence[bytes]
 ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
     """Encode texts each of which is one pre-token, and normalized. Return all ids, and where those of each text end."""
     spec = replace(tokenizer.to_spec(), pattern=_WHOLE, unmatched="isolate", normalizer=())
     return new_encoder(spec).encode_batch(words, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
 
 
-def _prefixes(tokenizer: BaseTokenizer, occurrences: NDArray[np.int64], size: int) -> list[Prefix]:
-    """Return the prefixes of a vocabulary in which each merge comes after the merges of its parts.
+def tokens_of_prefixes(
+    tokenizer: Tokenizer, occurrences: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Return what smaller prefixes of a vocabulary would make of a text: each has the first n merges.
 
-    Then the merges of a pre-token are applied in the order of ranks, so a prefix of `n` merges stops before the first
-    whose rank is `n` or more, and each token falls into the pieces that it has at that point.
+    Where each merge comes after those that make its parts, the merges of a pre-token are applied in the order of ranks.
+    So a prefix of `n` merges stops before the first whose rank is `n` or more, and each token falls into the pieces
+    that it has at that point: each merge saves one token wherever it was applied.
+
+    Args:
+        tokenizer: the tokenizer.
+        occurrences: how often each id occurs.
+
+    Returns:
+        The number of entries of each prefix, and the number of tokens, for n from 0 on; None if merges come before
+        those that make their parts.
     """
-    merges, tokens = tokenizer.vocab.merge_ids, tokenizer.vocab.decoded_tokens
-    made: dict[int, int] = {}  # the rank of the first merge that makes each token
-    last = {result: rank for rank, (_, _, result) in enumerate(merges.tolist())}
-    for rank, (left, right, result) in enumerate(merges.tolist()):
-        made.setdefault(result, rank)
-        if max(last.get(left, -1), last.get(right, -1)) >= rank:
-            return []
-    if not size:
-        return []
-    first_ranks = np.array(sorted(made.values()), np.int64)
-    others = len(tokens) - tokens.count(b"") - len(made)
-    sizes = [others]
-    sizes += [n for n in (_FIRST_SIZE << k for k in range(32)) if others < n < others + len(made)]
-    sizes += [others + len(made)] if made else []
-    limits = [int(first_ranks[n - others]) if n - others < len(made) else len(merges) for n in sizes]
-    pieces = np.zeros(len(sizes), np.int64)
-    table, whole = MergeTable(tokenizer.vocab), tokenizer.to_spec().whole_tokens
+    vocab, tokens = tokenizer.vocab, tokenizer.vocab.decoded_tokens
+    left, right, made = vocab.merge_ids.astype(np.int64).T
+    ranks = np.arange(len(made))
+    last = np.full(len(tokens), -1)
+    last[made] = ranks
+    if (np.maximum(last[left], last[right]) >= ranks).any():
+        return None
+    distinct, first = np.unique(made, return_index=True)
+    first_ranks = dict(zip(distinct.tolist(), first.tolist(), strict=True))
+    merges, whole = merge_table(vocab.merge_ids), tokenizer.to_spec().whole_tokens
+    total, saved = 0, np.zeros(len(made) + 1, np.int64)
     for token_id in np.flatnonzero(occurrences).tolist():
-        token = tokens[token_id]
-        if len(token) == 1 or token_id not in made:
-            pieces += occurrences[token_id]
+        token, count = tokens[token_id], int(occurrences[token_id])
+        if token_id not in first_ranks:
+            total += count
             continue
-        ranks = np.array([step.rank for step in table.merge(token).steps], np.int64)
-        of_token = len(token) - np.searchsorted(np.sort(ranks), limits)
+        total += count * len(token)
+        steps = [rank for rank, _, _ in PretokenMerging(token, vocab.byte_ids, merges).steps()]
         if whole:  # where the prefix has the token, it is not merged
-            of_token[np.array(limits) > made[token_id]] = 1
-        pieces += occurrences[token_id] * of_token
-    return [
-        Prefix(entries, limit, int(number), size / int(number))
-        for entries, limit, number in zip(sizes, limits, pieces, strict=True)
-    ]
+            steps = [rank for rank in steps if rank < first_ranks[token_id]]
+            saved[first_ranks[token_id] + 1] += count * (len(token) - 1 - len(steps))
+        for rank in steps:
+            saved[rank + 1] += count
+    is_new = np.isin(ranks, first)
+    entries = len(tokens) - tokens.count(b"") - len(first) + np.cumsum([0, *is_new])
+    return entries, total - np.cumsum(saved)
+
+
+def _prefixes(tokenizer: Tokenizer, occurrences: NDArray[np.int64], size: int) -> Iterator[Prefix]:
+    found = tokens_of_prefixes(tokenizer, occurrences) if size else None
+    if found is None:
+        return
+    entries, tokens = found
+    sizes = [_FIRST_SIZE << k for k in range(32)]
+    for number in sorted({int(entries[0]), *(n for n in sizes if entries[0] < n < entries[-1]), int(entries[-1])}):
+        merges = int(np.searchsorted(entries, number, side="right")) - 1
+        yield Prefix(number, merges, int(tokens[merges]), size / int(tokens[merges]))

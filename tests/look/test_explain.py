@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from normalized_text import CHANGED_PARTS, NORMALIZERS
 
 from bpeflow import Tokenizer
-from bpeflow.inspection.explanation import Explanation
+from bpeflow.look.explanation import Explanation
 from bpeflow.vocab import Merge, Vocab
 
 SPECIALS = ["<|endoftext|>", "<|endoftext|><|endoftext|>", "<a>"]

@@ -10,8 +10,8 @@ import pytest
 from real_data import real_text_start
 
 from bpeflow import PretokenCounts, Tokenizer, count
-from bpeflow.inspection import corpus as corpus_module
-from bpeflow.inspection.corpus import count_pretokens, inspect_corpus, token_occurrences
+from bpeflow.look import usage as corpus_module
+from bpeflow.look.usage import count_pretokens, inspect_corpus, token_occurrences
 from bpeflow.vocab import Vocab
 
 TEXT = "low lower lowest newest widest, the thing they think; 日本 日本語\n\n" * 3 + "thither<|endoftext|>then"

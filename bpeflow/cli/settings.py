@@ -1,0 +1,142 @@
+"""Flags of settings, which come from the settings' models."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from pathlib import Path
+from shlex import quote
+from typing import Any, get_origin
+
+from pydantic import BaseModel
+
+from bpeflow._util.yaml import parse_yaml, read_yaml
+from bpeflow.cli.parser import Parser, add_quiet_flag
+from bpeflow.config import CorpusSettings, Settings, all_settings, override
+from bpeflow.errors import ConfigError
+
+#: What the destination of a setting's flag begins with; its key follows.
+SETTING = "setting "
+
+#: The group of settings that describe a corpus, which commands other than train take from its config, too.
+_CORPUS = "corpus"
+
+
+def add_settings(parser: Parser, model: type[BaseModel], without: Collection[str] = (), title: str = "") -> None:
+    """Add a flag for each setting of a model, with the setting's own description as its help.
+
+    Args:
+        parser: the parser.
+        model: the model.
+        without: top-level names of settings to leave out.
+        title: the heading in the help; by default each group has its own.
+    """
+    groups: dict[str, Any] = {}
+    for setting in sorted(all_settings(model), key=lambda setting: setting.group != _CORPUS):
+        heading = title or setting.group
+        if not setting.flags or setting.key.partition(".")[0] in without:
+            continue
+        if heading not in groups:
+            groups[heading] = parser.add_argument_group(heading)
+        kind: dict[str, Any] = {"metavar": setting.metavar}
+        if setting.is_switch:
+            kind = {"action": "store_const", "const": True}
+        elif setting.is_list:
+            may_be_empty = get_origin(setting.annotation) is tuple  # not if one value may stand for the list
+            kind |= {"nargs": "*" if may_be_empty else "+", "action": "extend"}
+        groups[heading].add_argument(
+            *setting.flags,
+            dest=f"{SETTING}{setting.key}",
+            default=argparse.SUPPRESS,
+            help=setting.help.replace("%", "%%"),
+            **kind,
+        )
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that flags give, by key; `--set` first, then flags of their own."""
+    given = {key.removeprefix(SETTING): value for key, value in vars(options).items() if key.startswith(SETTING)}
+    if getattr(options, "special_tokens_file", None):
+        if "special_tokens" in given:
+            raise ConfigError("--special_tokens_file: not allowed with argument --special_tokens")
+        given["special_tokens"] = _read_lines(options.special_tokens_file)
+    return {**dict(getattr(options, "assignments", ())), **given}
+
+
+def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
+    """Add the flags of commands that learn merges: ``--config``, ``--set``, and those of all settings but `without`."""
+    add_settings(parser, Settings, without)
+    group = parser.add_argument_group("other ways to give settings")
+    group.add_argument("--config", metavar="FILE", type=Path, help="YAML config; flags override it")
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments", type=_assignment,
+        help="override any setting, e.g. monitor.interval=2; the value is YAML; repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--special_tokens_file", metavar="FILE", type=Path,
+        help="file with a special token per line, instead of --special_tokens",
+    )  # fmt: skip
+    for setting in all_settings(Settings):
+        if not setting.flags:
+            flag = f"--set {setting.key}={quote(setting.example)}"
+            parser.hints[f"--{setting.key}"] = f"the setting {setting.key} is given by {flag}"
+    add_quiet_flag(parser)
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
+    key = key.replace("-", "_")
+    try:
+        return key, parse_yaml(value)
+    except ConfigError as error:
+        problem = getattr(error.__cause__, "problem", None) or error
+        example = next((quote(setting.example) for setting in all_settings(Settings) if setting.key == key), "")
+        hint = f"; for example --set {key}={example}" if example else ""
+        raise argparse.ArgumentTypeError(f"{key}: {value!r} is not valid YAML ({problem}){hint}") from error
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Read the lines of a file, without empty ones."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"cannot read the special tokens {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 at byte {error.start}") from error
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line]
+
+
+# ---- a corpus ----
+
+
+def add_corpus_flags(parser: Parser, model: type[CorpusSettings] = CorpusSettings) -> None:
+    """Add the flags of settings that describe a corpus, for `corpus_of`."""
+    add_settings(parser, model)
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path,
+        help="config of a training run, whose corpus to take: input, sources, fields, …; flags override it",
+    )  # fmt: skip
+
+
+def corpus_of(
+    options: argparse.Namespace, model: type[CorpusSettings] = CorpusSettings, *, required: bool = True
+) -> dict[str, Any]:
+    """Return the settings that flags give, over the corpus of ``--config`` and, if `model` has one, its engine.
+
+    ``--input`` replaces all sources of the config. The value of `inputs` may have sources as mappings.
+    """
+    keys = CorpusSettings.model_fields.keys() | {"engine"}
+    config = read_yaml(options.config) if options.config else {}
+    values = {key: config[key] for key in keys & model.model_fields.keys() if key in config}
+    inputs = [*_as_list(values.pop("input", [])), *_as_list(values.pop("sources", []))]
+    values = override(values, settings_of(options))
+    inputs = values.pop("input", inputs)
+    if required and not inputs:
+        raise ConfigError("missing: --input, or --config with an input")
+    return {**values, "inputs": inputs}
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,1 +1,0 @@
-"""Looking at tokenizers: why a text has its tokens, figures of a vocabulary, differences of two."""

@@ -1,0 +1,327 @@
+"""`Explanation`: the tokens of a text, the merges that made them, and why no more applied, as data and as rich text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from itertools import count, pairwise
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+
+from bpeflow._util.text import format_count
+from bpeflow.look.render import LINE_END, is_incomplete, literal, make_page, shown_parts, to_html
+
+#: Start and end of a part of a text.
+Span = tuple[int, int]
+
+#: Why two neighbouring tokens did not merge.
+Reason = Literal["no merge", "pre-token", "special token", "dropped text"]
+
+#: What is between two tokens that merges do not reach across.
+_BORDERS: dict[Reason, str] = {
+    "pre-token": "border of pre-tokens",
+    "special token": "border of a special token",
+    "dropped text": "text between them that the pattern does not match",
+}
+
+#: The note on a pre-token that `whole_tokens` keeps from merging.
+_KEPT_WHOLE = "the pre-token is a token, so it is not merged"
+
+#: Columns up to which shorter entries are padded to the longest.
+_ALIGNED = 28
+
+#: Merges that were missed at a border, at most, that are listed.
+_LISTED = 3
+
+#: Grounds that tokens take in turn: dark text on them can be read on light and dark screens.
+_TOKENS = [
+    Style(color="black", bgcolor=ground)
+    for ground in ("#a6c8ff", "#a8dab5", "#fdd663", "#f6aea9", "#d7aefb", "#a1e4f2")
+]
+
+_SPECIAL = Style(color="white", bgcolor="#5f6368", bold=True)
+_ESCAPED = Style(italic=True)
+_DIM = Style(dim=True)
+_DROPPED = Style(dim=True, strike=True, meta={"title": "the pattern does not match this text"})
+
+_MONOSPACE = "font-family: ui-monospace, monospace; overflow-wrap: anywhere; white-space: pre-wrap"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A merge that was applied.
+
+    Attributes:
+        rank: its rank.
+        count: the number of times that the pair occurred in training when it was merged; None if it is unknown.
+        left: the bytes of the left token.
+        right: the bytes of the right token.
+        id: the id of the result.
+        start: where the left token starts, in bytes of the pre-token.
+    """
+
+    rank: int
+    count: int | None
+    left: bytes
+    right: bytes
+    id: int
+    start: int
+
+    def __str__(self) -> str:
+        """Say which merge was applied."""
+        return f"{literal(self.left)} + {literal(self.right)} → {literal(self.left + self.right)} ({_rank(self)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A merge that could have been applied across the border of two tokens, had not another one taken a part of it.
+
+    Attributes:
+        rank: its rank.
+        count: its training count; None if it is unknown.
+        left: the bytes of the left token.
+        right: the bytes of the right token.
+        taken_by: the merge that came first, as its rank is lower or its place is further left.
+    """
+
+    rank: int
+    count: int | None
+    left: bytes
+    right: bytes
+    taken_by: Step
+
+    def __str__(self) -> str:
+        """Say which merge came first."""
+        by = self.taken_by
+        order = "lower" if by.rank < self.rank else "the same, further left"
+        return (
+            f"{literal(self.left)} + {literal(self.right)} ({_rank(self)}) was possible until "
+            f"{literal(by.left)} + {literal(by.right)} came first, whose rank {by.rank:,} is {order}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """Why two neighbouring tokens did not merge.
+
+    Attributes:
+        reason: `no merge` in the vocabulary joins the two; or they belong to different pre-tokens (`pre-token`), which
+            merges never cross; or one of them is a `special token`; or there was `dropped text` between them.
+        rank: the rank of the merge that would join them if they were neighbours in a pre-token; None if there is none.
+        missed: the merges that were applicable across the border before its tokens were complete, in the order in
+            which they ceased to be.
+    """
+
+    reason: Reason
+    rank: int | None = None
+    missed: tuple[Missed, ...] = ()
+
+    def between(self, left: Token, right: Token) -> str:
+        """Say why two neighbouring tokens did not merge."""
+        pair = f"{literal(left.bytes)} | {literal(right.bytes)}"
+        if self.reason == "no merge":
+            more = [f"and {len(self.missed) - _LISTED:,} more"] if len(self.missed) > _LISTED else []
+            return "; ".join([f"{pair}: no merge joins them", *map(str, self.missed[:_LISTED]), *more])
+        exists = f", though a merge of rank {self.rank:,} would join them" if self.rank is not None else ""
+        return f"{pair}: {_BORDERS[self.reason]}{exists}"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of a text.
+
+    Attributes:
+        id: its id.
+        bytes: its bytes, which are a part of the normalized text.
+        characters: the characters of the text that its bytes belong to, as in `Tokenizer.encode_with_offsets`.
+        span: the same in bytes of UTF-8.
+    """
+
+    id: int
+    bytes: bytes
+    characters: Span
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A pre-token or a special token.
+
+    Attributes:
+        kind: which of the two; or `whole token`, a pre-token that became a token without merging, as the tokenizer has
+            `whole_tokens`.
+        tokens: its tokens.
+        steps: the merges in the order in which they were applied.
+    """
+
+    kind: Literal["pre-token", "whole token", "special token"]
+    tokens: tuple[Token, ...]
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def bytes(self) -> bytes:
+        """The bytes, normalized."""
+        return b"".join(token.bytes for token in self.tokens)
+
+    @property
+    def characters(self) -> Span:
+        """The characters of the text that it comes from."""
+        return self.tokens[0].characters[0], self.tokens[-1].characters[1]
+
+    @property
+    def span(self) -> Span:
+        """The same in bytes of UTF-8."""
+        return self.tokens[0].span[0], self.tokens[-1].span[1]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The tokens of a text and how they came to be. A notebook shows it in colours, `print` as plain text.
+
+    Attributes:
+        text: the text.
+        pieces: its pre-tokens and special tokens.
+        borders: for each two neighbouring tokens, why they did not merge: one entry fewer than `tokens`.
+
+    >>> from bpeflow import Tokenizer
+    >>> tokenizer = Tokenizer.train(iter(["low low low", "lower"]), vocab_size=259)
+    >>> explanation = tokenizer.explain("low slow")
+    >>> explanation.ids == tokenizer.encode("low slow")
+    True
+    >>> [(step.rank, step.count, step.left, step.right) for step in explanation.pieces[0].steps]
+    [(0, 4, b'o', b'w'), (1, 4, b'l', b'ow')]
+    >>> [border.reason for border in explanation.borders]
+    ['pre-token', 'no merge', 'no merge']
+    """
+
+    text: str
+    pieces: tuple[Piece, ...]
+    borders: tuple[Border, ...]
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """The tokens of all pieces."""
+        return tuple(token for piece in self.pieces for token in piece.tokens)
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids, as `Tokenizer.encode` returns them."""
+        return [token.id for token in self.tokens]
+
+    def coloured(self) -> Text:
+        """Return the text with its tokens in colours, and a bar between two pre-tokens of a line."""
+        numbers, text, end = count(), Text(), 0
+        for piece in self.pieces:
+            start = piece.characters[0]
+            if end < start:
+                _append_escaped(text, self.text[end:start].encode(), _DROPPED)
+            elif text and not text.plain.endswith("\n"):
+                text.append("│", _DIM)
+            for token in piece.tokens:
+                _append_escaped(text, token.bytes, _style(piece, next(numbers)) + Style(meta={"title": _title(token)}))
+            end = piece.characters[1]
+        if self.text[end:]:
+            _append_escaped(text, self.text[end:].encode(), _DROPPED)
+        if text.plain.endswith("\n"):
+            text.right_crop()
+        return text
+
+    def table(self, steps: bool = True) -> Text:
+        """Return a line for each pre-token and special token, with its tokens, and a line with the number of all.
+
+        Args:
+            steps: whether the merges follow each pre-token, and why its neighbours did not merge.
+        """
+        rows = [("chars", "bytes", "pre-token")]
+        rows += [(_span(piece.characters), _span(piece.span), literal(piece.bytes)) for piece in self.pieces]
+        widths = [min(max(cell_len(row[column]) for row in rows), _ALIGNED) for column in range(3)]
+        starts = [
+            "".join(cell + " " * (width - cell_len(cell) + 2) for cell, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        lines = [Text(f"{starts[0]}tokens:ids", "bold")]
+        numbers, borders = count(), iter(self.borders)
+        last: Token | None = None
+        for piece, start in zip(self.pieces, starts[1:], strict=True):
+            before = [] if last is None else [next(borders).between(last, piece.tokens[0])]
+            after = [*map(str, piece.steps), *([_KEPT_WHOLE] if piece.kind == "whole token" else [])]
+            after += [next(borders).between(*pair) for pair in pairwise(piece.tokens)]
+            tokens = [
+                Text.assemble((literal(token.bytes), _style(piece, next(numbers))), (f":{token.id}", _DIM))
+                for token in piece.tokens
+            ]
+            line = Text.assemble((start, _DIM), Text(" ").join(tokens))
+            lines += [*_notes(before), line, *_notes(after)] if steps else [line]
+            last = piece.tokens[-1]
+        return Text("\n").join([*lines, Text(self.summary)])
+
+    @property
+    def summary(self) -> str:
+        """The number of tokens, pre-tokens, characters and bytes.
+
+        >>> Explanation("", (), ()).summary
+        '0 tokens in 0 pre-tokens: 0 characters, 0 bytes'
+        """
+        tokens, size = len(self.tokens), len(self.text.encode())
+        specials = sum(piece.kind == "special token" for piece in self.pieces)
+        of_these = f", {specials:,} of them special" if specials else ""
+        ratio = f", {size / tokens:.2f} bytes per token" if tokens else ""
+        return (
+            f"{format_count(tokens, 'token')}{of_these} in {format_count(len(self.pieces) - specials, 'pre-token')}: "
+            f"{format_count(len(self.text), 'character')}, {format_count(size, 'byte')}{ratio}"
+        )
+
+    def __str__(self) -> str:
+        return self.table().plain
+
+    def to_html(self) -> str:
+        """Return the text with its tokens in colours, as a fragment for pages. Each token has a tooltip."""
+        return f'<div dir="auto" style="{_MONOSPACE}; line-height: 1.7">{to_html(self.coloured())}</div>'
+
+    def to_page(self, title: str, steps: bool = True) -> str:
+        """Return a self-contained page: the text with its tokens in colours, and the table of the pre-tokens."""
+        return make_page(title, f'<div class="text">{self.to_html()}</div>\n{self._table_html(steps)}')
+
+    def _repr_html_(self) -> str:
+        summary = f"<summary>{escape(self.summary)}</summary>"
+        return f"{self.to_html()}<details>{summary}{self._table_html(steps=True)}</details>"
+
+    def _table_html(self, steps: bool) -> str:
+        return f'<div style="{_MONOSPACE}">{to_html(self.table(steps))}</div>'
+
+
+def _append_escaped(text: Text, token: bytes, style: Style) -> None:
+    """Append a token in printable characters. A line ends after the last sign of a line end in each escaped part."""
+    for part in shown_parts(token):
+        if not part.escaped:
+            text.append(part.text, style)
+            continue
+        before, sign, after = part.text.rpartition(LINE_END)
+        text.append(before + sign, style + _ESCAPED)
+        text.append("\n" if sign else "")
+        text.append(after, style + _ESCAPED)
+
+
+def _style(piece: Piece, number: int) -> Style:
+    return _SPECIAL if piece.kind == "special token" else _TOKENS[number % len(_TOKENS)]
+
+
+def _title(token: Token) -> str:
+    (start, end), (first, last) = token.characters, token.span
+    incomplete = ", incomplete UTF-8" if is_incomplete(token.bytes) else ""
+    return f"id {token.id}, characters {start}–{end}, bytes {first}–{last}{incomplete}"
+
+
+def _notes(sentences: list[str]) -> list[Text]:
+    return [Text(f"    {sentence}", _DIM) for sentence in sentences]
+
+
+def _span(part: Span) -> str:
+    return f"{part[0]}-{part[1]}"
+
+
+def _rank(merge: Step | Missed) -> str:
+    return f"rank {merge.rank:,}" + (f", count {merge.count:,}" if merge.count is not None else "")

@@ -1,0 +1,241 @@
+"""The page: a run as one HTML file without any reference to another one.
+
+A vocabulary travels in few bytes, for the page's script to search: its tokens are sent as the merges that make them,
+two ids each, instead of their bytes. The result is compressed, and the browser decompresses it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bpeflow import __version__
+from bpeflow._util.atomic import atomic_path
+from bpeflow._util.text import format_count, format_size
+from bpeflow.config import Settings
+from bpeflow.look.charts import Charts, chart_figures
+from bpeflow.look.explainer import Explainer
+from bpeflow.look.render import make_page, resource
+from bpeflow.look.run_data import RunData, load_run
+from bpeflow.vocab import Vocab
+
+#: The most bytes of a packed vocabulary. With more the page would pass 2 MB.
+_VOCABULARY_BYTES = 1_400_000
+
+#: Pieces of the sample that are shown, and the characters of each.
+_PIECES, _LENGTH = 3, 500
+
+
+def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
+    """Write a page about a run.
+
+    Args:
+        folder: the folder of a finished run.
+        path: the file to write.
+        sample: inputs to measure bytes per token on; by default a sample of the run's own corpus.
+
+    Raises:
+        ConfigError: the folder has no finished run, `sample` has no text, or matplotlib is not installed.
+        FormatError: a file in the folder is damaged.
+    """
+    charts = Charts()
+    run = load_run(folder, sample)
+    now = _time(datetime.now(timezone.utc))
+    body = "\n".join(
+        [
+            f'<p class="faint">Written by bpeflow {escape(__version__)} on {now}. This file needs no other.</p>',
+            "<h2>Overview</h2>",
+            table(["", ""], [list(row) for row in _overview(run)]),
+            _settings(run),
+            "<h2>Charts</h2>",
+            f'<div class="charts">{"".join(chart_figures(run, charts))}</div>',
+            *_sources(run),
+            *_samples(run),
+            *_vocabulary(run),
+        ]
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(make_page(f"bpeflow: {run.name}", body), encoding="utf-8", errors="backslashreplace")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:
+    """Return a table. The first column is text, and the others are figures if `numbers`. Cells are escaped."""
+    kinds = ["value", *["number" if numbers else "value"] * (len(header) - 1)]
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "".join(f'<{tag} class="{kind}">{escape(cell)}</{tag}>' for kind, cell in zip(kinds, cells, strict=True))
+
+    head = f"<thead><tr>{line('th', header)}</tr></thead>" if any(header) else ""
+    lines = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f'<div class="wide"><table>{head}<tbody>{lines}</tbody></table></div>'
+
+
+# ---- what was trained on what ----
+
+
+def _overview(run: RunData) -> Iterator[tuple[str, str]]:
+    report = run.report
+    corpus, counting, learning, versions = report.corpus, report.counting, report.learning, report.versions
+    if corpus is not None:
+        left_out = "".join(
+            f", {number:,} {what}"
+            for number, what in ((corpus.skipped_documents, "skipped: not UTF-8"), (corpus.bad_records, "bad records"))
+            if number
+        )
+        files, documents = format_count(corpus.files, "file"), format_count(corpus.documents, "document")
+        yield "Corpus", f"{format_size(corpus.bytes)} in {files}, {documents}{left_out}"
+        yield "Pre-tokens", f"{corpus.pretokens:,}, {corpus.distinct_pretokens:,} distinct"
+    yield "Pattern", _as_text(report.settings.get("pattern"))
+    if learning is None:
+        yield "Vocabulary", "none: the run only counted"
+    else:
+        before = f"{learning.replayed:,} of an earlier tokenizer and " if learning.replayed else ""
+        yield "Vocabulary", f"{learning.vocab_size:,} entries: {before}{learning.learned:,} merges"
+    if run.encoded:
+        ratio = sum(part.bytes for part in run.encoded) / max(sum(part.tokens for part in run.encoded), 1)
+        yield "Bytes per token", f"{ratio:.3f} on the sample"
+    if counting is not None and corpus is not None:
+        workers = [f"{stage.workers} × {name}" for name, stage in counting.stages.items() if name in _COUNTING_STAGES]
+        how = f"{counting.threads} threads" if counting.in_process else ", ".join(workers)
+        yield (
+            "Counting",
+            f"{counting.seconds:,.1f} s, {format_size(corpus.bytes / max(counting.seconds, 1e-9))}/s, {how}",
+        )
+    if learning is not None:
+        yield "Learning", f"{learning.seconds:,.1f} s by {learning.backend.name}"
+    if report.finished:
+        yield "Finished", _time(datetime.fromisoformat(report.finished))
+    yield "bpeflow", report.bpeflow
+    memory = report.peak_memory_bytes
+    peak = f", peak {format_size(memory)} in the main process" if memory else ""
+    yield "Machine", f"{versions.cores} cores, {versions.platform}, Python {versions.python}{peak}"
+
+
+_COUNTING_STAGES = ("counter", "merger")
+
+
+def _time(time: datetime) -> str:
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
+# ---- settings ----
+
+
+def _settings(run: RunData) -> str:
+    rows = [(key, _as_text(value)) for key, value in _flat(run.report.settings) if key not in ("resume", "restart")]
+    defaults = {key: _as_text(value) for key, value in _flat(Settings.model_construct().model_dump(mode="json"))}
+    chosen = [row for row in rows if row[1] != defaults.get(row[0], "–")]
+    listed = table(["setting", "value"], chosen) if chosen else "<p>All settings have their defaults.</p>"
+    everything = table(["setting", "value"], rows)
+    return f"<h2>Settings</h2>\n{listed}\n<details><summary>All settings</summary>{everything}</details>"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _as_text(value: Any) -> str:
+    if value is None or value == []:
+        return "–"
+    if isinstance(value, list):
+        return ", ".join(_as_text(entry) for entry in value)
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}: {_as_text(entry)}" for key, entry in value.items() if entry not in (None, []))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# ---- sources and samples ----
+
+
+def _sources(run: RunData) -> Iterator[str]:
+    if run.report.corpus and run.report.corpus.sources:
+        rows = [
+            [
+                source.name,
+                str(source.weight),
+                "all" if source.sample is None else f"a sample of {format_size(source.sample.max_bytes)}",
+                f"{source.files:,}",
+                format_size(source.bytes),
+                f"{source.documents:,}",
+                f"{source.skipped_documents + source.bad_records:,}",
+            ]
+            for source in run.report.corpus.sources
+        ]
+        header = ["source", "weight", "taken", "files", "text", "documents", "left out"]
+        yield "<h2>Sources</h2>\n" + table(header, rows, numbers=True)
+    if len(run.encoded) > 1:
+        ratios = [[part.source, f"{part.bytes / max(part.tokens, 1):.3f}"] for part in run.encoded]
+        yield "<h3>Bytes per token by source</h3>\n" + table(["sample of", "bytes per token"], ratios, numbers=True)
+
+
+def _samples(run: RunData) -> Iterator[str]:
+    """Yield some pieces of text in tokens."""
+    texts = [text for texts in run.sample.texts.values() for text in texts]
+    texts = [text for text in texts if len(text) >= _LENGTH] or texts
+    if run.tokenizer is None or not texts:
+        return
+    explainer = Explainer(run.tokenizer)
+    yield "<h2>Samples</h2>"
+    for text in texts[:: max(len(texts) // _PIECES, 1)][:_PIECES]:
+        yield f'<div class="text">{explainer.explain(text.strip()[:_LENGTH]).to_html()}</div>'
+
+
+# ---- the vocabulary ----
+
+
+def _vocabulary(run: RunData) -> Iterator[str]:
+    if run.tokenizer is None:
+        return
+    yield "<h2>Vocabulary</h2>"
+    packed = packed_vocab(run.tokenizer.vocab)
+    if len(packed) > _VOCABULARY_BYTES:
+        yield "<p>It is too large for this page.</p>"
+        return
+    yield (
+        '<p class="only-print">On a screen it can be searched here.</p>\n<div class="controls">\n'
+        '<input type="search" id="search" aria-label="search" placeholder="text, bytes as \\xe2\\x80, or id:500">\n'
+        '<select id="order" aria-label="order"><option value="id">by id</option>'
+        '<option value="shortest">shortest first</option><option value="longest">longest first</option></select>\n'
+        '<span id="found" class="faint"></span>\n</div>\n<noscript>Searching needs JavaScript.</noscript>\n'
+        '<div id="rows" tabindex="0"><table><thead><tr><th class="number">id</th><th>token</th><th>made of</th>'
+        '<th class="number">count</th><th class="number">bytes</th></tr></thead>'
+        '<tbody><tr><td id="above" colspan="5"></td></tr></tbody><tbody id="visible"></tbody>'
+        '<tbody><tr><td id="below" colspan="5"></td></tr></tbody></table></div>'
+    )
+    yield f'<script type="text/plain" id="vocabulary">{packed}</script>\n<script>\n{resource("page.js")}</script>'
+
+
+def packed_vocab(vocab: Vocab) -> str:
+    """Return a vocabulary as base64 of compressed JSON, which `page.js` reads.
+
+    The JSON has `size`, the number of ids; `tokens`, by id, the bytes of tokens that no merge makes, in hexadecimal;
+    `special`, by id, the special tokens; and the columns `left`, `right`, `token` and `count` of the merges, where
+    `token` and `count` are differences from one merge to the next. A count that is unknown is -1.
+    """
+    counts = [-1 if count is None else count for count in vocab.merge_counts or [None] * vocab.merge_count]
+    merges = vocab.merge_ids.astype(np.int64)
+    made = set(merges[:, 2].tolist())
+    specials = {i: token for token, i in vocab.special_tokens.items()}
+    values: dict[str, Any] = {
+        "size": len(vocab),
+        "tokens": {i: token.hex() for i, token in enumerate(vocab.tokens) if i not in made and i not in specials},
+        "special": specials,
+        "left": merges[:, 0].tolist(),
+        "right": merges[:, 1].tolist(),
+        "token": np.diff(merges[:, 2], prepend=0).tolist(),
+        "count": np.diff(np.array(counts, np.int64), prepend=0).tolist(),
+    }
+    text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    return b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 9)).decode()
