@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 
 from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.shards import Scratch, Shard, owned_partitions
+from bpeflow.counting.shards import Scratch, Shard, divide_shards
 from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import (
     CountedDocuments,
@@ -117,7 +116,6 @@ class ChunkCounter:
         shards = []
         for weight, table in tables.items():
             shard = table.shard(self.scratch.new_path("counter") if spill and len(table) else None, weight)
-            shard = replace(shard, statistics=statistics)
-            shards += [shard.select(*owned) for owned in zip(owned_partitions(self.mergers), count())]
+            shards.append(replace(shard, statistics=statistics))
             statistics = DocumentStatistics()
-        return shards
+        return list(divide_shards(shards, self.mergers))

@@ -69,7 +69,7 @@ def _checked(shard: Shard) -> Iterator[tuple[bytes, int]]:
     """Yield the records of a partition. Raises the shard's error if they are out of order."""
     last = b""
     for token, count in shard.items():
-        if token <= last:
+        if token < last:
             raise shard.damaged()
         yield token, count
         last = token

@@ -79,4 +79,6 @@ def reduce_shards(
     documents = sum((shard.statistics for shard in shards), start=DocumentStatistics())
     if shared is not None and shared.summed:  # of all partitions: a counter leaves its whole table there, or none of it
         return shared.join(), documents
-    return kway_sum([shard for shard in shards if len(shard)], memory.buffer_size(len(shards))).counts(), documents
+    partitions = [shard.select(range(number, number + 1)) for shard in shards for number in shard.partitions]
+    counts = kway_sum([part for part in partitions if len(part)], memory.buffer_size(len(partitions))).counts()
+    return counts, documents

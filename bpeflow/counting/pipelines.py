@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from operator import attrgetter
 from time import monotonic
 
@@ -26,7 +25,7 @@ from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger
-from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, Spilled, owned_partitions
+from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, Spilled, divide_shards
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.flow import (
     Executor,
@@ -228,10 +227,9 @@ class PipelineBuilder:
             limit: the memory limit.
         """
         mergers = min(self.settings.num_merger or available_cores(), PARTITIONS)
-        parts = [shard.select(*owned) for shard in segments for owned in zip(owned_partitions(mergers), count())]
         merger = CountMerger(MemoryBudget.share(limit, 1, mergers), self.scratch)
         return Pipeline(
-            flow.Source("segment reader", partial(list, parts)),
+            flow.Source("segment reader", partial(divide_shards, segments, mergers)),
             [self._merging("segment_queue", merger, mergers)],
             results=QueueSpec("merged_queue", QUEUE_ITEMS, QUEUE_BYTES),
             preload=("bpeflow.counting.merger",),

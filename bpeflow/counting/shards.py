@@ -56,12 +56,6 @@ def partition_of(token: bytes) -> int:
     return (hashed * _END & 0xFFFFFFFFFFFFFFFF) * PARTITIONS >> 64
 
 
-def owned_partitions(mergers: int) -> list[range]:
-    """Return the partitions of each merger, about as many for each."""
-    bounds = [PARTITIONS * merger // mergers for merger in range(mergers + 1)]
-    return list(map(range, bounds, bounds[1:]))
-
-
 @dataclass(frozen=True)
 class Spilled:
     """The amount of data written to the scratch folder. Amounts can be added.
@@ -292,6 +286,19 @@ class Shard:
     def damaged(self) -> ScratchError | FormatError:
         """Return the error for records that are not a valid shard. In memory that can only be a bug of ours."""
         return damaged(self.path) if self.path is not None else FormatError("an invalid shard (please report this)")
+
+
+def owned_partitions(mergers: int) -> list[range]:
+    """Return the partitions of each merger, about as many for each."""
+    bounds = [PARTITIONS * merger // mergers for merger in range(mergers + 1)]
+    return list(map(range, bounds, bounds[1:]))
+
+
+def divide_shards(shards: Iterable[Shard], mergers: int) -> Iterator[Shard]:
+    """Yield the partitions that each merger owns of each shard."""
+    for shard in shards:
+        for merger, owned in enumerate(owned_partitions(mergers)):
+            yield shard.select(owned, merger)
 
 
 def _read_records(file: BinaryIO, tokens: int, size: int) -> Iterator[tuple[bytes, int]]:
