@@ -74,12 +74,11 @@ class ThinRareKeywords(TypedDict):
 class EngineKeywords(TypedDict, total=False):
     """The content of `engine`."""
 
-    kind: Literal["local", "processes", "ray"]
+    kind: Literal["local", "ray"]
     address: str | None
     workers: int | None
     cpus_per_task: int
     task_memory: Size
-    partitions: int | None
     retries: int
 
 

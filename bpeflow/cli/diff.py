@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from bpeflow.look.difference import (
     compare_texts,
     compare_vocabs,
 )
+from bpeflow.look.render import to_json
 from bpeflow.look.usage import count_pretokens, token_occurrences
 from bpeflow.look.vocabulary import VocabToken
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -71,13 +71,13 @@ def run(argv: Sequence[str]) -> int:
     with observing(options.quiet) as observer:
         tokenizers = [Tokenizer.load(path) for path in paths]
         difference = compare_vocabs(tokenizers[0], tokenizers[1])
-        content: dict[str, Any] = {"tokenizers": names, "vocabulary": difference.to_dict()}
+        content: dict[str, Any] = {"tokenizers": names, "vocabulary": to_json(difference)}
         lines = list(_vocab_lines(difference, names))
         if text is not None:
             explained = [tokenizer.explain(text) for tokenizer in tokenizers]
             blocks = list(compare_texts(explained[0], explained[1]))
             tokens = [len(explanation.tokens) for explanation in explained]
-            content["text"] = {"tokens": tokens, "blocks": [_block_dict(block) for block in blocks if block.differs]}
+            content["text"] = {"tokens": tokens, "blocks": to_json([block for block in blocks if block.differs])}
             lines += ["", "text", *_ratio_lines([len(text.encode())] * 2, tokens), *_block_lines(blocks)]
         if inputs:
             counts = [count_pretokens(tokenizers[0], inputs, observer, **settings)]
@@ -86,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
             tokens = [int(token_occurrences(*pair).sum()) for pair in zip(tokenizers, counts, strict=True)]
             sizes = [of_one.total_bytes for of_one in counts]
             words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))
-            content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": [_word_dict(word) for word in words]}
+            content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": to_json(words)}
             lines += ["", "corpus", *_ratio_lines(sizes, tokens), *_word_lines(words)]
     if options.json:
         json.dump(content, sys.stdout, indent=2)
@@ -155,19 +155,6 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     for first, second, third in rows:
         gap = " " * (widths[1] - cell_len(second))
         yield f"  {first:>{widths[0]}}  {second}{gap}  {third}"
-
-
-def _block_dict(block: Block) -> dict[str, Any]:
-    sides = {name: [{"id": token.id, "hex": token.bytes.hex()} for token in getattr(block, name)] for name in _SIDES}
-    return {"span": block.span, **sides}
-
-
-def _word_dict(word: PretokenDifference) -> dict[str, Any]:
-    return {
-        **asdict(word),
-        "pretoken": word.pretoken.hex(),
-        **{name: [token.hex() for token in getattr(word, name)] for name in _SIDES},
-    }
 
 
 def _merge(merge: Merge | None) -> str:

@@ -13,6 +13,7 @@ from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, de
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.cli.tables import print_lines
+from bpeflow.look.render import to_json
 from bpeflow.look.usage import CorpusFigures, count_pretokens, inspect_corpus
 from bpeflow.look.vocabulary import NeverToken, VocabFigures, VocabToken, inspect_vocab
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -71,7 +72,7 @@ def run(argv: Sequence[str]) -> int:
             corpus = inspect_corpus(tokenizer, count_pretokens(tokenizer, inputs, observer, **settings))
         figures = inspect_vocab(tokenizer)
     if options.json:
-        content = {**figures.to_dict(), "corpus": corpus and corpus.to_dict()}
+        content = {**to_json(figures), "corpus": to_json(corpus)}
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:

@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     if not argv:
         raise ConfigError("nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)")
     options = make_parser().parse(argv)
-    from bpeflow.run_dir.recorded import make_run_settings
+    from bpeflow.run_dir.resume import make_run_settings
     from bpeflow.training.train import train
 
     flags = settings_of(options)
@@ -114,8 +114,7 @@ def _counting_details(counting: CountingReport) -> list[str]:
         already = f"{segments.resumed:,} of {format_count(segments.segments, 'segment')}"
         lines.append(f"{already}, {format_size(segments.resumed_bytes)} of text, were already counted")
     if engine := counting.engine:
-        lost = f", {format_count(engine.attempts - engine.tasks, 'attempt')} lost" * (engine.attempts > engine.tasks)
-        lines.append(f"{format_count(engine.tasks, 'task')} on {format_count(len(engine.nodes), 'node')}{lost}")
+        lines.append(f"{format_count(engine.tasks, 'task')} on {format_count(len(engine.nodes), 'node')}")
     if counting.spilled.shards:
         limit = format_size(counting.memory_limit)
         lines.append(f"{format_size(counting.spilled.bytes)} of counts were spilled to disk: memory_limit is {limit}")

@@ -233,13 +233,13 @@ class MonitorSettings(Frozen):
 
 
 class EngineSettings(Frozen):
-    """The machines that count. All settings but `kind` apply only to engines that run tasks."""
+    """The machines that count. All settings but `kind` apply only to a cluster."""
 
-    kind: Literal["local", "processes", "ray"] = _pipeline(
+    kind: Literal["local", "ray"] = _pipeline(
         "local",
-        "where counting runs: local (in this machine's processes and threads), ray (tasks on a cluster) or processes",
+        "where counting runs: local (in this machine's processes and threads) or ray (in tasks on a cluster)",
         "The result is the same. With ray, out_dir and the input are on storage that all nodes see under the same "
-        "path. processes runs the tasks of a cluster on this machine, to try that out.",
+        "path.",
         example="ray",
         flags=("--engine",),
     )
@@ -261,14 +261,6 @@ class EngineSettings(Frozen):
         ByteSize(2_000_000_000),
         "memory for the counts of a task, as memory_limit is for this machine; the rest is spilled",
         example="4gb",
-    )
-    partitions: int | None = _pipeline(
-        None,
-        "tasks that sum the counts of all segments, each those of a range of pre-tokens",
-        unset="one per task that runs at the same time, or per 512mb of counts if that is more",
-        example=64,
-        ge=1,
-        le=100_000,
     )
     retries: int = _pipeline(
         3,

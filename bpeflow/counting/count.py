@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
@@ -27,17 +27,16 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
-from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
+from bpeflow.counting.report import CorpusReport, CountingReport, EngineReport, describe_sources, describe_stages
 from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
-from bpeflow.counting.shards import PARTITIONS, RECORD, new_scratch, removed_at_end
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
-from bpeflow.counting.work import CountWork, Distributor
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -63,7 +62,35 @@ _END_OF_TEXT_REMEDY = (
     "learned as ordinary text; to make them special tokens, add them to special_tokens (--special_tokens {tokens})"
 )
 
+#: Bytes of all segments' counts up to which this process sums them, in less time than tasks take to start.
+_SMALL_SUM = 128_000_000
+
 log = logging.getLogger(__name__)
+
+
+class Distributor(Protocol):
+    """Has the segments of a corpus counted by other machines, and their counts summed."""
+
+    @property
+    def memory(self) -> MemoryBudget:
+        """The shares of a task's memory limit."""
+        ...
+
+    def segment_size(self, total: int, wanted: int) -> int:
+        """Return the size of a segment of a corpus of `total` bytes, at most `wanted`."""
+        ...
+
+    def count(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> None:
+        """Count the segments that are missing."""
+        ...
+
+    def sum(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> list[Shard]:
+        """Return the sums of all partitions of all segments, without statistics."""
+        ...
+
+    def report(self) -> EngineReport:
+        """Describe the work of other machines."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -185,12 +212,11 @@ class CorpusCounter:
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
             if distributor is not None and segments is not None:
-                shards = distributor.count(
-                    segments,
-                    self._work(segments.path, distributor),
-                    runner,
-                    lambda counted: runner.run(build.summing(counted, limit), "threads"),
-                )
+                distributor.count(segments, build, runner)
+                if segments.statistics().bytes > _SMALL_SUM:
+                    shards = distributor.sum(segments, build, runner)
+                else:
+                    shards = runner.run(build.summing(segments.shards(), limit), "threads")
             elif segments is None:
                 runner.report_progress()
                 shards = runner.run(build.counting(self.corpus.entries, shared), executor)
@@ -268,17 +294,6 @@ class CorpusCounter:
                 "standard input, iterables and files in memory cannot be read by other processes: save them to files, "
                 "or use engine.kind: local"
             )
-
-    def _work(self, folder: Path, distributor: Distributor) -> CountWork:
-        scratch_dir = self.settings.scratch_dir
-        pipeline = {"input": (), "sources": (), "scratch_dir": scratch_dir and scratch_dir.absolute()}
-        return CountWork(
-            folder=folder.absolute(),
-            settings=self.settings.model_copy(update=pipeline),
-            rules=self.rules,
-            threads=distributor.threads if self.rules.scanner == "native" else 1,
-            memory=distributor.memory,
-        )
 
     def _segments(self, memory: MemoryBudget, distributor: Distributor | None) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
@@ -363,5 +378,5 @@ def count(
     values, documents = split_off_documents(
         {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     )
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(watching).counts

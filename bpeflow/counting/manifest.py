@@ -65,9 +65,9 @@ class SegmentCounts:
     spilled: Spilled
     reports: tuple[WorkerReport, ...]
 
-    def shard(self, folder: Path) -> Shard:
+    def shard(self, folder: Path, partitions: range = range(PARTITIONS)) -> Shard:
         """Return the counts, which are in a file in `folder`, without statistics."""
-        return replace(Shard.in_file(range(PARTITIONS), self.tokens, self.sizes, folder / self.file), spilled=Spilled())
+        return replace(Shard.in_file(partitions, self.tokens, self.sizes, folder / self.file), spilled=Spilled())
 
     @property
     def size(self) -> int:

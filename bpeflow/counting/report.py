@@ -100,14 +100,12 @@ class EngineReport:
 
     Attributes:
         kind: name of the engine.
-        tasks: tasks that succeeded: counting, verifying and summing.
-        attempts: tasks started, including those lost with their worker or node.
+        tasks: tasks that succeeded: counting and summing.
         nodes: by host name.
     """
 
     kind: str
     tasks: int
-    attempts: int
     nodes: dict[str, NodeReport]
 
 

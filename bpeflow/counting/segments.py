@@ -40,7 +40,7 @@ from bpeflow.counting.shards import Scratch, Shard
 from bpeflow.flow import WorkerReport
 
 #: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
-_OWN_NAMES = re.compile(r"(\d{6,}|range|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
+_OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
 _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
 _begin = attrgetter("begin")
@@ -107,11 +107,8 @@ class SegmentFolder:
         self._recounted = 0
         self._since = perf_counter()
 
-    def open(self, are_intact: Callable[[Sequence[SegmentRecord]], Sequence[bool]]) -> None:
+    def open(self) -> None:
         """Create the folder, or resume with the segments of an earlier run that are intact.
-
-        Args:
-            are_intact: verifies the files of segments.
 
         Raises:
             ScratchError: the folder cannot be written to.
@@ -122,16 +119,16 @@ class SegmentFolder:
                     sync_folder(self.path)  # records must not come back beside the new manifest
                 self._manifest.save()
             else:
-                self._resume(are_intact)
+                self._resume()
         except OSError as error:
             raise cannot_write_segment(self.path, error) from error
         self._since = perf_counter()
 
-    def _resume(self, are_intact: Callable[[Sequence[SegmentRecord]], Sequence[bool]]) -> None:
+    def _resume(self) -> None:
         """Read the records, remove those of damaged segments, and then all files that no record mentions."""
         found = {path: SegmentRecord.load(path) for path in sorted(self.path.glob("*.json")) if _RECORD(path.name)}
         readable = [record for record in found.values() if record is not None]
-        self._resumed = [r for r, intact in zip(readable, are_intact(readable), strict=True) if intact]
+        self._resumed = [record for record in readable if record.counts.is_intact(self.path)]
         self._records = [*self._resumed]
         self._recounted = len(found) - len(self._resumed)
         known = {MANIFEST_FILE, *(name for record in self._records for name in (record.file, record.counts.file))}
@@ -198,7 +195,7 @@ class SegmentFolder:
             Exception: any error of `count_entries`.
         """
         with self.kept_on_failure():
-            self.open(lambda records: [record.counts.is_intact(self.path) for record in records])
+            self.open()
             runner.done_bytes += self.resumed_weight
             runner.report_progress()
             for part in self.missing():

@@ -29,7 +29,7 @@ from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -161,7 +161,7 @@ def encode_file(
     )
     check_distributable(corpus, settings.engine)
     _check_output(tokens, corpus, settings.overwrite)
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         return _encode(work, tokens, settings, _describe(work, end), watching)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,15 +52,6 @@ class VocabDifference:
     def splits_differ(self) -> bool:
         """Whether the two can split a text into different pre-tokens."""
         return bool(self.special_tokens) or not self.settings.keys() <= {"whole_tokens"}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            **asdict(self),
-            "only_first": [token.to_dict() for token in self.only_first],
-            "only_second": [token.to_dict() for token in self.only_second],
-            "merges_there": [merge and [part.hex() for part in merge] for merge in self.merges_there],
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ _TOKENS = [
     for ground in ("#a6c8ff", "#a8dab5", "#fdd663", "#f6aea9", "#d7aefb", "#a1e4f2")
 ]
 
-_SPECIAL = Style(color="white", bgcolor="#5f6368", bold=True)
+_SPECIAL = Style(color="#ffffff", bgcolor="#5f6368", bold=True)
 _ESCAPED = Style(italic=True)
 _DIM = Style(dim=True)
 _DROPPED = Style(dim=True, strike=True, meta={"title": "the pattern does not match this text"})

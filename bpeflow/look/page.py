@@ -104,7 +104,7 @@ def _overview(run: RunData) -> Iterator[tuple[str, str]]:
         yield "Bytes per token", f"{ratio:.3f} on the sample"
     if counting is not None and corpus is not None:
         workers = [f"{stage.workers} × {name}" for name, stage in counting.stages.items() if name in _COUNTING_STAGES]
-        how = f"{counting.threads} threads" if counting.in_process else ", ".join(workers)
+        how = format_count(counting.threads, "thread") if counting.in_process else ", ".join(workers)
         yield (
             "Counting",
             f"{counting.seconds:,.1f} s, {format_size(corpus.bytes / max(counting.seconds, 1e-9))}/s, {how}",

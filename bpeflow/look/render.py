@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from html import escape
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unicodedata import category
 
 from rich.console import Console
@@ -97,6 +98,29 @@ def is_incomplete(token: bytes) -> bool:
 def literal(token: bytes) -> str:
     """Return a token as a Python literal, in characters that can be printed."""
     return show_token(token, _TOKEN_WIDTH)
+
+
+def to_json(value: Any) -> Any:
+    """Return the figures of this room for JSON: records as objects, and bytes in hexadecimal.
+
+    The bytes of a token are also there as text.
+    """
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, (list, tuple)):
+        return [to_json(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: to_json(entry) for key, entry in value.items()}
+    if not is_dataclass(value):
+        return value
+    values: dict[str, Any] = {}
+    for field in fields(value):
+        entry = getattr(value, field.name)
+        if field.name == "bytes" and isinstance(entry, bytes):
+            values |= {"text": entry.decode(errors="replace"), "hex": entry.hex()}
+        else:
+            values[field.name] = to_json(entry)
+    return values
 
 
 def to_html(text: Text) -> str:

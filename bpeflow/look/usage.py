@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,15 +40,6 @@ class UsedToken(VocabToken):
 
     count: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {
-            "id": self.id,
-            "text": self.bytes.decode(errors="replace"),
-            "hex": self.bytes.hex(),
-            "count": self.count,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
@@ -76,6 +67,7 @@ class CorpusFigures:
         pretokens: the number of pre-tokens.
         distinct_pretokens: the number of distinct pre-tokens.
         tokens: the number of tokens.
+        bytes_per_token: compression: more is better; 0 without tokens.
         used: the tokens that occur, the most frequent first.
         unused: the tokens that do not occur, in the order of ids.
         prefixes: what smaller prefixes of the vocabulary would yield; empty if merges come before those that make their
@@ -86,24 +78,10 @@ class CorpusFigures:
     pretokens: int
     distinct_pretokens: int
     tokens: int
+    bytes_per_token: float
     used: tuple[UsedToken, ...]
     unused: tuple[VocabToken, ...]
     prefixes: tuple[Prefix, ...]
-
-    @property
-    def bytes_per_token(self) -> float:
-        """Compression: more is better."""
-        return self.bytes / self.tokens if self.tokens else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        names = ("bytes", "pretokens", "distinct_pretokens", "tokens", "bytes_per_token")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "used": [token.to_dict() for token in self.used],
-            "unused": [token.to_dict() for token in self.unused],
-            "prefixes": [asdict(prefix) for prefix in self.prefixes],
-        }
 
 
 def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigures:
@@ -125,12 +103,14 @@ def inspect_corpus(tokenizer: Tokenizer, counts: PretokenCounts) -> CorpusFigure
     tokens = tokenizer.vocab.decoded_tokens
     specials = set(tokenizer.special_tokens.values())
     order = np.argsort(-occurrences, kind="stable")
+    number = int(occurrences.sum())
     used = order[: np.count_nonzero(occurrences)].tolist()
     return CorpusFigures(
         bytes=counts.total_bytes,
         pretokens=counts.total,
         distinct_pretokens=len(counts),
-        tokens=int(occurrences.sum()),
+        tokens=number,
+        bytes_per_token=counts.total_bytes / number if number else 0.0,
         used=tuple(UsedToken(i, tokens[i], int(occurrences[i])) for i in used),
         unused=tuple(
             VocabToken(i, token) for i, token in enumerate(tokens) if token and not occurrences[i] and i not in specials
@@ -156,13 +136,18 @@ def count_pretokens(
     sources = [entry for entry in inputs if not isinstance(entry, str)]
     corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
     values = {**options, **(corpus or {"input": list(inputs)})}
+    return CorpusCounter(count_settings(tokenizer, values)).count(observer or Observer()).counts
+
+
+def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSettings:
+    """Return settings that count a corpus as a tokenizer splits it. Raises `SettingsError` if `values` are invalid."""
     ours = {
         "pattern": tokenizer.pattern,
         "unmatched": tokenizer.unmatched,
         "normalizer": tokenizer.normalizer,
         "special_tokens": sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__),
     }
-    return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
+    return make_settings(CountSettings, {**values, **ours})
 
 
 def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:

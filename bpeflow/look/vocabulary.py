@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -42,10 +42,6 @@ class VocabToken:
     id: int
     bytes: bytes
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {"id": self.id, "text": self.bytes.decode(errors="replace"), "hex": self.bytes.hex()}
-
 
 @dataclass(frozen=True, slots=True)
 class NeverToken(VocabToken):
@@ -57,15 +53,6 @@ class NeverToken(VocabToken):
     """
 
     reason: Never
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {
-            "id": self.id,
-            "text": self.bytes.decode(errors="replace"),
-            "hex": self.bytes.hex(),
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +102,6 @@ class VocabFigures:
     unproved: tuple[VocabToken, ...]
     longest: tuple[VocabToken, ...]
     merge_counts: tuple[RankCount, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything for JSON."""
-        return {
-            **{name: getattr(self, name) for name in ("ids", "unused_ids", "merges", "special_tokens", "scripts")},
-            "lengths": {str(length): tokens for length, tokens in self.lengths.items()},
-            **{
-                name: [token.to_dict() for token in getattr(self, name)]
-                for name in ("incomplete", "never", "unproved", "longest")
-            },
-            "merge_counts": [
-                {**asdict(entry), "left": entry.left.hex(), "right": entry.right.hex()} for entry in self.merge_counts
-            ],
-        }
 
 
 def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:

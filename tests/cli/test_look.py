@@ -220,7 +220,7 @@ def test_diff_prints_json(capsys: pytest.CaptureFixture[str], tokenizer: str, sm
     assert content["vocabulary"]["first_difference"] == 4
     assert content["vocabulary"]["merges_there"] == [["74", "68"], None]
     assert content["text"]["tokens"] == [1, 3]
-    assert content["text"]["blocks"][0]["first"] == [{"id": 262, "hex": "746865"}]
+    assert content["text"]["blocks"][0]["first"][0].items() >= {"id": 262, "hex": "746865"}.items()
     assert content["corpus"]["tokens"] == [13, 19]
     assert content["corpus"]["pretokens"][0]["second"] == ["20", "74", "68", "65"]
 

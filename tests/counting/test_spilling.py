@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+from bpeflow.counting.work import task_scratch
 from crash_run import Fault
 
 import bpeflow
@@ -22,7 +23,6 @@ from bpeflow.cli.main import main
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.shards import Scratch, new_scratch, removed_at_end
-from bpeflow.counting.work import task_scratch
 from bpeflow.errors import InvalidUtf8Error, ScratchError, WorkerDiedError
 from bpeflow.pretokenize.native import INSTRUCTIONS_VARIABLE
 

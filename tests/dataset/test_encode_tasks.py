@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +14,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inline_ray import InlineRay
 from small_tokenizer import save_tokenizer
-from task_engines import ChangedEngine, InlineEngine, dying
 from token_corpora import EOT, EncodingRecorder, contents_utf8, make_tokenizer, write_files
 
 import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
-from bpeflow.dataset.token_file import load_shards, load_tokens
-from bpeflow.engines import coordinator
-from bpeflow.engines.engine import Call
-from bpeflow.errors import ConfigError, InvalidUtf8Error, SettingsError, TaskLostError
+from bpeflow.dataset.token_file import load_shards
+from bpeflow.errors import ConfigError, InvalidUtf8Error, SettingsError
 
-TASKS: dict[str, Any] = {"kind": "processes", "workers": 2}
+TASKS: Any = {"kind": "ray"}
 TOKENIZER = make_tokenizer()
-
-
-def losing(tasks: set[int]) -> ChangedEngine:
-    """An engine in this process that loses tasks after their work."""
-    gone = TaskLostError("its worker died")
-    return ChangedEngine(InlineEngine(), outcome=lambda number, outcome: gone if number in tasks else outcome)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,15 +38,15 @@ def _without_flushing() -> Iterator[None]:
 
 
 @pytest.fixture
-def inline(monkeypatch: pytest.MonkeyPatch) -> ChangedEngine:
-    """An engine in this process that loses two tasks, with many small parts."""
-    engine = losing({0, 2})
-    _use(monkeypatch, engine)
-    return engine
+def ray(monkeypatch: pytest.MonkeyPatch) -> InlineRay:
+    """A cluster in this process that runs some tasks twice, with many small parts."""
+    inline = InlineRay(repeated={0, 2})
+    use(monkeypatch, inline)
+    return inline
 
 
-def _use(patch: pytest.MonkeyPatch, engine: ChangedEngine) -> None:
-    patch.setattr(encode_tasks, "start_engine", lambda settings: engine)
+def use(patch: pytest.MonkeyPatch, inline: InlineRay) -> None:
+    inline.use(patch)
     patch.setattr(encode_tasks, "_MIN_PART", 7)
     patch.setattr(encode_tasks, "_MAX_PART", 7)
 
@@ -81,37 +75,41 @@ def test_an_engine_writes_the_same_files(
     local.mkdir()
     remote.mkdir()
     encode_file(TOKENIZER, files, local / "train.bin", **options)
-    engine = losing({1, 2})
+    inline = InlineRay(repeated={1, 2})
     with pytest.MonkeyPatch.context() as patch:
-        _use(patch, engine)
+        use(patch, inline)
         encode_file(TOKENIZER, files, remote / "train.bin", engine=TASKS, **options)
-    assert engine.submitted
+    assert inline.names
     assert names(local) == names(remote)
     for name in names(local):
         assert (local / name).read_bytes() == (remote / name).read_bytes(), name
 
 
-@pytest.mark.slow
-def test_formats_and_streams_in_processes(tmp_path: Path) -> None:
+def test_formats_and_streams(ray: InlineRay, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"hello there{EOT}hello\n" * 50)
     (tmp_path / "b.jsonl").write_text("".join(json.dumps({"text": f"hello {number}"}) + "\n" for number in range(50)))
     inputs = [tmp_path / "a.txt", tmp_path / "b.jsonl"]
-    encode_file(TOKENIZER, inputs, tmp_path / "whole.npy")
+    if find_spec("pyarrow"):
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        table = pyarrow.table({"text": [f"hello {number}" for number in range(50)]})
+        parquet.write_table(table, tmp_path / "c.parquet", row_group_size=9)
+        inputs.append(tmp_path / "c.parquet")
+    encode_file(TOKENIZER, inputs, tmp_path / "whole.npy", index=True)
     recorder = EncodingRecorder()
-    encode_file(TOKENIZER, inputs, tmp_path / "train.npy", shard_tokens=100, engine=TASKS, observer=recorder)
-    shards = load_shards(tmp_path / "train.npy")
-    assert np.concatenate(shards).tolist() == load_tokens(tmp_path / "whole.npy").tolist()
+    encode_file(TOKENIZER, inputs, tmp_path / "train.npy", index=True, engine=TASKS, observer=recorder)
+    for suffix in (".npy", ".npy.json", ".npy.idx"):
+        assert (tmp_path / f"train{suffix}").read_bytes() == (tmp_path / f"whole{suffix}").read_bytes()
     assert recorder.reports[-1][0] == recorder.reports[-1][1]
 
 
-def test_a_bad_file_leaves_nothing(inline: ChangedEngine, tmp_path: Path) -> None:
+def test_a_bad_file_leaves_nothing(ray: InlineRay, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"hello" * 10 + b"\xff")
     with pytest.raises(InvalidUtf8Error, match=r"on node .*a\.txt.*byte 50"):
         encode_file(TOKENIZER, tmp_path / "a.txt", tmp_path / "train.bin", engine=TASKS)
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_the_folder_of_a_killed_run_is_removed(inline: ChangedEngine, tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_run_is_removed(ray: InlineRay, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     dead = tmp_path / ".train.bin.abc.tasks"
     dead.mkdir()
@@ -120,42 +118,24 @@ def test_the_folder_of_a_killed_run_is_removed(inline: ChangedEngine, tmp_path: 
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
 
 
-@pytest.mark.slow
-def test_a_killed_worker_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    corpus = tmp_path / "a.txt"
-    corpus.write_text(f"hello there{EOT}" * 20)
-    encode_file(TOKENIZER, corpus, tmp_path / "whole.bin")
-    start = coordinator.start_engine
-
-    def change(number: int, call: Call) -> Call:
-        return dying(call, "begin", tmp_path / "died") if number == 0 else call
-
-    monkeypatch.setattr(encode_tasks, "start_engine", lambda settings: ChangedEngine(start(settings), change))
-    encode_file(TOKENIZER, corpus, tmp_path / "train.bin", engine=TASKS)
-    assert (tmp_path / "train.bin").read_bytes() == (tmp_path / "whole.bin").read_bytes()
-    assert "encode 1 of 1 was lost and is repeated" in caplog.text
-
-
 def test_what_only_this_process_can_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="engine processes: standard input and iterables"):
+    with pytest.raises(ConfigError, match="engine ray: standard input and iterables"):
         encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", engine=TASKS)
     with pytest.raises(SettingsError, match="kind"):
         encode_file(TOKENIZER, iter(["hello"]), tmp_path / "train.bin", engine={"kind": "slurm"})  # type: ignore[typeddict-item]
 
 
-def test_the_command(tmp_path: Path, inline: ChangedEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, ray: InlineRay, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizer = save_tokenizer(tmp_path / "tokenizer")
     (tmp_path / "a.txt").write_text(f"lowest{EOT}" * 20)
     (tmp_path / "c.yaml").write_text("input: a.txt\nengine: {kind: local, retries: 2}\n")
     command = ["encode", "--tokenizer", str(tokenizer), "--out", str(tmp_path / "train.bin"), "--shard_tokens", "9"]
-    assert main([*command, "--input", str(tmp_path / "a.txt"), "--engine", "processes"]) == 0
-    submitted = inline.submitted
+    assert main([*command, "--input", str(tmp_path / "a.txt"), "--engine", "ray"]) == 0
+    submitted = len(ray.names)
     assert submitted > 2
     whole = bpeflow.Tokenizer.load(tokenizer).encode((tmp_path / "a.txt").read_text(), allowed_special="all")
     assert np.concatenate(load_shards(tmp_path / "train.bin")).tolist() == whole
     assert (
         main([*command, "--config", str(tmp_path / "c.yaml"), "--input", str(tmp_path / "a.txt"), "--overwrite"]) == 0
     )
-    assert inline.submitted == submitted, "the config's section says local"
+    assert len(ray.names) == submitted, "the config's section says local"

@@ -16,7 +16,8 @@ LEFT_OUT = {
     "normalizer": "decoded files are compared with their input",
     "output.report": "a page about the run, made of its results",
     **dict.fromkeys(
-        [f"engine.{name}" for name in EngineSettings.model_fields], "tests/engines kills processes at every step"
+        [f"engine.{name}" for name in EngineSettings.model_fields],
+        "tests/counting/test_ray.py kills tasks at each step",
     ),
     "sources.exclude": "like exclude",
     "sources.text_field": "like text_field",

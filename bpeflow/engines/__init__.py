@@ -1,1 +1,0 @@
-"""Engines: the machines that count a corpus, in tasks, if not the pipeline of the calling process."""
