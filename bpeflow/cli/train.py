@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     if not argv:
         raise ConfigError("nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)")
     options = make_parser().parse(argv)
-    from bpeflow.run_dir.recorded import make_run_settings
+    from bpeflow.run_dir.resume import make_run_settings
     from bpeflow.training.train import train
 
     flags = settings_of(options)

@@ -13,6 +13,10 @@ from typing import NamedTuple
 from bpeflow._util.text import format_count
 from bpeflow.errors import ConfigError
 
+#: Ends each record in a chunk of records. The byte never occurs in valid UTF-8, so it cannot be mistaken for text, for
+#: a delimiter or for the end of a delimiter.
+RECORD_END = b"\xff"
+
 
 class Document(NamedTuple):
     """The position of one document in a text.

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from bpeflow.corpus.chunk import Chunk, StreamChunk
 from bpeflow.corpus.documents import NOTHING, Delimiters, Document, DocumentStatistics
-from bpeflow.corpus.formats.jsonl import parse_line, read_lines
-from bpeflow.corpus.formats.records import UTF8_REMEDY
+from bpeflow.corpus.records import UTF8_REMEDY, parse_line, read_lines
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 

@@ -297,14 +297,12 @@ def connect(settings: EngineSettings) -> Iterator[Cluster]:
         EngineError: there is no cluster at the address, it has another version of Ray or Python, or no room for a task.
     """
     address = settings.address or os.environ.get("RAY_ADDRESS") or ""
-    # Ray reads its own settings when it is imported. By default it prints a page on standard output about each node
-    # that is lost, and repeats without end what is killed because memory is short.
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
-    os.environ.setdefault("RAY_task_oom_retries", str(settings.retries))
-    if ":" in address:
-        # It takes half a minute to give up where the token is wrong, and ten minutes where there is another service.
-        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "5")
-        os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "3")
+    # Ray reads these when it is imported. By default it prints a page about each node that is lost, repeats without end
+    # what is killed because memory is short, and takes ten minutes to give up if another service is at the address.
+    values = {"DEDUP_LOGS_SKIP_REGEX": ".", "task_oom_retries": settings.retries}
+    patience = {"NUM_REDIS_GET_RETRIES": 5, "py_gcs_connect_timeout_s": 3} if ":" in address else {}
+    for name, value in (values | patience).items():
+        os.environ.setdefault(f"RAY_{name}", str(value))
     try:
         import ray
     except ModuleNotFoundError as error:

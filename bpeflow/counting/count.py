@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
+from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
-from bpeflow.corpus.left_out import report_unmatched, warn_of_empty_sources, why_nothing
 from bpeflow.corpus.reader import check_unchanged
+from bpeflow.corpus.records import DocumentIterable, split_off_documents
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
@@ -36,7 +35,7 @@ from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -382,5 +381,5 @@ def count(
     values, documents = split_off_documents(
         {"input": paths, "pattern": pattern, "special_tokens": special_tokens, **options}
     )
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         return CorpusCounter(make_settings(CountSettings, values), documents=documents).count(watching).counts

@@ -18,7 +18,7 @@ from time import monotonic
 from bpeflow import flow
 from bpeflow._util.machine import available_cores
 from bpeflow.config import CountSettings
-from bpeflow.corpus.first_look import FirstLook
+from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import CorpusEntry, longest_first, stream_parts
 from bpeflow.corpus.text_rules import TextRules

@@ -19,7 +19,7 @@ from time import monotonic
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import CorpusEntry, with_absolute_paths
+from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, TaskReport, task_folder
 from bpeflow.counting.manifest import SegmentCounts, cannot_write_segment, write_segment
@@ -130,7 +130,7 @@ class ClusterCounting:
         def calls() -> Iterator[tuple[str, tuple[int, list[CorpusEntry]]]]:
             for index, part in enumerate(segments.missing()):
                 in_flight[index] = part
-                yield f"count {part}", (part.number, [with_absolute_paths(entry) for entry in part.entries])
+                yield f"count {part}", (part.number, [entry.absolute() for entry in part.entries])
 
         with segments.kept_on_failure():
             segments.open()

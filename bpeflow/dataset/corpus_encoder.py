@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow import flow
-from bpeflow.corpus.first_look import FirstLook
+from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk, Rest

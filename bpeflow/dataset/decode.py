@@ -12,7 +12,7 @@ from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_fi
 from bpeflow.dataset.token_set import already_exists, check_not_input
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Ids that are decoded at a time. More: fewer calls. Fewer: less memory, a few MB of text for this many.
@@ -87,7 +87,7 @@ def decode_file(
     done = written = 0
     total = sum(file.tokens for file in files)
     remove_dead_parts(path)
-    with shown(progress, observer) as watching, atomic_path(path) as temporary, temporary.open("wb") as text:
+    with observer_for(progress, observer) as watching, atomic_path(path) as temporary, temporary.open("wb") as text:
         hold_part(text)
         for file in files:
             before = 0  # ids of this file that were decoded

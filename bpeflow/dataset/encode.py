@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 from bpeflow import __version__
 from bpeflow._util.machine import explain_memory_error
 from bpeflow.config import EncodeSettings, make_settings
-from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.corpus.find import InputRules, find_inputs, listed_inputs
-from bpeflow.corpus.formats.records import check_iterable, split_off_documents
-from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, find_corpus, input_files
+from bpeflow.corpus.records import check_iterable, split_off_documents
+from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
@@ -29,7 +25,7 @@ from bpeflow.dataset.token_set import TokenSet, check_not_input
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, InputTypeError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.tokenizer.parallel import validate_threads
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -151,7 +147,7 @@ def encode_file(
         val_fraction=settings.val_fraction,
         seed=settings.seed,
     )
-    corpus = find_corpus(settings, documents, find_in_order)
+    corpus = find_corpus(settings, documents, in_order=True)
     rules = TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, corpus.sources, keep_separator=True)
     work = CorpusEncoder(
         corpus=corpus,
@@ -161,14 +157,14 @@ def encode_file(
     )
     check_distributable(corpus, settings.engine)
     _check_output(tokens, corpus, settings.overwrite)
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         return _encode(work, tokens, settings, _describe(work, end), watching)
 
 
 def _check_output(tokens: TokenSet, corpus: Corpus, overwrite: bool) -> None:
     """Raise an error if a file that is to be replaced is an input, or if it exists without `overwrite`."""
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
-    check_not_input(outputs, [file.name for entry in corpus.entries for file in input_files(entry)])
+    check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
     if not overwrite:
         tokens.refuse_to_replace()
 
@@ -288,32 +284,13 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
         "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
         "invalid_utf8": encoder.rules.invalid_utf8,
         "bytes": work.corpus.known_bytes,
-        "input": [
-            {"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in input_files(entry)
-        ],
+        "input": [{"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in entry.files],
         "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
         "bpeflow": __version__,
     }
 
 
 # ---- options ----
-
-
-def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None) -> list[CorpusFile | StreamTask]:
-    """Return the files of `inputs` in the given order, those of a folder or glob by path, and each file once.
-
-    Raises `CorpusError` as `find_inputs` does.
-    """
-    rules = rules or InputRules()
-    if not inputs or rules.sampled:  # no input raises its error; a sample is the one that training draws
-        return find_inputs(inputs, rules)
-    files: dict[str, CorpusFile | StreamTask] = {}
-    for entry in inputs:
-        for listed in listed_inputs(entry):
-            for file in find_inputs([listed], rules):
-                [found] = input_files(file)
-                files.setdefault(os.path.realpath(found.name) if found.location == "file" else found.name, file)
-    return list(files.values())
 
 
 def choose_separator(tokenizer: Tokenizer, separator: str | None) -> str | None:

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from .meters import QueueDepth, peak_memory
     from .monitor import Monitor, MonitorSample, ProcessUse, StageRate, stall_watch
     from .pipeline import MAIN, Executor, Pipeline, WorkerReport, in_order
-    from .stage import QueueSpec, Source, Stage, set_gauge, wait_readable
+    from .pipes import QueueSpec
+    from .stage import Source, Stage, set_gauge, wait_readable
 
 __all__ = ["MAIN", "Executor", "Pipeline", "QueueSpec", "Source", "Stage", "WorkerReport", "in_order"]
 __all__ += ["FlowError", "WorkerDiedError", "peak_memory", "set_gauge", "wait_readable"]

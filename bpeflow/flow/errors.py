@@ -1,8 +1,15 @@
-"""The exceptions of pipelines.
+"""The exceptions of pipelines, and how one gets out of a worker process.
 
 An exception raised by a stage function is *not* wrapped in one of these. It reaches the caller unchanged; from a
 process, with the worker's traceback as its cause.
 """
+
+from __future__ import annotations
+
+import pickle
+import signal
+import traceback
+from contextlib import suppress
 
 
 class FlowError(RuntimeError):
@@ -25,3 +32,55 @@ class WorkerTracebackError(Exception):
         super().__init__(f'in stage {stage!r}, worker {worker}:\n"""\n{text}"""')
         self.stage = stage
         self.worker = worker
+
+
+def pack_failure(stage: str, worker: int, error: BaseException) -> bytes:
+    """Pickle the exception that a worker handles, and what to raise instead if it cannot be pickled or loaded."""
+    pickled = b""
+    with suppress(Exception):
+        pickled = pickle.dumps(error)
+    instead = FlowError(
+        f"stage {stage!r}, worker {worker}, raised {''.join(traceback.format_exception_only(error)).strip()} (this "
+        "exception cannot be pickled; its traceback is above)"
+    )
+    return pickle.dumps((pickled, instead, (stage, worker, traceback.format_exc())))
+
+
+def unpack_failure(packed: bytes) -> BaseException | None:
+    """Return a packed exception, whose cause is the worker's traceback; None if `packed` is only a part of it."""
+    error: BaseException
+    try:
+        pickled, error, origin = pickle.loads(packed)  # noqa: S301 -- from our own worker
+    except (EOFError, pickle.UnpicklingError):
+        return None
+    with suppress(Exception):  # it could not be pickled, or has an unusual `__init__`
+        error = pickle.loads(pickled)  # noqa: S301
+    error.__cause__ = WorkerTracebackError(*origin)
+    return error
+
+
+#: The likely cause of SIGKILL.
+KILLED = "most likely the kernel's out-of-memory killer: use fewer workers or smaller chunks, or add memory"
+_CRASHED = "a crash in native code: PYTHONFAULTHANDLER=1 in the environment shows where"
+_EXITED = "os._exit or sys.exit in the stage function, or in code that it calls; see the output above"
+_HINTS = {"SIGKILL": KILLED, **dict.fromkeys(("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"), _CRASHED)}
+
+
+def worker_died(stage: str, number: int, workers: int, pid: int, status: int) -> WorkerDiedError:
+    """Return the exception for a worker that exited with this exit code before finishing its work."""
+    if status >= 0:
+        description, hint = f"exited with status {status}{'' if status else ' before finishing its work'}", _EXITED
+    else:
+        name = signal.Signals(-status).name if -status in {*signal.Signals} else f"signal {-status}"
+        description, hint = f"was killed by {name}", _HINTS.get(name, "")
+    return WorkerDiedError(
+        f"stage {stage!r}: worker {number} of {workers} (pid {pid}) {description}{': ' if hint else ''}{hint}"
+    )
+
+
+def cannot_start(error: OSError) -> FlowError:
+    """Return the exception for a failure to create the queues, the fork server or a worker."""
+    return FlowError(
+        f"cannot start the worker processes ({error.strerror or error}): processes (ulimit -u), open files (ulimit -n) "
+        "or memory are used up. Use fewer workers"
+    )

@@ -22,40 +22,39 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from mmap import mmap
 from multiprocessing import spawn
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from .failures import pack_failure
-from .pipes import Channel, Credits, Descriptor, anonymous_file, open_here, write_all
+from .descriptors import Credits, Descriptor, anonymous_file, open_here, write_all
+from .errors import pack_failure
+from .meters import Meters
+from .pipes import Channel
 from .stage import outputs
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
 
 #: To the main process, for each worker that has ended: its index, process id and exit code. If it could not be started:
 #: its index, 0 and an error number.
 EVENT = struct.Struct("<qqq")
 
 
+@dataclass
 class Plan:
     """Everything that the server and the workers of a run need to know, and what they share with the main process."""
 
-    def __init__(self, pipeline: Pipeline, jobs: list[bytes], events: Descriptor, alive: Descriptor) -> None:
-        workers = [len(meters) for meters in pipeline.meters.steps]
-        self.names = pipeline.names
-        self.preload = pipeline.preload
-        self.temporary = pipeline.temporary
-        self.meters = pipeline.meters
-        self.channels = list(map(Channel, pipeline.queues, workers, workers[1:]))  # the queue that each step writes to
-        self.jobs = jobs  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
-        self.failure = anonymous_file()  # for the first failure
-        self.failure_lock = Credits(1)  # taken by the worker that reports it
-        self.events = events  # the pipe to the main process
-        self.alive = alive  # a pipe that reaches its end when the main process has died
+    names: list[str]  # of the steps: the source and the stages
+    jobs: list[bytes]  # of each step, the pickled source or stage, and the `route` of the queue that it writes to
+    channels: list[Channel]  # the queue that each step writes to
+    meters: Meters
+    preload: Sequence[str]
+    temporary: Sequence[str | os.PathLike[str]]
+    events: Descriptor  # the pipe to the main process
+    alive: Descriptor  # a pipe that reaches its end when the main process has died
+    failure: Descriptor = field(default_factory=anonymous_file)  # for the first failure
+    failure_lock: Credits = field(default_factory=partial(Credits, 1))  # taken by the worker that reports it
 
 
 def server_command(file: int) -> list[str]:

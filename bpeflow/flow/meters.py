@@ -20,7 +20,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from .pipes import Descriptor, anonymous_file
+from .descriptors import Descriptor, anonymous_file
 
 
 class Activity(IntEnum):

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .errors import FlowError
 from .meters import Meter, Meters, QueueDepth
-from .stage import QueueSpec, Source, Stage
+from .pipes import QueueSpec
+from .stage import Source, Stage
 from .threads import ThreadRun
 
 Executor = Literal["processes", "threads"]
@@ -112,10 +113,10 @@ class Pipeline:
             raise FlowError(f"executor {executor!r} is not one of {', '.join(get_args(Executor))}")
         self._executor = executor
         if executor == "threads":
-            return ThreadRun(self).results()
+            return ThreadRun(self.steps, self.queues, self.meters).results()
         from .processes import ProcessRun  # multiprocessing, subprocess and more, which threads do not need
 
-        return ProcessRun(self).results()
+        return ProcessRun(self.steps, self.queues, self.meters, self.preload, self.temporary).results()
 
     @property
     def reports(self) -> list[WorkerReport]:

@@ -1,4 +1,4 @@
-"""Bounded queues between processes, made of pipes, and the other kernel objects that they share.
+"""Bounded queues between processes, made of pipes.
 
 A kernel pipe already is a bounded queue that wakes up its readers and writers. A queue of a pipeline is one pipe, or
 one for each consumer if items are routed, whose size bounds the bytes in flight, with
@@ -12,24 +12,22 @@ out is not the order in which `put` returned: a sentinel of one process can over
 tests/flow/test_flow_pipes.py shows it. Hence no sentinels.)
 
 A killed process keeps the locks and credits that it holds, and an item that it wrote only in part looks like the end of
-the stream. So the whole run must end. Nothing has a name: the kernel frees it with the last process that has it open.
+the stream. So the whole run must end.
 """
 
 from __future__ import annotations
 
 import fcntl
-import os
 import pickle
-import select
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakSet
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from .meters import Meter
-    from .stage import QueueSpec
+from .descriptors import Credits, Descriptor, pipe, read_exactly, write_all
+from .errors import FlowError
+from .meters import Meter
 
 #: Upper bound on the size of a pipe. Larger: fewer switches between the processes when a large item is sent. This is
 #: the most that Linux allows by default.
@@ -42,92 +40,34 @@ _SMALL = 1 << 16
 _HEADER = struct.Struct("<QQ")
 
 
-class EndOfStreamError(Exception):
-    """All writers of a pipe have exited, and all that they wrote has been read."""
+@dataclass(frozen=True)
+class QueueSpec:
+    """A bounded queue between two stages.
 
+    Both bounds apply at once. A producer that reaches either one waits, which is how a pipeline applies back-pressure.
+    Larger bounds smooth out uneven items, smaller ones save memory.
 
-class Descriptor:
-    """A file descriptor that this object owns: it is closed with the last reference to it."""
+    Attributes:
+        name: The name that the monitor shows, for example `"chunk_queue"`.
+        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer). Between processes at most
+            4,096 (512 on macOS).
+        max_bytes: Upper bound on the bytes in flight, counted as pickled, without one item that is being put. Between
+            processes at least 4 KiB and at most 1 MiB for each reader (on macOS the system decides).
+        route: With None, any worker of the reading stage may take any item. Otherwise an item goes to worker
+            `route(item) % workers`, and the bounds apply to the items of all workers together.
 
-    def __init__(self, number: int) -> None:
-        self._number = number
-        open_here.add(self)
+    Raises:
+        FlowError: If a bound is less than 1.
+    """
 
-    def fileno(self) -> int:
-        """Return the number of the descriptor."""
-        return self._number
+    name: str
+    max_items: int = 64
+    max_bytes: int = 64 << 20
+    route: Callable[[Any], int] | None = None
 
-    def close(self) -> None:
-        """Close the descriptor. Idempotent."""
-        number, self._number = self._number, -1
-        if number >= 0:
-            os.close(number)
-
-    __del__ = close
-
-
-#: The descriptors of this process. A child that other code forks closes them: it would keep the readers of a pipe
-#: waiting for an end of file.
-open_here: WeakSet[Descriptor] = WeakSet()
-os.register_at_fork(after_in_child=lambda: list(map(Descriptor.close, list(open_here))))
-
-
-def pipe() -> tuple[Descriptor, Descriptor]:
-    """Return the reading and the writing end of a new pipe."""
-    reader, writer = os.pipe()
-    return Descriptor(reader), Descriptor(writer)
-
-
-def anonymous_file() -> Descriptor:
-    """Return a new file that has no name, in memory where the system supports it."""
-    if hasattr(os, "memfd_create"):
-        return Descriptor(os.memfd_create("bpeflow"))
-    import tempfile  # slow to import
-
-    with tempfile.TemporaryFile() as file:
-        return Descriptor(os.dup(file.fileno()))
-
-
-class Credits:
-    """Credits that processes take and give back: bytes in a pipe. One credit is a lock, used as a context manager."""
-
-    def __init__(self, count: int) -> None:
-        self._reader, self._writer = pipe()
-        self.give(min(count, select.PIPE_BUF))  # more might not fit into the pipe of a user who has many
-
-    def take(self) -> None:
-        """Take a credit, or wait until there is one."""
-        os.read(self._reader.fileno(), 1)
-
-    def give(self, count: int = 1) -> None:
-        """Give credits back. Never blocks: what was taken has room."""
-        os.write(self._writer.fileno(), bytes(count))
-
-    __enter__ = take
-
-    def __exit__(self, *exception: object) -> None:
-        self.give()
-
-
-def write_all(writer: Descriptor, data: bytes | bytearray | memoryview) -> None:
-    """Write all of a buffer."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(writer.fileno(), rest) :]
-
-
-def read_exactly(reader: Descriptor, size: int, wait: Callable[[], None] | None = None) -> bytearray:
-    """Read bytes from a pipe. `wait` is called before each read, if given. Raises `EndOfStreamError`."""
-    buffer = bytearray(size)
-    rest = memoryview(buffer)
-    while rest:
-        if wait:
-            wait()
-        count = os.readv(reader.fileno(), [rest])
-        if not count:
-            raise EndOfStreamError
-        rest = rest[count:]
-    return buffer
+    def __post_init__(self) -> None:
+        if self.max_items < 1 or self.max_bytes < 1:
+            raise FlowError(f"queue {self.name!r}: max_items and max_bytes must be at least 1")
 
 
 class Packed(NamedTuple):

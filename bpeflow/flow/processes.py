@@ -31,20 +31,18 @@ import pickle
 import select
 import signal
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .errors import FlowError, WorkerDiedError
-from .failures import KILLED, cannot_start, unpack_failure, worker_died
+from .descriptors import Descriptor, anonymous_file, pipe
+from .errors import KILLED, FlowError, WorkerDiedError, cannot_start, unpack_failure, worker_died
 from .forkserver import EVENT, Plan, server_command
-from .pipes import Descriptor, anonymous_file, pipe
-from .stage import Inputs
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
+from .meters import Meters
+from .pipes import Channel, QueueSpec
+from .stage import Inputs, Source, Stage
 
 #: Upper bound on the wait for killed processes, in seconds. They end at once, unless they are stuck in the kernel (for
 #: example in a dead network file system). Longer delays the error in that case.
@@ -54,11 +52,21 @@ _END_SECONDS = 5.0
 class ProcessRun:
     """One run of a pipeline in processes. Raises `FlowError` if workers cannot import a stage function."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._meters = pipeline.meters
+    def __init__(
+        self,
+        steps: Sequence[Source | Stage],
+        queues: Sequence[QueueSpec],
+        meters: Meters,
+        preload: Sequence[str],
+        temporary: Sequence[str | os.PathLike[str]],
+    ) -> None:
+        self._names = [step.name for step in steps]
+        self._queues = queues
+        self._meters = meters
+        self._preload = preload
+        self._temporary = temporary
         self._jobs: list[bytes] = []
-        for step, queue in zip(pipeline.steps, pipeline.queues, strict=True):
+        for step, queue in zip(steps, queues, strict=True):
             try:
                 _JobPickler(job := io.BytesIO()).dump((step, queue.route))
             except Exception as error:
@@ -80,7 +88,7 @@ class ProcessRun:
             yield from Inputs(partial(self._channels[-1].get, 0, meter, self._wait_for_result), None, meter)
             while self._running:
                 self._handle_exit()
-            for step, queue in enumerate(self._pipeline.queues):
+            for step, queue in enumerate(self._queues):
                 if lost := self._meters.depth(step).items:
                     raise FlowError(f"queue {queue.name!r}: {lost} items were lost between processes")
         finally:
@@ -97,11 +105,13 @@ class ProcessRun:
         try:
             self._events, events = pipe()
             alive, self._alive = pipe()
-            plan = Plan(self._pipeline, self._jobs, events, alive)
+            workers = [len(meters) for meters in self._meters.steps]
+            channels = list(map(Channel, self._queues, workers, workers[1:]))
+            plan = Plan(self._names, self._jobs, channels, self._meters, self._preload, self._temporary, events, alive)
             self._failure = plan.failure
             # Kept, with the reading ends of all queues: a worker must not notice the death of another before this
             # process does, and report an error that is only a consequence.
-            self._channels = plan.channels
+            self._channels = channels
             file = anonymous_file()
             with open(file.fileno(), "wb", closefd=False) as stream:
                 pickler = pickle.Pickler(stream)
@@ -145,7 +155,7 @@ class ProcessRun:
         meters = self._meters.steps[step]
         if status or not meters[number].finished:
             reported = os.pread(self._failure.fileno(), os.fstat(self._failure.fileno()).st_size, 0)
-            raise unpack_failure(reported) or worker_died(self._pipeline.names[step], number, len(meters), pid, status)
+            raise unpack_failure(reported) or worker_died(self._names[step], number, len(meters), pid, status)
         self._running -= 1
 
     def _end(self) -> None:

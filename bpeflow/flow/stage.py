@@ -9,39 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from .descriptors import Descriptor, EndOfStreamError
 from .errors import FlowError
 from .meters import Activity, Meter
-from .pipes import Descriptor, EndOfStreamError, Packed
-
-
-@dataclass(frozen=True)
-class QueueSpec:
-    """A bounded queue between two stages.
-
-    Both bounds apply at once. A producer that reaches either one waits, which is how a pipeline applies back-pressure.
-    Larger bounds smooth out uneven items, smaller ones save memory.
-
-    Attributes:
-        name: The name that the monitor shows, for example `"chunk_queue"`.
-        max_items: Upper bound on the items in flight (put, and not yet taken by a consumer). Between processes at most
-            4,096 (512 on macOS).
-        max_bytes: Upper bound on the bytes in flight, counted as pickled, without one item that is being put. Between
-            processes at least 4 KiB and at most 1 MiB for each reader (on macOS the system decides).
-        route: With None, any worker of the reading stage may take any item. Otherwise an item goes to worker
-            `route(item) % workers`, and the bounds apply to the items of all workers together.
-
-    Raises:
-        FlowError: If a bound is less than 1.
-    """
-
-    name: str
-    max_items: int = 64
-    max_bytes: int = 64 << 20
-    route: Callable[[Any], int] | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_items < 1 or self.max_bytes < 1:
-            raise FlowError(f"queue {self.name!r}: max_items and max_bytes must be at least 1")
+from .pipes import Packed, QueueSpec
 
 
 class Source(NamedTuple):

@@ -17,14 +17,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .meters import Activity, Meter
-from .pipes import EndOfStreamError, Packed, pipe
-from .stage import CancelledError, Inputs, QueueSpec, outputs
-
-if TYPE_CHECKING:
-    from .pipeline import Pipeline
+from .descriptors import EndOfStreamError, pipe
+from .meters import Activity, Meter, Meters
+from .pipes import Packed, QueueSpec
+from .stage import CancelledError, Inputs, Source, Stage, outputs
 
 
 class _Changes(threading.Condition):
@@ -89,12 +87,13 @@ class _Queue:
 class ThreadRun:
     """One run of a pipeline in threads."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-        self._meters = pipeline.meters
+    def __init__(self, steps: Sequence[Source | Stage], queues: Sequence[QueueSpec], meters: Meters) -> None:
+        self._steps = steps
+        self._routes = [queue.route for queue in queues]
+        self._meters = meters
         workers = [len(meters) for meters in self._meters.steps]
         self._changes = _Changes()
-        self._queues = list(map(partial(_Queue, self._changes), pipeline.queues, workers, workers[1:]))
+        self._queues = list(map(partial(_Queue, self._changes), queues, workers, workers[1:]))
         self._threads: list[threading.Thread] = []
         self._failure: BaseException | None = None
 
@@ -106,7 +105,7 @@ class ThreadRun:
         meter.set_activity(Activity.WAITING_FOR_AN_ITEM)
         try:
             for step, worker in self._meters.workers[1:]:
-                name = f"flow {self._pipeline.names[step]} {worker}"
+                name = f"flow {self._steps[step].name} {worker}"
                 thread = threading.Thread(target=self._work, args=(step, worker), name=name, daemon=True)
                 thread.start()
                 self._threads.append(thread)
@@ -153,7 +152,7 @@ class ThreadRun:
     def _outputs(self, step: int, worker: int) -> Iterator[tuple[Packed, int]]:
         meter = self._meters.steps[step][worker]
         take = partial(self._queues[step - 1].get, worker, meter)  # which a source does not call
-        return outputs(self._pipeline.steps[step], self._pipeline.queues[step].route, meter, take, self._ended)
+        return outputs(self._steps[step], self._routes[step], meter, take, self._ended)
 
     def _cancel(self, failure: BaseException | None = None) -> None:
         with self._changes:

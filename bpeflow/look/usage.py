@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,13 +136,18 @@ def count_pretokens(
     sources = [entry for entry in inputs if not isinstance(entry, str)]
     corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
     values = {**options, **(corpus or {"input": list(inputs)})}
+    return CorpusCounter(count_settings(tokenizer, values)).count(observer or Observer()).counts
+
+
+def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSettings:
+    """Return settings that count a corpus as a tokenizer splits it. Raises `SettingsError` if `values` are invalid."""
     ours = {
         "pattern": tokenizer.pattern,
         "unmatched": tokenizer.unmatched,
         "normalizer": tokenizer.normalizer,
         "special_tokens": sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__),
     }
-    return CorpusCounter(make_settings(CountSettings, {**values, **ours})).count(observer or Observer()).counts
+    return make_settings(CountSettings, {**values, **ours})
 
 
 def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[np.int64]:

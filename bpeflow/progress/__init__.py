@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from bpeflow.errors import ConfigError
 from bpeflow.progress.observer import Observer
 
-__all__ = ["Observer", "shown"]
+__all__ = ["Observer", "observer_for"]
 
 
 @contextmanager
-def shown(progress: bool, observer: Observer | None) -> Iterator[Observer | None]:
+def observer_for(progress: bool, observer: Observer | None) -> Iterator[Observer | None]:
     """Yield the observer that a caller chose by `progress` and `observer`; None for neither.
 
     Raises `ConfigError` if both are given.

@@ -85,7 +85,7 @@ class PlainObserver(Observer):
         return since
 
 
-def time_left(elapsed: float, done: int, left: int) -> str:
+def time_left(elapsed: float, done: float, left: float) -> str:
     """Return how long `left` will take if `done` took `elapsed` seconds: `2:05 left`; nothing if it is unknown."""
     if done <= 0 or left <= 0:
         return ""

@@ -9,18 +9,17 @@ runs/owt/
   report.html                the run as a page (`look`)
   .lock                      held while a run is at work; names the process and its scratch folder
   unfinished/                what that run has written so far, under the same names, and:
-    settings.json            its settings, written first (`run_dir.recorded`)
+    settings.json            its settings, written first (`run_dir.run_report`)
     segments/                counts of finished segments of the corpus (`counting.segments`)
     merges.partial           merges learned so far (`run_dir.checkpoint`)
     done.json                the report of a run whose results are complete but not yet published
 
-`inspect` says what is in a folder, for everyone who reads, resumes, replaces or cleans it up.
+`Phase` says what may be in a folder, for everyone who reads, resumes, replaces or cleans it up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from pathlib import Path
 
 from bpeflow.counting.segments import has_segments
@@ -55,64 +54,48 @@ def vocab_subfolder(size: int) -> str:
     return f"vocab_{size}"
 
 
-class Phase(Enum):
-    """How far a run has come.
+class Phase(IntEnum):
+    """How far the unfinished run in a folder has come.
 
-    Attributes:
-        FRESH: nothing to resume.
-        STARTED: only the settings are recorded.
-        COUNTING: some segments of the corpus are counted.
-        COUNTED: the whole corpus is counted.
-        LEARNING: some merges are learned.
-        DONE: the results are complete.
+    =========  ==============================  ===========================  ============================
+    phase      files in ``unfinished/``        a new run                    a new run with `resume`
+    =========  ==============================  ===========================  ============================
+    NONE                                       starts                       starts
+    STARTED    settings.json                   starts                       starts
+    COUNTING   segments/                       is refused                   counts what is left
+    COUNTED    counts.npz, run.json            starts; is refused if there  learns from the counts
+                                               were segments
+    LEARNING   merges.partial                  is refused                   learns the merges that are left
+    DONE       done.json                       publishes these results, and continues as with a finished run
+    =========  ==============================  ===========================  ============================
+
+    With `restart` a run that is refused discards the unfinished one and starts. The results of a finished run stay
+    until those of a new one are complete. A new run may replace them with `overwrite` only, which an unfinished run
+    that has come beyond STARTED had; or, with `resume`, has nothing left to do where they are what it asks for.
     """
 
-    FRESH = "fresh"
-    STARTED = "started"
-    COUNTING = "counting"
-    COUNTED = "counted"
-    LEARNING = "learning"
-    DONE = "done"
+    NONE = 0
+    STARTED = 1
+    COUNTING = 2
+    COUNTED = 3
+    LEARNING = 4
+    DONE = 5
 
 
-@dataclass(frozen=True)
-class RunState:
-    """The state of the latest run in a folder.
-
-    Attributes:
-        phase: how far it has come.
-        in_progress: whether it is the run in ``unfinished/``: interrupted, failed, or still at work (its lock is the
-            holder's business). False for the finished run of the folder itself.
-        counts: the folder of the latest finished counts and their report, ``unfinished/`` first; or None.
-    """
-
-    phase: Phase
-    in_progress: bool = False
-    counts: Path | None = None
-
-
-def inspect(folder: Path) -> RunState:
-    """Find out which run is in a folder, and how far it has come; from the names of its files alone.
-
-    A run in ``unfinished/`` comes before the finished run that it is about to replace.
-    """
+def phase_of(folder: Path) -> Phase:
+    """Find out how far the unfinished run in a folder has come, from the names of its files alone."""
     unfinished = folder / UNFINISHED
-    own_counts = unfinished if _has_counts(unfinished) else None
-    counts = own_counts or (folder if _has_counts(folder) else None)
     if (unfinished / DONE_FILE).exists():
-        return RunState(Phase.DONE, True, counts)
+        return Phase.DONE
     if has_segments(unfinished / SEGMENTS):
-        return RunState(Phase.COUNTING, True, counts)
+        return Phase.COUNTING
     if (unfinished / CHECKPOINT_FILE).exists():
-        return RunState(Phase.LEARNING, True, counts)
-    if own_counts is not None:
-        return RunState(Phase.COUNTED, True, own_counts)
-    if (unfinished / SETTINGS_FILE).exists():
-        return RunState(Phase.STARTED, True, counts)
-    if (folder / REPORT_FILE).exists():
-        return RunState(Phase.DONE, False, counts)
-    return RunState(Phase.FRESH, False, counts)
+        return Phase.LEARNING
+    if has_counts(unfinished):
+        return Phase.COUNTED
+    return Phase.STARTED if (unfinished / SETTINGS_FILE).exists() else Phase.NONE
 
 
-def _has_counts(folder: Path) -> bool:
+def has_counts(folder: Path) -> bool:
+    """Return whether a run has completed its counts in a folder."""
     return (folder / COUNTS_FILE).is_file() and (folder / REPORT_FILE).is_file()

@@ -1,103 +1,137 @@
-"""Resuming: find what an earlier run left in the run folder, and continue, finish, replace or refuse it.
-
-Finished results are described and refused, unless they may be replaced (`overwrite`).
-"""
+"""Resuming: find what an earlier run left in the run folder, and continue, finish, replace or refuse it (`Phase`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from bpeflow._util.text import format_count, one_line
-from bpeflow.config import Settings
+from bpeflow.config import Settings, make_settings, replace
+from bpeflow.corpus.files import STDIN
+from bpeflow.corpus.records import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.errors import AlreadyExistsError, FormatError, ResumeError
+from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.run_dir.checkpoint import check_same_settings
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
     COUNTS_FILE,
+    DONE_FILE,
     REPORT_FILE,
     SEGMENTS,
+    SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
     Phase,
-    RunState,
-    inspect,
+    has_counts,
+    phase_of,
 )
-from bpeflow.run_dir.publish import publish, remove_unfinished
-from bpeflow.run_dir.run_dir import RunDir
-from bpeflow.run_dir.run_report import RunReport, check_counts, read_report
-
-#: Settings that a description mentions if they differ from the default.
-_TELLING = ("special_tokens", "tie_break", "min_frequency", "max_token_length", "init_from")
-
-#: The most characters of a setting that a description shows.
-_MAX_SHOWN = 60
+from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
+from bpeflow.run_dir.run_report import RunReport, check_counts, read_record, read_report
 
 log = logging.getLogger(__name__)
 
-#: Where a run's counts come from: it counts itself, it continues with those of the interrupted run in its folder, it
-#: learns from those of the finished run in its folder, or they are given from elsewhere.
-CountsOrigin = Literal["own", "interrupted", "finished", "elsewhere"]
+
+# ---- the settings of a run ----
 
 
-@dataclass(frozen=True)
-class FinishedCounts:
-    """The counts of an earlier run in the folder, with its report.
+def make_run_settings(values: Mapping[str, Any], where: str = "", elsewhere: Collection[str] = ()) -> Settings:
+    """Validate the settings of a run, as `make_settings` does.
 
-    Attributes:
-        folder: the run folder.
-        counts: the counts.
-        report: the report of the run that made them.
-        in_progress: whether that run is unfinished.
+    With `resume` and without a corpus, the run in `out_dir` is resumed with its own settings, and `values` override
+    them. A change that the run cannot be resumed with is found later, as in a config.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+        ResumeError: there is no such run, or its folder alone is not enough to resume it.
+        FormatError: the report of a finished run is damaged.
     """
-
-    folder: Path
-    counts: PretokenCounts
-    report: RunReport
-    in_progress: bool
-
-    def nothing_left(self, settings: Settings, learning: Mapping[str, Any]) -> bool:
-        """Return whether that run has done all that `settings` ask for.
-
-        Args:
-            settings: the settings.
-            learning: their `learning_fingerprint`.
-
-        Raises:
-            ResumeError: it learned merges with other settings.
-        """
-        if self.in_progress:
-            return False
-        if settings.skip_merge:
-            return True
-        if self.report.learning is None or inspect(self.folder).phase is Phase.LEARNING:
-            return False
-        check_same_settings(self.report.learning.fingerprint, learning, self.folder / REPORT_FILE, "--overwrite")
-        try:
-            self.tokenizer()
-        except (FormatError, OSError) as error:
-            log.warning("the vocabulary in %s is damaged or missing and will be learned again: %s", self.folder, error)
-            return False
-        return all((self.folder / name).exists() for name in self.report.files)
-
-    def tokenizer(self) -> TokenizerSpec | None:
-        """Read the tokenizer; None if none was learned."""
-        return gpt2.load(self.folder) if self.report.learning is not None else None
+    out_dir = values.get("out_dir")
+    if values.get("resume") and not (values.get("input") or values.get("sources")):
+        if out_dir is None:
+            raise ConfigError("out_dir is missing: which run to resume (--resume --out_dir FOLDER)")
+        if isinstance(out_dir, str | Path):
+            values = replace(_own_settings(Path(out_dir).expanduser()), values)
+    return make_settings(Settings, values, where, elsewhere)
 
 
-def settle_interrupted(folder: Path, settings: Settings, origin: CountsOrigin = "own") -> None:
+def _own_settings(folder: Path) -> dict[str, Any]:
+    record = read_record(folder)
+    if record is None:
+        return _reported_settings(folder)
+    if unknown := record.settings.keys() - Settings.model_fields:
+        raise ResumeError(
+            f"the run in {folder} was begun by another version of bpeflow, with settings that this one does not have "
+            f"({', '.join(sorted(unknown))}): start over with --restart and the settings of the run"
+        )
+    if record.counts is not None:
+        raise ResumeError(
+            f"the run in {folder} learns merges from the counts in {record.counts}: resume it with bpeflow "
+            f"merge --counts {record.counts} --resume --out_dir {folder}"
+        )
+    paths = {*_paths(record.settings)}
+    if {DOCUMENTS, STDIN} & paths:
+        raise ResumeError(
+            f"the run in {folder} reads standard input or an iterable, which can be read only once: start over with "
+            "that input and --restart, or learn from the counts if they are complete (bpeflow merge)"
+        )
+    relative = any(not ("://" in path or Path(path).is_absolute()) for path in paths)
+    if record.started_in != str(Path.cwd()) and relative:
+        raise ResumeError(
+            f"the run in {folder} was started in {record.started_in}, and has relative paths: resume it there, or "
+            "repeat its settings"
+        )
+    return record.settings
+
+
+def _reported_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of a run that has left nothing but its report: its results are complete, or nearly so."""
+    unfinished = folder / UNFINISHED
+    report = read_report(unfinished, DONE_FILE) or read_report(unfinished) or read_report(folder)
+    if report is None:
+        raise ResumeError(
+            f"{folder} has no run to resume: there is neither {REPORT_FILE} nor {UNFINISHED}/{SETTINGS_FILE}. Give "
+            "the settings of a new one, at least input and vocab_size"
+        )
+    if report.counts is not None and not (folder / COUNTS_FILE).exists():
+        raise ResumeError(
+            f"the run in {folder} has learned merges from the counts in {report.counts} and is finished: nothing left "
+            "to do"
+        )
+    return {**report.settings, "overwrite": False, "restart": False}
+
+
+def _paths(settings: Mapping[str, Any]) -> Iterable[str]:
+    yield from settings["input"]
+    for source in settings["sources"]:
+        yield from source["paths"]
+    template = settings["output"].get("chat_template")
+    yield from filter(
+        None, (settings["init_from"], settings["scratch_dir"], template not in CHAT_TEMPLATES and template)
+    )
+
+
+# ---- making way for a new run ----
+
+
+def make_way(folder: Path, settings: Settings, *, counts: bool = True, counts_in: Path | None = None) -> None:
     """Make way for a new run: keep an interrupted run to resume, or refuse to lose it, or remove it with `restart`.
 
     A run that was interrupted while its results were published is finished first. What a finished run has left is kept
     until the new one is complete, and only with `overwrite` may there be any. An interrupted run has that permission.
+
+    Args:
+        folder: the run folder.
+        settings: the settings of the new run.
+        counts: whether the new run counts the corpus itself.
+        counts_in: the folder of the counts that it is given, if they have one. Those of the interrupted run are
+            published with the results.
 
     Raises:
         ResumeError: the folder has an interrupted run, and the settings neither resume nor discard it; or this run,
@@ -105,142 +139,45 @@ def settle_interrupted(folder: Path, settings: Settings, origin: CountsOrigin = 
         AlreadyExistsError: the folder has a finished run or a tokenizer, and it is neither resumed nor replaced.
     """
     finish_publishing(folder, settings.restart)
-    state, unfinished = inspect(folder), folder / UNFINISHED
-    own_counts = state.counts == unfinished
-    at_stake: list[str] = []
-    if origin != "interrupted":
-        at_stake += [f"{SEGMENTS}/"] * (state.phase is Phase.COUNTING) + [COUNTS_FILE] * _are_costly(unfinished)
-    at_stake += [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
-    can_resume = origin in ("own", "interrupted") or not (own_counts or state.phase is Phase.COUNTING)
-    if settings.resume and can_resume:
+    phase, unfinished = phase_of(folder), folder / UNFINISHED
+    takes_counts = same_folder(counts_in, unfinished)
+    at_stake = [CHECKPOINT_FILE] * (unfinished / CHECKPOINT_FILE).exists()
+    if not takes_counts:
+        at_stake = [f"{SEGMENTS}/"] * (phase is Phase.COUNTING) + [COUNTS_FILE] * _are_costly(unfinished) + at_stake
+    other_counts = phase is Phase.COUNTING or has_counts(unfinished)
+    if settings.resume and (counts or takes_counts or not other_counts):
         return
     if at_stake and not settings.restart:
         raise ResumeError(
             f"{folder} has an unfinished run ({' and '.join(at_stake)}): resume it (--resume), discard it and start "
             "over (--restart), or use another out_dir"
         )
-    if origin != "interrupted" and not settings.overwrite:
-        refuse_to_replace(folder, counts_stay=origin == "finished")
+    if not (takes_counts or settings.overwrite):
+        refuse_to_replace(folder, counts_stay=same_folder(counts_in, folder))
     if at_stake:
         log.warning("%s: discarding the unfinished run", folder)
-    if origin == "interrupted":
+    if takes_counts:
         (unfinished / CHECKPOINT_FILE).unlink(missing_ok=True)
     else:
         remove_unfinished(folder)
 
 
+def same_folder(one: Path | None, other: Path | None) -> bool:
+    """Return whether two paths are known and name the same folder."""
+    return one is not None and other is not None and one.resolve() == other.resolve()
+
+
 def finish_publishing(folder: Path, restart: bool = False) -> None:
     """Publish the results of a run that was interrupted while doing so; with `restart` discard them if damaged."""
-    state = inspect(folder)
-    if not (state.phase is Phase.DONE and state.in_progress):
+    if phase_of(folder) is not Phase.DONE:
         return
     log.info("%s: publishing the results of a run that was interrupted while doing so", folder)
     try:
-        publish(folder)
+        publish_results(folder)
     except ResumeError:
         if not restart:
             raise
         remove_unfinished(folder)
-
-
-def folder_of_counts(run_dir: Path) -> Path:
-    """Return the folder of the latest counts: ``unfinished/`` if learning failed there, else the run folder.
-
-    Takes the folder's lock if results are to be published first. Raises as `RunDir` and `publish` do.
-    """
-    state = inspect(run_dir)
-    if state.phase is Phase.DONE and state.in_progress:
-        with RunDir(run_dir):
-            finish_publishing(run_dir)
-        state = inspect(run_dir)
-    return state.counts or run_dir
-
-
-def find_counts(settings: Settings, fingerprint: Fingerprint) -> FinishedCounts | None:
-    """Return the counts of an earlier run in `out_dir`; None if the corpus is to be counted (on), or without `resume`.
-
-    Raises:
-        ResumeError: the counts are of another corpus, of other settings, or damaged.
-        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
-    """
-    folder = settings.out_dir
-    if not settings.resume or folder is None:
-        return None
-    state = inspect(folder)
-    if state.phase is Phase.COUNTING:
-        return None
-    found, may_replace = None, settings.overwrite or _continues(state, settings)
-    if not (state.phase is Phase.STARTED and may_replace):
-        found = _read_counts(folder, UNFINISHED, fingerprint) or _read_counts(folder, "", fingerprint)
-    if found is None:
-        if not may_replace:
-            refuse_to_replace(folder)
-        log.info("%s has no run to resume: starting from the beginning", folder)
-    elif not (may_replace or found.report.learning or settings.skip_merge):
-        refuse_to_replace(folder, counts_stay=True)
-    return found
-
-
-def find_learned(
-    settings: Settings,
-    learning: Mapping[str, Any],
-    origin: CountsOrigin,
-    counts: PretokenCounts,
-    counted: RunReport | None,
-) -> FinishedCounts | None:
-    """With `resume`, return the finished run in `out_dir` if it has learned from these counts what `settings` ask for.
-
-    Args:
-        settings: the settings.
-        learning: their `learning_fingerprint`.
-        origin: where the counts come from.
-        counts: the counts.
-        counted: the report of the run that made them, if it is known.
-
-    Raises:
-        ResumeError: that run learned merges with other settings.
-        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
-        FormatError: the report of the finished run is damaged.
-    """
-    folder = settings.out_dir
-    if not settings.resume or folder is None or _continues(inspect(folder), settings):
-        return None
-    report = read_report(folder)
-    same_counts = report and counted and (report.corpus, report.counting) == (counted.corpus, counted.counting)
-    if report and report.learning and same_counts:
-        found = FinishedCounts(folder, counts, report, in_progress=False)
-        return found if found.nothing_left(settings, learning) else None
-    if not settings.overwrite:
-        refuse_to_replace(folder, counts_stay=origin == "finished")
-    return None
-
-
-def _continues(state: RunState, settings: Settings) -> bool:
-    """Return whether an unfinished run is continued, which may replace a finished one since it began.
-
-    If it has done nothing yet, its permission to replace must be in these settings, which may be those of another run.
-    """
-    return state.in_progress and (state.phase is not Phase.STARTED or settings.overwrite)
-
-
-def _read_counts(folder: Path, subfolder: str, fingerprint: Fingerprint) -> FinishedCounts | None:
-    start_over = "--restart" if subfolder else "--overwrite"
-    path = folder / subfolder / COUNTS_FILE
-    try:
-        report = read_report(folder / subfolder)
-        if report is None or report.counting is None or not path.exists():
-            return None
-        if changes := fingerprint.differences_from_summary(report.counting.fingerprint):
-            raise ResumeError(
-                f"the run in {folder} counted something else: {'; '.join(changes)}. Undo the change to resume it, or "
-                f"start over with {start_over} or in another out_dir"
-            )
-        counts = PretokenCounts.load(path)
-        check_counts(report, counts, path)
-    except FormatError as error:
-        raise ResumeError(f"{error}. To count again, use {start_over}") from error
-    log.info("the corpus is already counted: resuming from %s", path)
-    return FinishedCounts(folder, counts, report, in_progress=subfolder == UNFINISHED)
 
 
 def _are_costly(folder: Path) -> bool:
@@ -262,54 +199,156 @@ def refuse_to_replace(folder: Path, *, counts_stay: bool = False) -> None:
         counts_stay: whether the new run learns from the finished counts in the folder, so that only a tokenizer would
             be replaced.
     """
-    if has_tokenizer(folder) or (not counts_stay and _has_counts_or_report(folder)):
-        raise AlreadyExistsError(
-            f"{folder} holds {_describe(folder)}: use another out_dir, or overwrite=True (--overwrite) to replace it"
-        )
+    if has_tokenizer(folder):
+        held = formats.describe(folder)
+    elif counts_stay:
+        return
+    elif (folder / COUNTS_FILE).exists():
+        held = "finished counts"
+    elif (folder / REPORT_FILE).exists():
+        held = "a finished run"
+    else:
+        return
+    raise AlreadyExistsError(
+        f"{folder} holds {held}: use another out_dir, or overwrite=True (--overwrite) to replace it"
+    )
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Return whether a folder has a tokenizer in any known format."""
-    return any(next(folder.glob(pattern), None) for pattern in VOCAB_FILES) or formats.has_tokenizer(folder)
+    """Return whether a folder has a file of a tokenizer, which a run would replace."""
+    return any(next(folder.glob(pattern), None) for pattern in VOCAB_FILES)
 
 
-def _has_counts_or_report(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (REPORT_FILE, COUNTS_FILE))
+# ---- the results of earlier runs ----
 
 
-def _describe(folder: Path) -> str:
+@dataclass(frozen=True)
+class EarlierCounts:
+    """The counts of an earlier run in the folder, with its report.
+
+    Attributes:
+        counts: the counts.
+        report: the report of the run that made them.
+        finished: whether that run is finished.
+    """
+
+    counts: PretokenCounts
+    report: RunReport
+    finished: bool
+
+
+def folder_of_counts(run_dir: Path) -> Path:
+    """Return the folder of the latest counts: ``unfinished/`` if learning failed there, else the run folder.
+
+    Takes the folder's lock if results are to be published first. Raises as `RunDir` and `publish_results` do.
+    """
+    if phase_of(run_dir) is Phase.DONE:
+        with RunDir(run_dir):
+            finish_publishing(run_dir)
+    return run_dir / UNFINISHED if has_counts(run_dir / UNFINISHED) else run_dir
+
+
+def find_counts(settings: Settings, fingerprint: Fingerprint) -> EarlierCounts | None:
+    """Return the counts of an earlier run in `out_dir`; None if the corpus is to be counted (on), or without `resume`.
+
+    Raises:
+        ResumeError: the counts are of another corpus, of other settings, or damaged.
+        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
+    """
+    folder = settings.out_dir
+    if not settings.resume or folder is None:
+        return None
+    phase = phase_of(folder)
+    if phase is Phase.COUNTING:
+        return None
+    found, may_replace = None, settings.overwrite or phase > Phase.STARTED
+    if not (phase is Phase.STARTED and may_replace):
+        found = _read_counts(folder / UNFINISHED, fingerprint) or _read_counts(folder, fingerprint)
+    if found is None:
+        if not may_replace:
+            refuse_to_replace(folder)
+        log.info("%s has no run to resume: starting from the beginning", folder)
+    elif not (may_replace or found.report.learning or settings.skip_merge):
+        refuse_to_replace(folder, counts_stay=True)
+    return found
+
+
+def _read_counts(folder: Path, fingerprint: Fingerprint) -> EarlierCounts | None:
+    start_over = "--restart" if folder.name == UNFINISHED else "--overwrite"
+    path = folder / COUNTS_FILE
     try:
         report = read_report(folder)
-    except FormatError:
-        return f"a finished run ({REPORT_FILE} is damaged)"
-    if report is not None and report.learning is not None:
-        size = f"{report.learning.vocab_size:,} entries"
-        return f"a finished tokenizer ({', '.join([size, *_details(report, 'trained')])})"
-    if has_tokenizer(folder):
-        return formats.describe(folder)
-    if report is not None and report.corpus is not None:
-        size = format_count(report.corpus.distinct_pretokens, "distinct pre-token")
-        return f"finished counts ({', '.join([size, *_details(report, 'counted')])})"
-    return f"counts ({COUNTS_FILE})"
+        if report is None or report.counting is None or not path.exists():
+            return None
+        if changes := fingerprint.differences_from_summary(report.counting.fingerprint):
+            raise ResumeError(
+                f"the run in {folder} counted something else: {'; '.join(changes)}. Undo the change to resume it, or "
+                f"start over with {start_over} or in another out_dir"
+            )
+        counts = PretokenCounts.load(path)
+        check_counts(report, counts, path)
+    except FormatError as error:
+        raise ResumeError(f"{error}. To count again, use {start_over}") from error
+    log.info("the corpus is already counted: resuming from %s", path)
+    return EarlierCounts(counts, report, finished=folder.name != UNFINISHED)
 
 
-def _details(report: RunReport, verb: str) -> Iterator[str]:
-    settings = report.settings
-    yield _shortened(str(settings["pattern"]))
-    for name in _TELLING:
-        default, value = Settings.model_fields[name].default, settings.get(name)
-        if value is not None and value != (list(default) if isinstance(default, tuple) else default):
-            yield _shortened(f"{name} {value}")
-    paths = [*settings["input"], *(path for source in settings["sources"] for path in source["paths"])]
-    corpus = f" from {_shortened_path(' '.join(paths))}" if paths else ""
-    yield f"{verb} {(report.finished or '')[:10]}{corpus}"
+def find_learned(
+    settings: Settings, learning: Mapping[str, Any], counts_in: Path | None, counted: RunReport | None
+) -> RunReport | None:
+    """With `resume`, return the report of a finished run in `out_dir` that has learned what `settings` ask for.
+
+    Args:
+        settings: the settings.
+        learning: their `learning_fingerprint`.
+        counts_in: the folder of the counts.
+        counted: the report of the run that made them, if it is known.
+
+    Raises:
+        ResumeError: that run learned merges with other settings.
+        AlreadyExistsError: the folder has another finished run or a tokenizer, which this run would replace.
+        FormatError: the report of the finished run is damaged.
+    """
+    folder = settings.out_dir
+    if not settings.resume or folder is None:
+        return None
+    phase = phase_of(folder)
+    if phase > Phase.STARTED or (phase is Phase.STARTED and settings.overwrite):
+        return None
+    report = read_report(folder)
+    same = report and counted and (report.corpus, report.counting) == (counted.corpus, counted.counting)
+    if report and report.learning and same:
+        return report if nothing_left(settings, learning, report) else None
+    if not settings.overwrite:
+        refuse_to_replace(folder, counts_stay=same_folder(counts_in, folder))
+    return None
 
 
-def _shortened(text: str) -> str:
-    text = one_line(text)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+def nothing_left(settings: Settings, learning: Mapping[str, Any], report: RunReport) -> bool:
+    """Return whether the finished run in `out_dir` has done all that `settings` ask for.
+
+    Args:
+        settings: the settings.
+        learning: their `learning_fingerprint`.
+        report: the report of the finished run.
+
+    Raises:
+        ResumeError: it learned merges with other settings.
+    """
+    folder = settings.out_dir
+    if settings.skip_merge:
+        return True
+    if folder is None or report.learning is None or phase_of(folder) is Phase.LEARNING:
+        return False
+    check_same_settings(report.learning.fingerprint, learning, folder / REPORT_FILE, "--overwrite")
+    try:
+        learned_tokenizer(folder, report)
+    except (FormatError, OSError) as error:
+        log.warning("the vocabulary in %s is damaged or missing and will be learned again: %s", folder, error)
+        return False
+    return all((folder / name).exists() for name in report.files)
 
 
-def _shortened_path(text: str) -> str:
-    text = one_line(text)  # paths differ at their ends
-    return text if len(text) <= _MAX_SHOWN else "…" + text[-_MAX_SHOWN:]
+def learned_tokenizer(folder: Path, report: RunReport) -> TokenizerSpec | None:
+    """Read the tokenizer of a finished run; None if none was learned."""
+    return gpt2.load(folder) if report.learning is not None else None

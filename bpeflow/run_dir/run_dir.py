@@ -1,4 +1,9 @@
-"""`RunDir`: the folder of a run, locked while the run is at work, and everything that is written into it."""
+"""`RunDir`: the folder of a run, locked while the run is at work, and everything that is written into it.
+
+A run works in ``unfinished/`` and leaves the files of an earlier one alone. Writing its report there as ``done.json``
+is the point of no return: until then nothing has happened to the earlier files, and from then on they are replaced, by
+this run or, if it is killed on the way, by the next run in the folder (`publish_results`).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +18,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter
 
-from bpeflow._util.atomic import atomic_path, make_folder, remove_parts
+from bpeflow._util.atomic import atomic_path, make_folder, publish, remove_parts, sync_folder
 from bpeflow.config import OutputSettings, Settings
+from bpeflow.counting.segments import has_segments, remove_segments
 from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
@@ -23,20 +29,21 @@ from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import (
+    CHECKPOINT_FILE,
     COUNTS_FILE,
     DONE_FILE,
     MONITOR_FILE,
     REPORT_FILE,
+    RUN_FILES,
+    SEGMENTS,
     SETTINGS_FILE,
     UNFINISHED,
     VOCAB_FILES,
     Phase,
-    inspect,
+    phase_of,
 )
 from bpeflow.run_dir.lock import RunLock
-from bpeflow.run_dir.publish import publish, remove_files, remove_useless
-from bpeflow.run_dir.recorded import reads_once, record_run
-from bpeflow.run_dir.run_report import RunReport
+from bpeflow.run_dir.run_report import RunReport, read_report, record_run
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +52,7 @@ class RunDir:
     """A run folder. Without a path every method does nothing, for runs that write nothing.
 
     As a context manager it holds the folder's lock, removes what a dead run left behind, and removes the folder again
-    if it was new and the run failed. Files of an earlier finished run stay untouched until `finish` (see `publish`).
+    if it was new and the run failed. Files of an earlier finished run stay untouched until `finish`.
 
     Attributes:
         path: the folder, or None.
@@ -65,10 +72,8 @@ class RunDir:
         self.path = path
         self.unfinished = path and path / UNFINISHED
         self._scratch = scratch
-        self._lock: RunLock | None = None
         self._locked = ExitStack()
         self._written: list[str] = []
-        self._resumable = True
         self._began = False
         self._earlier_record: bytes | None = None
         self._made = path is not None and not path.exists()
@@ -80,31 +85,28 @@ class RunDir:
             raise ConfigError(f"cannot make the run folder {path}: {error.strerror}") from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise ConfigError(f"cannot write to the run folder {path}: no permission")
-        self._lock = RunLock(path)
 
     def __enter__(self) -> RunDir:
         """Lock the folder and clean it up. Raises `FolderInUseError` if another run is at work there."""
-        if self._lock is not None and self.unfinished is not None:
+        if self.path is not None:
             with ExitStack() as locked:
-                lock = locked.enter_context(self._lock)
+                lock = locked.enter_context(RunLock(self.path))
                 remove_left_behind(lock.left_behind.get("scratch"))
-                remove_parts(self.unfinished)
-                if self.path is not None and not _awaits_publishing(self.path):
-                    remove_useless(self.path)
+                remove_parts(self.path / UNFINISHED)
+                remove_useless(self.path)
                 lock.sign(scratch=os.fspath(self._scratch.folder) if self._scratch else None)
                 self._locked = locked.pop_all()
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         with self._locked, suppress(OSError, MemoryError, ResumeError):  # the original failure matters more
-            if failed and self.path is not None:
-                if _awaits_publishing(self.path):
-                    publish(self.path)
-                else:
-                    if issubclass(failed, ResumeError):
-                        self._restore_record()
-                    interrupted = issubclass(failed, KeyboardInterrupt) and self._resumable
-                    remove_useless(self.path, failed=self._began and not interrupted)
+            if failed and self.path is not None and self.unfinished is not None:
+                if issubclass(failed, ResumeError) and self._earlier_record is not None:
+                    with atomic_path(self.unfinished / SETTINGS_FILE) as temporary:  # these settings do not resume it
+                        temporary.write_bytes(self._earlier_record)
+                remove_useless(self.path, failed=self._began and not issubclass(failed, KeyboardInterrupt))
+                if phase_of(self.path) is Phase.DONE:
+                    publish_results(self.path)
         if failed and self._made and self.path is not None:
             with suppress(OSError):  # not empty
                 self.path.rmdir()
@@ -119,18 +121,11 @@ class RunDir:
         """
         if self.unfinished is not None:
             make_folder(self.unfinished)
-            remove_files(self.unfinished, stale)
+            _remove(self.unfinished, stale)
             record = self.unfinished / SETTINGS_FILE
             self._earlier_record = record.read_bytes() if record.exists() else None
             record_run(self.unfinished, settings, counts)
-            self._resumable = not reads_once(settings)
             self._began = True
-
-    def _restore_record(self) -> None:
-        """Forget the settings of this run, which the unfinished run cannot be resumed with."""
-        if self.unfinished is not None and self._earlier_record is not None:
-            with atomic_path(self.unfinished / SETTINGS_FILE) as temporary:
-                temporary.write_bytes(self._earlier_record)
 
     def write(self, name: str, dump: Callable[[Path], object]) -> None:
         """Write a file atomically: `dump` gets the path to write to."""
@@ -159,7 +154,7 @@ class RunDir:
         """Write the final report, publish everything that was written, and return the report."""
         report = self.write_report(report, started, DONE_FILE)
         if self.path is not None:
-            publish(self.path)
+            publish_results(self.path, report)
         return report
 
     def write_tokenizer(self, spec: TokenizerSpec, subfolder: str, output: OutputSettings) -> None:
@@ -169,7 +164,7 @@ class RunDir:
         folder = self.unfinished / subfolder
         paths = formats.write(spec, folder, "gpt2")
         for name in output.formats:
-            paths += _save_if_it_fits(spec, folder, name, TransformersOptions.of(output))
+            paths += _write_if_it_fits(spec, folder, name, TransformersOptions.of(output))
         self._written += [os.fspath(path.relative_to(self.unfinished)) for path in paths]
 
     @contextmanager
@@ -220,7 +215,7 @@ class _SampleFile:
         self._file.close()
 
 
-def _save_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: TransformersOptions) -> list[Path]:
+def _write_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: TransformersOptions) -> list[Path]:
     """Write another format, or warn that it cannot represent the tokenizer: hours of work are not lost for that."""
     try:
         return formats.write(spec, folder, name, options)
@@ -229,6 +224,93 @@ def _save_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: Tran
         return []
 
 
-def _awaits_publishing(folder: Path) -> bool:
-    state = inspect(folder)
-    return state.phase is Phase.DONE and state.in_progress
+# ---- results, and what a run leaves behind ----
+
+
+def publish_results(folder: Path, report: RunReport | None = None) -> None:
+    """Replace an earlier run's files by those of a run that is done. The caller holds the folder's lock.
+
+    The earlier report is removed first and the new one is moved last, so a folder with a report has the files of one
+    run only. May be interrupted at any step and called again: a file that the report lists but ``unfinished/`` lacks
+    has already been moved, or is to be kept (the counts that vocabularies were learned from, in the same folder).
+
+    Args:
+        folder: the run folder.
+        report: the report of the run; read from the folder by default.
+
+    Raises:
+        ResumeError: the report of the run that is done is damaged.
+        OSError: a file cannot be moved or removed.
+    """
+    unfinished = folder / UNFINISHED
+    try:
+        report = report or read_report(unfinished, DONE_FILE)
+    except FormatError as error:
+        raise ResumeError(f"{unfinished / DONE_FILE} is damaged: start over with --restart") from error
+    new = [path.relative_to(unfinished) for path in _found(unfinished, RUN_FILES) if path.name != REPORT_FILE]
+    kept = {*map(Path, report.files if report else ())} - {*new}
+    stale = [path for path in _found(folder, RUN_FILES) if path.relative_to(folder) not in kept]
+    _empty(unfinished, DONE_FILE, *map(os.fspath, new))
+    for name in new:
+        make_folder((folder / name).parent)
+    moves = {folder / name: unfinished / name for name in new}
+    publish({**moves, folder / REPORT_FILE: unfinished / DONE_FILE}, stale)
+    _remove_empty_folders(folder)
+    remove_unfinished(folder)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove everything that a run left in ``unfinished/``, durably."""
+    unfinished = folder / UNFINISHED
+    if unfinished.is_dir():
+        _empty(unfinished)
+        with suppress(OSError):  # not empty
+            unfinished.rmdir()
+        sync_folder(folder)
+
+
+def remove_useless(folder: Path, *, failed: bool = False) -> None:
+    """Remove the parts of a run that cannot be resumed, such as a partial set of vocabularies.
+
+    If nothing but the settings of a run would be left, they are kept, unless it has `failed`.
+    """
+    unfinished = folder / UNFINISHED
+    with suppress(OSError):  # empty: try this first, as it needs no memory
+        unfinished.rmdir()
+    if phase_of(folder) is Phase.DONE:  # everything is useful
+        return
+    _remove(unfinished, VOCAB_FILES)
+    if not has_segments(unfinished / SEGMENTS):
+        remove_segments(unfinished / SEGMENTS)
+    phase = phase_of(folder)
+    if phase is Phase.NONE or (failed and phase is Phase.STARTED):
+        remove_unfinished(folder)
+    elif phase is Phase.STARTED:
+        _empty(unfinished, SETTINGS_FILE)
+
+
+def _empty(unfinished: Path, *kept: str) -> None:
+    """Remove everything but the files named, durably."""
+    remove_segments(unfinished / SEGMENTS)
+    remove_parts(unfinished)
+    _remove(unfinished, (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE, DONE_FILE), kept)
+    _remove_empty_folders(unfinished)
+
+
+def _found(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+
+
+def _remove(folder: Path, patterns: Sequence[str], kept: Sequence[str] = ()) -> None:
+    """Remove the files that match these globs, but for those in `kept`, durably."""
+    paths = [path for path in _found(folder, patterns) if os.fspath(path.relative_to(folder)) not in kept]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for parent in {path.parent for path in paths}:
+        sync_folder(parent)
+
+
+def _remove_empty_folders(folder: Path) -> None:
+    for subfolder in folder.glob("vocab_*"):
+        with suppress(OSError):  # not empty, or a file
+            subfolder.rmdir()

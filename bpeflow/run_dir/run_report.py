@@ -1,4 +1,4 @@
-"""`RunReport`: what ``run.json`` holds, as typed and frozen records, and reading and writing it."""
+"""The JSON files of a run: `RunReport` is the content of ``run.json``, `RecordedRun` of ``settings.json``."""
 
 from __future__ import annotations
 
@@ -8,23 +8,21 @@ import sys
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from bpeflow import __version__
-from bpeflow._util.atomic import atomic_path, checksummed, has_checksum, verified
+from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow._util.machine import available_cores
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.report import CorpusReport, CountingReport
 from bpeflow.counting.thinning import Thinned
-from bpeflow.errors import FormatError
-from bpeflow.run_dir.layout import REPORT_FILE
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from bpeflow.errors import FormatError, ResumeError
+from bpeflow.run_dir.layout import REPORT_FILE, SETTINGS_FILE, UNFINISHED
 
 #: The version of the records below; a report of another version is refused.
 SCHEMA_VERSION: Literal[1] = 1
@@ -144,59 +142,29 @@ def start_report(settings: Settings) -> RunReport:
 
 def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
     """Read the report of a run folder; None if there is none. Raises `FormatError` if it is damaged."""
-    values = _read_values(folder / name)
-    if values is None:
+    path = folder / name
+    if not path.is_file():
         return None
-    from pydantic import ValidationError  # slow to import
-
+    try:
+        values = verified(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, AttributeError) as error:
+        raise FormatError(f"{path}: damaged, or changed after the run: {error}") from error
+    if (version := values.get("schema_version")) != SCHEMA_VERSION:
+        raise FormatError(
+            f"{path}: report of schema version {version}, this bpeflow reads {SCHEMA_VERSION}: move it away, or train "
+            "again in another folder"
+        )
     try:
         return _report_adapter().validate_python(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise FormatError(f"{folder / name}: not the report of a run: {key}: {first['msg']}") from None
-
-
-def read_files(folder: Path, name: str) -> tuple[str, ...]:
-    """Return the files of a run, by a report that this version wrote. Raises `FormatError` if it is damaged.
-
-    This takes a small part of the time of `read_report`.
-    """
-    values = _read_values(folder / name) or {"files": []}
-    files = values.get("files")
-    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-        raise FormatError(f"{folder / name}: not the report of a run: it has no list of files")
-    return tuple(files)
-
-
-def _read_values(path: Path) -> dict[str, Any] | None:
-    """Read a report with its checksum; None if there is none."""
-    if not path.is_file():
-        return None
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FormatError(f"{path}: not JSON: {error}") from error
-    if has_checksum(values):
-        try:
-            values = verified(values)
-        except ValueError as error:
-            raise FormatError(f"{path}: changed or damaged after the run: {error}") from error
-    if not isinstance(values, dict) or not isinstance(values.get("settings"), dict):
-        raise FormatError(f"{path}: not the report of a run: it has no settings")
-    if values.get("schema_version") != SCHEMA_VERSION:
-        raise FormatError(
-            f"{path}: report of schema version {values.get('schema_version')}, this bpeflow reads {SCHEMA_VERSION}: "
-            "move it away, or train again in another folder"
-        )
-    return values
+        raise FormatError(f"{path}: not the report of a run: {key}: {first['msg']}") from None
 
 
 @cache
 def _report_adapter() -> TypeAdapter[RunReport]:
-    from pydantic import TypeAdapter  # slow to import
-
-    return TypeAdapter(RunReport)
+    return TypeAdapter(RunReport)  # slow
 
 
 def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -> None:
@@ -209,3 +177,37 @@ def check_counts(report: RunReport | None, counts: PretokenCounts, path: Path) -
             f"{path.parent / REPORT_FILE} describes other counts than {path}. Move the counts to a folder of their "
             "own, and give special_tokens and every setting that differs from its default"
         )
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """The record of a run.
+
+    Attributes:
+        settings: its settings as JSON values.
+        started_in: the folder that its relative paths are relative to.
+        counts: the counts from elsewhere that it learns from, if it does.
+    """
+
+    settings: dict[str, Any]
+    started_in: str
+    counts: str | None = None
+
+
+def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
+    """Record the settings of a run, durably. Raises `OSError`."""
+    values = settings.model_dump(mode="json") | {"resume": False, "restart": False}
+    record = RecordedRun(values, str(Path.cwd()), counts)
+    with atomic_path(unfinished / SETTINGS_FILE) as temporary:
+        temporary.write_text(json.dumps(checksummed(vars(record)), indent=1) + "\n", encoding="utf-8")
+
+
+def read_record(folder: Path) -> RecordedRun | None:
+    """Read the record of a folder's unfinished run; None if there is none. Raises `ResumeError` if it is damaged."""
+    path = folder / UNFINISHED / SETTINGS_FILE
+    try:
+        return RecordedRun(**verified(json.loads(path.read_text(encoding="utf-8"))))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise ResumeError(f"{path} is damaged ({error}): repeat the settings of the run to resume it") from None

@@ -1,10 +1,11 @@
-"""The tokenizer to extend (`init_from`): read in any format, and the settings that come from it."""
+"""The tokenizers that a run begins and ends with: the one to extend (`init_from`), and the formats of the new one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bpeflow._util.text import Pattern
@@ -14,6 +15,7 @@ from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
+from bpeflow.formats.transformers import TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.tokenizer import END_OF_TEXT
 from bpeflow.training.task import learning_task
@@ -92,6 +94,41 @@ def resolve_initial(settings: Settings, base: TokenizerSpec | None = None) -> tu
         except (ConfigError, FormatError) as error:
             raise ConfigError(f"init_from: {path}: {error}") from None
     return settings, base
+
+
+def spec_of(vocab: Vocab, settings: Settings, base: TokenizerSpec | None) -> TokenizerSpec:
+    """Return the content of a tokenizer that a run has learned; `base` is the tokenizer that it extends."""
+    if base is not None:
+        return replace(base, vocab=vocab)
+    return TokenizerSpec(vocab, settings.pattern, unmatched=settings.unmatched, normalizer=settings.normalizer)
+
+
+def check_formats(settings: Settings, base: TokenizerSpec | None) -> None:
+    """Write what is known of the tokenizer in each additional format: refuse early what a format cannot represent.
+
+    That is the tokenizer to extend with its new special tokens, or one without merges.
+
+    Raises:
+        ConfigError: a format cannot represent it.
+    """
+    huggingface = settings.tie_break == "huggingface"
+    for name in settings.output.formats:
+        if base is not None:
+            vocab = base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
+        else:
+            first = settings.special_tokens_first
+            vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
+        with TemporaryDirectory() as folder:
+            try:
+                options = TransformersOptions.of(settings.output)
+                formats.write(spec_of(vocab, settings, base), Path(folder), name, options)
+            except ConfigError as error:
+                raise ConfigError(f"output.{error}") from None
+            except FormatError as error:
+                reason = str(error)
+                if reason.startswith(folder):  # the name of the temporary file is of no use
+                    reason = reason.partition(": ")[2]
+                raise ConfigError(f"output.formats: {name}: {reason}") from None
 
 
 def _load(path: Path, settings: Settings) -> TokenizerSpec:

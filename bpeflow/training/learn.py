@@ -19,7 +19,7 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.checkpoint import MergeCheckpoint
 from bpeflow.training.forecast import describe_need, warn_of_need
 from bpeflow.training.task import learning_task
@@ -211,7 +211,7 @@ def learn_merges(
         raise ConfigError(str(error)) from None
     if not isinstance(counts, PretokenCounts):
         counts = PretokenCounts.from_mapping(counts)
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         return learn_with_settings(counts, settings, initial_merges, watching)
 
 

@@ -8,20 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
-from bpeflow.corpus.formats.records import DocumentIterable, split_off_documents
+from bpeflow.corpus.records import DocumentIterable, split_off_documents
 from bpeflow.counting.count import CorpusCounter, Distributor
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats import any_format as formats
+from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.transformers import TransformersOptions
-from bpeflow.progress import Observer, shown
+from bpeflow.progress import Observer, observer_for
 from bpeflow.run_dir.checkpoint import MergeCheckpoint, learning_fingerprint
 from bpeflow.run_dir.layout import (
     COUNTS_FILE,
@@ -32,11 +29,18 @@ from bpeflow.run_dir.layout import (
     VOCAB_FILES,
     vocab_subfolder,
 )
-from bpeflow.run_dir.recorded import make_run_settings
-from bpeflow.run_dir.resume import CountsOrigin, find_counts, find_learned, settle_interrupted
+from bpeflow.run_dir.resume import (
+    find_counts,
+    find_learned,
+    learned_tokenizer,
+    make_run_settings,
+    make_way,
+    nothing_left,
+    same_folder,
+)
 from bpeflow.run_dir.run_dir import RunDir
 from bpeflow.run_dir.run_report import LearningReport, RunReport, TokenReport, start_report
-from bpeflow.training.initial import resolve_initial, split_off_tokenizer
+from bpeflow.training.initial import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
 from bpeflow.vocab import Merge, Vocab
 
@@ -136,7 +140,7 @@ def train(
     if isinstance(config, Mapping):
         config, documents = split_off_documents(config)
         config, base = split_off_tokenizer(config)
-    with shown(progress, observer) as watching:
+    with observer_for(progress, observer) as watching:
         settings = _as_settings(config)
         _check_init_from(settings)
         return _Training(settings, base, watching or Observer()).of_corpus(documents)
@@ -217,6 +221,7 @@ class _Training:
         self._started = perf_counter()
         choose_backend(settings.backend)  # fail now, not after hours of counting
         self._settings, self._base = resolve_initial(settings, base)
+        check_formats(self._settings, self._base)
         self._observer = observer
         self._fingerprint = learning_fingerprint(self._settings, self._base)
 
@@ -227,19 +232,17 @@ class _Training:
         corpus = CorpusCounter(settings, segments, documents, scratch_in=settings.out_dir)
         if settings.engine.kind != "local":
             corpus.check_distributable()
-        self._check_formats()
         with RunDir(settings.out_dir, corpus.scratch) as folder:
             if folder.path is not None:
-                settle_interrupted(folder.path, settings)
+                make_way(folder.path, settings)
             found = find_counts(settings, corpus.fingerprint)
             if found is None:
                 folder.begin(settings)
                 counts, report = self._count(corpus, folder)
-            elif found.nothing_left(settings, self._fingerprint):
-                log.info("the run in %s is finished: nothing left to do", found.folder)
-                return TrainResult(found.tokenizer(), found.report, found.counts)
+            elif found.finished and nothing_left(settings, self._fingerprint, found.report):
+                return _finished(folder, found.report, found.counts)
             else:
-                folder.begin(settings, stale=VOCAB_FILES if found.in_progress else RUN_FILES)
+                folder.begin(settings, stale=RUN_FILES if found.finished else VOCAB_FILES)
                 earlier, counts = found.report, found.counts
                 report = replace(
                     start_report(settings), corpus=earlier.corpus, counting=earlier.counting, resumed=COUNTS_FILE
@@ -251,15 +254,12 @@ class _Training:
     ) -> TrainResult:
         """Learn from counts; the arguments are those of `train_from_counts`."""
         settings = self._settings
-        self._check_formats()
         with RunDir(settings.out_dir) as folder:
-            origin = _origin(counted_in, folder)
-            completes = origin == "interrupted"
+            completes = same_folder(counted_in, folder.unfinished)
             if folder.path is not None:
-                settle_interrupted(folder.path, settings, origin)
-                if found := find_learned(settings, self._fingerprint, origin, counts, earlier):
-                    log.info("the run in %s is finished: nothing left to do", folder.path)
-                    return TrainResult(found.tokenizer(), found.report, found.counts)
+                make_way(folder.path, settings, counts=False, counts_in=counted_in)
+                if finished := find_learned(settings, self._fingerprint, counted_in, earlier):
+                    return _finished(folder, finished, counts)
             given = str(Path(counts_path).absolute()) if counts_path and not completes else None
             folder.begin(settings, given, VOCAB_FILES if completes else RUN_FILES)
             report = replace(start_report(settings), counts=counts_path)
@@ -295,7 +295,7 @@ class _Training:
             seconds = perf_counter() - started
             for size in settings.sizes:
                 vocab = learned.vocab(special_tokens_first=settings.special_tokens_first, max_tokens=size)
-                spec = self._spec_of(vocab)
+                spec = spec_of(vocab, settings, self._base)
                 subfolder = "" if size == settings.sizes[-1] else vocab_subfolder(size)
                 folder.write_tokenizer(spec, subfolder, settings.output)
             report = replace(report, learning=_describe(learned, vocab, seconds, self._fingerprint))
@@ -308,38 +308,6 @@ class _Training:
         report = folder.finish(report, self._started)
         self._write_page(report, folder)
         return TrainResult(spec, report, counts, learned)
-
-    def _spec_of(self, vocab: Vocab) -> TokenizerSpec:
-        if self._base is not None:
-            return replace(self._base, vocab=vocab)
-        settings = self._settings
-        return TokenizerSpec(vocab, settings.pattern, unmatched=settings.unmatched, normalizer=settings.normalizer)
-
-    def _check_formats(self) -> None:
-        """Write what is known of the tokenizer in each additional format: refuse early what a format cannot represent.
-
-        That is the tokenizer to extend with its new special tokens, or one without merges.
-        """
-        settings = self._settings
-        if not settings.output.formats:
-            return
-        huggingface = settings.tie_break == "huggingface"
-        if self._base is not None:
-            vocab = self._base.vocab.extend((), settings.special_tokens, reuse_tokens=huggingface)
-        else:
-            first = settings.special_tokens_first
-            vocab = Vocab.build((), settings.special_tokens, special_tokens_first=first, reuse_tokens=huggingface)
-        for name in settings.output.formats:
-            with TemporaryDirectory() as folder:
-                try:
-                    formats.write(self._spec_of(vocab), Path(folder), name, TransformersOptions.of(settings.output))
-                except ConfigError as error:
-                    raise ConfigError(f"output.{error}") from None
-                except FormatError as error:
-                    reason = str(error)
-                    if reason.startswith(folder):  # the name of the temporary file is of no use
-                        reason = reason.partition(": ")[2]
-                    raise ConfigError(f"output.formats: {name}: {reason}") from None
 
     def _write_page(self, report: RunReport, folder: RunDir) -> None:
         """Write the page about a finished run, if it is to have one. The run has succeeded, whatever happens here."""
@@ -359,19 +327,18 @@ class _Training:
             log.info("a page about the run: %s", path)
 
 
+def _finished(folder: RunDir, report: RunReport, counts: PretokenCounts) -> TrainResult:
+    log.info("the run in %s is finished: nothing left to do", folder.path)
+    spec = learned_tokenizer(folder.path, report) if folder.path is not None else None
+    return TrainResult(spec, report, counts)
+
+
 def _as_settings(config: Settings | Mapping[str, Any] | str | Path) -> Settings:
     if isinstance(config, Settings):
         return config
     if isinstance(config, Mapping):
         return make_run_settings(config)
     return make_run_settings(load_values(Path(config)), str(config))
-
-
-def _origin(counted_in: Path | None, folder: RunDir) -> CountsOrigin:
-    if counted_in is None or folder.path is None:
-        return "elsewhere"
-    origins: dict[Path, CountsOrigin] = {folder.path / UNFINISHED: "interrupted", folder.path: "finished"}
-    return next((origin for path, origin in origins.items() if counted_in.resolve() == path.resolve()), "elsewhere")
 
 
 def _check_init_from(settings: Settings) -> None:

@@ -253,7 +253,7 @@ def test_tokenizers_and_corpora_are_crossed(
     assert main(["evaluate", *flags, "--json", str(tmp_path / "figures.json")]) == 0
     shown, err = capsys.readouterr()
     assert "'low' (3 bytes)" in shown
-    assert "encoding: 3.5 kB of 3.5 kB" in err  # each corpus twice
+    assert "counting: 1.7 kB of 1.7 kB" in err
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert [row["tokens"] for row in figures["evaluations"]][2:4] == [4, 8]
     assert [row["corpus"] for row in figures["evaluations"]][1:5] == ["corpus.txt", "second.txt", "second.txt", None]

@@ -103,7 +103,7 @@ def test_bars_stay_on_one_line(arguments: list[str], columns: int, monkeypatch: 
         assert main([*arguments, "--do_monitor", "--set", "monitor.interval=0.01", "--set", "executor=threads"]) == 0
     drawn = [line for line in screen.lines if "━" in line]
     assert {line.split()[0] for line in drawn} == {"counting", "learning"}
-    assert all(re.match(r" *(counting|learning) [━╸╺]+ +\d+%  \d.*$", line) for line in drawn), drawn
+    assert all(re.match(r" *(counting|learning) [━╸╺]+ +\d+% \d.*$", line) for line in drawn), drawn
     assert max(map(len, drawn)) <= columns
     assert screen.raw.count("\x1b[?25l") == screen.raw.count("\x1b[?25h") == 1, "the cursor is shown again"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from segmented import ProgressRecorder, corpus_size, counter, fail_after, failing_after, make_folder
 
 import bpeflow
-from bpeflow.corpus.chunk import CorpusFile
+from bpeflow.corpus.files import InputFile
 from bpeflow.counting import manifest as manifest_module
 from bpeflow.counting.manifest import MANIFEST_FILE, Position
 from bpeflow.counting.plan import SegmentPlan
@@ -311,7 +311,7 @@ def test_a_folder_without_a_manifest_has_no_segments(corpus: Path, tmp_path: Pat
 def test_segments_cover_the_corpus_without_gap_or_overlap() -> None:
     choose = random.Random(1)
     for _ in range(300):
-        files = [CorpusFile(Path(str(n)), choose.choice([0, 1, 7, 30])) for n in range(choose.randrange(1, 6))]
+        files = [InputFile(str(n), choose.choice([0, 1, 7, 30]), plain=True) for n in range(choose.randrange(1, 6))]
         plan = SegmentPlan(files, choose.randrange(1, 40), lambda file, at: min(at + choose.randrange(3), file.size))
         begin, parts, sizes = Position(), [], []
         while begin < plan.end:
@@ -323,7 +323,7 @@ def test_segments_cover_the_corpus_without_gap_or_overlap() -> None:
             begin = end
         assert all(plan.size <= size < plan.size + 3 for size in sizes[:-1])
         for file in files:
-            own = [part for part in parts if part.path == file.path]
+            own = [part for part in parts if part.name == file.name]
             ends = [(part.begin, file.size if part.end is None else part.end) for part in own]
             assert [begin for begin, _ in ends] == [0, *(end for _, end in ends)][: len(ends)]
             assert (ends[-1][1] if ends else 0) == file.size

@@ -17,7 +17,7 @@ from places import MAIN, Place
 
 COUNTER = "bpeflow.counting.counter:ChunkCounter._count"
 READER = "bpeflow.corpus.reader:CorpusReader._planned"
-BLOCKS = "bpeflow.corpus.formats.stream:Blocks._read"
+BLOCKS = "bpeflow.corpus.files:Blocks._read"
 
 #: The format of the corpus; the change of its last file, where and when; and the message.
 CHANGES = {
@@ -43,14 +43,14 @@ CHANGES = {
     "Parquet cut short": (
         "parquet",
         "truncate",
-        "bpeflow.corpus.formats.parquet:read_rows",
+        "bpeflow.corpus.parquet:read_rows",
         1,
         "not Parquet, or damaged",
     ),
     "Parquet replaced": (
         "parquet",
         "replace",
-        "bpeflow.corpus.formats.parquet:read_rows",
+        "bpeflow.corpus.parquet:read_rows",
         1,
         "not Parquet, or damaged",
     ),

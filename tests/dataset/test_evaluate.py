@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 from corpus_forms import FORMS, write
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from token_corpora import CUSTOM, EOT, MERGES, PAD, EncodingRecorder, contents_utf8, make_tokenizer, write_files
+from token_corpora import CUSTOM, EOT, MERGES, PAD, contents_utf8, make_tokenizer, write_files
 
 from bpeflow import evaluate
 from bpeflow.corpus.text_rules import Sample
 from bpeflow.dataset import evaluate as evaluation
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, longest_tokens
 from bpeflow.errors import ConfigError, CorpusError, InvalidUtf8Error
+from bpeflow.progress import Observer
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 DOCUMENTS = ["hello there", "aaaa é中 hello", "", "the  end\n", "123!"]
@@ -40,10 +43,14 @@ Metrics = tuple[CorpusText, int, int, int]
 def oracle(tokenizer: Tokenizer, documents: Iterable[str]) -> Metrics:
     """The text and the numbers of tokens, of single bytes and of distinct tokens, as they are defined."""
     documents = list(documents)
-    ids = [i for document in documents for i in tokenizer.encode(document)]
+    delimiters = "|".join(map(re.escape, tokenizer.special_tokens))
+    pieces = [
+        piece for document in documents for piece in (re.split(delimiters, document) if delimiters else [document])
+    ]
+    ids = [i for piece in pieces for i in tokenizer.encode(piece)]
     text = CorpusText(
-        bytes=sum(len(document.encode()) for document in documents),
-        words=sum(len(document.split()) for document in documents),
+        bytes=sum(len(piece.encode()) for piece in pieces),
+        words=sum(len(piece.split()) for piece in pieces),
         documents=len(documents),
     )
     single = sum(len(tokenizer.vocab.tokens[i]) == 1 for i in ids)
@@ -65,25 +72,23 @@ def split(content: bytes, separator: str | None) -> list[str]:
 @given(
     corpora=st.lists(st.lists(contents_utf8, min_size=1, max_size=2), min_size=1, max_size=3),
     weights=st.lists(st.integers(1, 3), min_size=3, max_size=3),
-    chunk_size=st.integers(1, 60),
 )
 def test_the_metrics_are_those_of_the_documents(
     separator: str | None,
     corpora: list[list[bytes]],
     weights: list[int],
-    chunk_size: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Tokenizers of several patterns and separators, on several corpora of plain text in small chunks."""
+    """Tokenizers of several patterns and separators, on several corpora of plain text."""
     folder = Path(mkdtemp(dir=tmp_path_factory.getbasetemp()))
     sources = []
     for number, contents in enumerate(corpora):
         (folder / str(number)).mkdir()
         write_files(folder / str(number), contents)
         sources.append({"name": f"n{number}", "paths": str(folder / str(number)), "weight": weights[number]})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "_CHUNK_SIZE", chunk_size)
-        report = evaluate(TOKENIZERS, sources, separator=separator)
+    texts = [re.sub(f"{re.escape(EOT)}|{PAD}", "", b"".join(contents).decode()) for contents in corpora]
+    assume(all(texts))
+    report = evaluate(TOKENIZERS, sources, separator=separator)
     rows = {(row.corpus, row.tokenizer): row for row in report}
     for name, tokenizer in TOKENIZERS.items():
         ends = separator if separator is not None else next(iter(tokenizer.special_tokens))
@@ -100,21 +105,31 @@ def test_the_metrics_are_those_of_the_documents(
             assert whole.ratio == pytest.approx((whole.text.bytes / whole.tokens) / (base.text.bytes / base.tokens))
 
 
+class CountingRecorder(Observer):
+    """Records the progress of counting."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[int, int | None]] = []
+
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
+        self.reports.append((counted_bytes, total_bytes))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_corpus_gives_the_same_metrics(form: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"corpus.{form}", DOCUMENTS)
     tokenizers = {"gpt2": make_tokenizer(), "cl100k": make_tokenizer("cl100k")}
-    progress = EncodingRecorder()
+    progress = CountingRecorder()
     rows = [*evaluate(tokenizers, path, observer=progress)]
     assert [metrics(row) for row in rows] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers.values()]
     assert rows[0].corpus == f"corpus.{form}"
-    assert progress.reports[-1] == (2 * path.stat().st_size,) * 2
+    assert progress.reports[-1] == (path.stat().st_size,) * 2
 
 
 @pytest.mark.parametrize("kind", [str, str.encode])
 def test_an_iterable_of_documents_is_a_corpus(kind: Any) -> None:
     tokenizers = [make_tokenizer(), make_tokenizer(CUSTOM)]
-    progress = EncodingRecorder()
+    progress = CountingRecorder()
     report = evaluate(tokenizers, map(kind, DOCUMENTS), observer=progress)
     assert [metrics(row) for row in report] == [oracle(tokenizer, DOCUMENTS) for tokenizer in tokenizers]
     assert progress.reports[-1][1] is None
@@ -150,22 +165,50 @@ def test_a_source_can_be_sampled(tmp_path: Path) -> None:
 
 
 def test_derived_metrics(tmp_path: Path) -> None:
-    paths = write_files(tmp_path, [b"hello hello" + EOT.encode() + b"x", b""])
-    row, empty, _ = evaluate(make_tokenizer(), paths)
+    [path] = write_files(tmp_path, [b"hello hello" + EOT.encode() + b"x"])
+    [row] = evaluate(make_tokenizer(), path)
     assert (row.bytes_per_token, row.tokens_per_word) == (12 / 4, 4 / 3)  # hello, space, hello, x
     assert (row.single_byte_share, row.used_share) == (2 / 4, 3 / row.vocab_size)
     assert row.bytes_per_second == 12 / row.seconds
     assert row.seconds_for(12_000) == pytest.approx(1000 * row.seconds)
-    assert empty.text == CorpusText(0, 0, 0)
+    empty = replace(row, text=CorpusText(), tokens=0, single_byte_tokens=0, seconds=0.0)
     derived = empty.to_dict(for_size=10)
     names = ("bytes_per_token", "tokens_per_word", "single_byte_share", "bytes_per_second", "seconds_for_size", "ratio")
     assert {derived[name] for name in names} == {None}
 
 
+def test_words_and_speed_of_a_long_text_are_those_of_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = write_files(tmp_path, [b"hello there " * 50, b"hello" * 40])
+    source = {"name": "both", "paths": paths}
+    [exact] = evaluate(make_tokenizer(), source)
+    monkeypatch.setattr(evaluation, "_EXCERPT", 300)
+    [row] = evaluate(make_tokenizer(), source)
+    assert (row.text.bytes, row.tokens, exact.text.words) == (800, exact.tokens, 101)
+    assert abs(row.text.words - 50 * 800 / 300) < 3
+
+
+def test_bytes_are_those_of_the_text_that_a_pattern_drops_or_a_normalizer_changes() -> None:
+    text = "héhé ﬁ hello 123"
+    tokenizers = {
+        "plain": make_tokenizer(), "drop": make_tokenizer(CUSTOM, unmatched="drop"),
+        "nfkd": Tokenizer(make_tokenizer().vocab, MERGES, [EOT], normalizer=["nfkd"]),
+    }  # fmt: skip
+    rows = [*evaluate(tokenizers, iter([text]))]
+    assert {row.text.bytes for row in rows} == {len(text.encode())}
+    assert [row.tokens for row in rows] == [len(tokenizer.encode(text)) for tokenizer in tokenizers.values()]
+
+
+def test_a_corpus_without_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="nothing to count: the corpus is empty"):
+        evaluate(make_tokenizer(), write_files(tmp_path, [b"hello", b""]))
+
+
 def test_text_that_is_not_utf8_is_replaced_skipped_or_refused(tmp_path: Path) -> None:
     [path] = write_files(tmp_path, [b"hello \xff" + EOT.encode() + b"hello"])
     [row] = evaluate(make_tokenizer(), path, invalid_utf8="replace")
-    assert (row.text, row.tokens) == (CorpusText(12, 3, 2), 1 + 1 + 3 + 1)
+    assert (row.text, row.tokens) == (CorpusText(14, 3, 2), 1 + 1 + 3 + 1)
     [row] = evaluate(make_tokenizer(), path, invalid_utf8="skip")
     assert (row.text, row.tokens) == (CorpusText(5, 1, 1, skipped_documents=1), 1)
     with pytest.raises(InvalidUtf8Error):
@@ -176,7 +219,7 @@ def test_records_that_are_null_can_be_skipped(tmp_path: Path, caplog: pytest.Log
     [path] = write_files(tmp_path, [b'{"text": null}\n{"text": "hello"}\n'])
     [row] = evaluate(make_tokenizer(), path, input_format="jsonl", bad_records="skip")
     assert (row.text, row.tokens) == (CorpusText(5, 1, 1, skipped_documents=1), 1)
-    assert "skipped 1 document: not UTF-8, or without text" in caplog.text
+    assert "1 bad record left out" in caplog.text
 
 
 # ---- names and baseline ----

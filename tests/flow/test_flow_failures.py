@@ -7,7 +7,7 @@ import flow_workers as w
 import pytest
 
 from bpeflow.flow import FlowError
-from bpeflow.flow.failures import cannot_start, pack_failure, unpack_failure, worker_died
+from bpeflow.flow.errors import cannot_start, pack_failure, unpack_failure, worker_died
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpeflow.flow import Executor, Pipeline, QueueSpec, Source, Stage, WorkerDiedError
+from bpeflow.flow.descriptors import Credits, Descriptor, EndOfStreamError, pipe, write_all
 from bpeflow.flow.meters import Meters
-from bpeflow.flow.pipes import Channel, Credits, Descriptor, EndOfStreamError, Packed, pipe, write_all
+from bpeflow.flow.pipes import Channel, Packed
 
 EXECUTORS: list[Executor] = ["processes", "threads"]
 

@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ import bpeflow
 from bpeflow.cli.main import main
 from bpeflow.errors import ResumeError
 from bpeflow.formats import any_format as formats
-from bpeflow.run_dir import publish as publishing
+from bpeflow.run_dir import layout as layout
 from bpeflow.run_dir import run_dir as run_dir
 from bpeflow.run_dir.run_report import SCHEMA_VERSION
 
@@ -137,11 +137,13 @@ def test_a_run_that_is_interrupted_while_publishing_completes_that(
     before = contents(out)
     with monkeypatch.context() as patch:
 
-        def interrupt(folder: Path) -> None:
+        def interrupt(files: Mapping[Path, Path], stale: Iterable[Path]) -> None:
+            first, *_ = files.items()
             patch.undo()
+            run_dir.publish(dict([first]), stale)
             raise KeyboardInterrupt
 
-        patch.setattr(publishing, "make_folder", interrupt)
+        patch.setattr(run_dir, "publish", interrupt)
         with pytest.raises(KeyboardInterrupt):
             bpeflow.train(settings_of(corpus, out, **NEW))
     assert "vocab_280/vocab.json" in contents(out)
@@ -154,10 +156,10 @@ def test_merge_first_publishes_the_results_of_a_killed_run(
     corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(run_dir, "publish", no_room)
+        patch.setattr(run_dir, "publish_results", no_room)
         with pytest.raises(OSError, match="No space left"):
             bpeflow.train(settings_of(corpus, out, **NEW))
-    assert (out / "unfinished" / publishing.DONE_FILE).exists()
+    assert (out / "unfinished" / layout.DONE_FILE).exists()
     assert merge(out) == 0
     assert bpeflow.train(settings_of(corpus, out, **NEW, resume=True)).learned is None  # it is finished
 
@@ -165,7 +167,7 @@ def test_merge_first_publishes_the_results_of_a_killed_run(
 @pytest.mark.parametrize("content", ["{", json.dumps({"schema_version": SCHEMA_VERSION, "settings": {}})])
 def test_a_damaged_final_report_is_an_error_with_a_remedy(corpus: Path, out: Path, content: str) -> None:
     (out / "unfinished").mkdir()
-    (out / "unfinished" / publishing.DONE_FILE).write_text(content)
+    (out / "unfinished" / layout.DONE_FILE).write_text(content)
     before = contents(out)
     for resume in (False, True):
         with pytest.raises(ResumeError, match=r"done\.json is damaged: start over with --restart"):
@@ -203,12 +205,12 @@ def test_an_empty_unfinished_folder_is_removed_even_without_memory_to_list_it(
         with monkeypatch.context() as patch, pytest.raises(OSError, match="Cannot allocate"):
             patch.setattr(os, "scandir", scandir)
             patch.setattr(Path, "glob", scandir)
-            publishing.remove_useless(tmp_path)
+            run_dir.remove_useless(tmp_path)
 
-    (tmp_path / publishing.UNFINISHED).mkdir()
+    (tmp_path / layout.UNFINISHED).mkdir()
     look(no_memory)
-    assert not (tmp_path / publishing.UNFINISHED).exists()
-    (tmp_path / publishing.UNFINISHED).mkdir()
-    (tmp_path / publishing.UNFINISHED / "counts.npz").touch()
+    assert not (tmp_path / layout.UNFINISHED).exists()
+    (tmp_path / layout.UNFINISHED).mkdir()
+    (tmp_path / layout.UNFINISHED / "counts.npz").touch()
     look(no_memory)
-    assert (tmp_path / publishing.UNFINISHED / "counts.npz").exists()
+    assert (tmp_path / layout.UNFINISHED / "counts.npz").exists()

@@ -156,5 +156,5 @@ def test_a_merge_from_other_counts_says_how_to_resume_it(
 
 def test_a_damaged_finished_report_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
-    with pytest.raises(BpeflowError, match=r"run\.json: not JSON"):
+    with pytest.raises(BpeflowError, match=r"run\.json: damaged, or changed after the run: "):
         bpeflow.train({"out_dir": tmp_path, "resume": True})
