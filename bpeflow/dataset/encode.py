@@ -32,7 +32,7 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import EncodeKeywords
+    from bpeflow.config.keywords import EncodeKeywords
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
