@@ -40,7 +40,7 @@ from bpeflow.progress import Observer, observer_for
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import CountKeywords
+    from bpeflow.config.keywords import CountKeywords
 
 #: By scanner, the most bytes of input that are counted in the calling process: in threads by the native scanner, in one
 #: thread by the `regex` module. Counting that much takes about as long as worker processes take to start, to import

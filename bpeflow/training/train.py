@@ -47,7 +47,7 @@ from bpeflow.vocab import Merge, Vocab
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import TrainKeywords
+    from bpeflow.config.keywords import TrainKeywords
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.

@@ -397,7 +397,7 @@ def test_a_node_is_removed(
     monkeypatch.setattr(ray_tasks.SegmentFolder, "add", remove_node)
     counted = count(nodes, str(corpus), tmp_path / "run")
     assert_equal(counted, counter(str(corpus), None).count())
-    wait_until(lambda: cluster.slots == 1)
+    wait_until(lambda: cluster._count_slots() == 1)
 
 
 @pytest.mark.parametrize("lost", ["gcs", "head"])
