@@ -28,7 +28,7 @@ from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, EngineReport, describe_sources, describe_stages
 from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
-from bpeflow.counting.shards import RECORD, Shard, new_scratch, removed_at_end
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
@@ -84,7 +84,7 @@ class Distributor(Protocol):
         ...
 
     def sum(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> list[Shard]:
-        """Sum all segments. Returns shards in canonical order, without statistics."""
+        """Return the sums of all partitions of all segments, without statistics."""
         ...
 
     def report(self) -> EngineReport:
@@ -191,7 +191,7 @@ class CorpusCounter:
         in_process = executor == "threads"
         counters = self._counters(in_process)
         limit = int(self.settings.memory_limit or default_limit())
-        mergers = self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1)
+        mergers = min(self.settings.num_merger or (min(counters, MOST_MERGERS) if in_process else 1), PARTITIONS)
         memory = MemoryBudget.share(limit, counters, mergers)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
@@ -221,12 +221,8 @@ class CorpusCounter:
                 shards = runner.run(build.counting(self.corpus.entries, shared), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-                counted = segments.count(
-                    runner,
-                    lambda entries: runner.run(build.counting(entries, SharedTables(), "bytes"), executor),
-                    memory,
-                )
-                shards = runner.run(build.summing(counted, limit), executor)
+                segments.count(runner, lambda entries: runner.run(build.counting(entries), executor), self.scratch)
+                shards = runner.run(build.summing(segments.shards(), limit), executor)
             if segments is not None:
                 shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
             reducing = perf_counter()

@@ -33,7 +33,6 @@ from bpeflow.counting import ray_tasks
 from bpeflow.counting.cluster import Cluster, connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.manifest import SegmentCounts
-from bpeflow.counting.merger import RangeSum
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
 from bpeflow.counting.shards import Shard
 from bpeflow.dataset.encode import encode_file
@@ -231,9 +230,9 @@ class DyingTasks(CountTasks):
             else super().count_segment(number, entries)
         )
 
-    def sum_range(self, task: RangeSum) -> Shard:
+    def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
         dies = first_time(self.marks / "sum")
-        return run_and_die("named", super().sum_range, task) if dies else super().sum_range(task)
+        return run_and_die("named", super().sum_partitions, shards) if dies else super().sum_partitions(shards)
 
     @property
     def marks(self) -> Path:
