@@ -32,7 +32,7 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import EncodeKeywords
+    from bpeflow.config.keywords import EncodeKeywords
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
@@ -138,15 +138,8 @@ def encode_file(
     path = Path(dst)
     delimiters = choose_delimiters(tokenizer, settings.separator, settings.special_tokens_as_text)
     end = choose_end_token(tokenizer, settings.end_token, delimiters.separator)
-    tokens = TokenSet(
-        path=path,
-        layout=choose_layout(settings.format, path),
-        dtype=choose_dtype(settings.dtype, tokenizer.vocab_size),
-        index=settings.index,
-        shard_tokens=settings.shard_tokens,
-        val_fraction=settings.val_fraction,
-        seed=settings.seed,
-    )
+    layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
+    tokens = TokenSet(path, layout, dtype, settings)
     corpus = find_corpus(settings, documents, in_order=True)
     rules = TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, corpus.sources, keep_separator=True)
     work = CorpusEncoder(
@@ -156,30 +149,30 @@ def encode_file(
         chunk_size=settings.chunk_size,
     )
     check_distributable(corpus, settings.engine)
-    _check_output(tokens, corpus, settings.overwrite)
+    _check_output(tokens, corpus)
     with observer_for(progress, observer) as watching:
-        return _encode(work, tokens, settings, _describe(work, end), watching)
+        return _encode(work, tokens, _describe(work, end), watching)
 
 
-def _check_output(tokens: TokenSet, corpus: Corpus, overwrite: bool) -> None:
+def _check_output(tokens: TokenSet, corpus: Corpus) -> None:
     """Raise an error if a file that is to be replaced is an input, or if it exists without `overwrite`."""
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
     check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
-    if not overwrite:
+    if not tokens.options.overwrite:
         tokens.refuse_to_replace()
 
 
 def _encode(
-    work: CorpusEncoder, tokens: TokenSet, settings: EncodeSettings, facts: Mapping[str, Any], observer: Observer | None
+    work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer | None
 ) -> EncodedCorpus:
     """Encode the corpus, and write the files."""
     started = perf_counter()
     statistics, done = DocumentStatistics(), 0
-    entries, end_last = work.corpus.entries, bool(settings.end_token)
+    entries, end_last = work.corpus.entries, bool(tokens.options.end_token)
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts) as writer:
         work.look.look_at(entries)
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
-        for chunk in encoded_chunks(work, tokens, settings.engine):
+        for chunk in encoded_chunks(work, tokens):
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
@@ -204,19 +197,19 @@ def _encode(
         input_bytes=done,
         seconds=perf_counter() - started,
     )
-    _warn(encoded, work, tokens, settings)
+    _warn(encoded, work.encoder.tokenizer, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
 
 
-def _warn(encoded: EncodedCorpus, work: CorpusEncoder, tokens: TokenSet, settings: EncodeSettings) -> None:
+def _warn(encoded: EncodedCorpus, tokenizer: Tokenizer, tokens: TokenSet) -> None:
     """Warn of token files that are probably not what the user wants."""
     path, documents = tokens.path, encoded.documents
     if not encoded.tokens:
         log.warning("%s: no ids, because the corpus has no text", path)
-    if settings.val_fraction and not 0 < encoded.val_documents < documents:
+    if tokens.options.val_fraction and not 0 < encoded.val_documents < documents:
         log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, documents)
-    separated = settings.end_token is not None or work.encoder.tokenizer.special_tokens or tokens.has_index
+    separated = tokens.options.end_token is not None or tokenizer.special_tokens or tokens.has_index
     if not separated and documents > 1:
         log.warning(
             "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",

@@ -52,11 +52,12 @@ class EncodeTasks:
         return path.name
 
 
-def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettings) -> Iterator[EncodedChunk]:
+def encoded_chunks(work: CorpusEncoder, tokens: TokenSet) -> Iterator[EncodedChunk]:
     """Encode a corpus, and yield its chunks in order: with the local engine by `CorpusEncoder.encoded`, else in tasks.
 
     Raises as `CorpusEncoder.encoded`, and `EngineError` if the cluster or one of its nodes fails.
     """
+    settings = tokens.options.engine
     if settings.kind == "local":
         yield from work.encoded()
         return

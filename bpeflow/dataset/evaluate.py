@@ -35,7 +35,7 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import CorpusKeywords
+    from bpeflow.config.keywords import CorpusKeywords
 
 AnyTokenizer = Tokenizer | str | Path
 

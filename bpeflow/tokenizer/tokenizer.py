@@ -48,7 +48,7 @@ from bpeflow.vocab import Merge, Vocab
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
+    from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
 
 #: The usual names of the token that ends a text, in order of precedence.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
