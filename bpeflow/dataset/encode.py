@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
 from bpeflow._util.machine import explain_memory_error
-from bpeflow.config import EncodeSettings, make_settings
+from bpeflow.config import make_settings
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.find import InputRules, find_inputs, listed_inputs
