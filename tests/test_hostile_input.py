@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from corpus_forms import SEPARATOR
 
-from bpeflow.corpus.formats.content import ZSTD_MODULE
+from bpeflow.corpus.compression import ZSTD_MODULE
 
 pytestmark = [
     pytest.mark.slow,
@@ -121,22 +121,22 @@ def test_a_parquet_column_of_long_equal_strings_is_counted(tmp_path: Path) -> No
 
 
 def test_a_stream_that_shrank_is_an_error(tmp_path: Path) -> None:
-    from bpeflow.corpus.formats.stream import StreamFile, open_blocks
+    from bpeflow.corpus.files import InputFile, open_blocks
     from bpeflow.errors import CorpusError
 
     data = gzip.compress(os.urandom(100_000))
     (tmp_path / "a.gz").write_bytes(data[:50_000])
     with (
         pytest.raises(CorpusError, match=r"a\.gz shrank from [\d,]+ to 50,000 bytes"),
-        open_blocks(StreamFile(str(tmp_path / "a.gz"), len(data))) as blocks,
+        open_blocks(InputFile(str(tmp_path / "a.gz"), len(data))) as blocks,
     ):
         list(blocks)
 
 
 def test_data_appended_to_a_stream_is_left_out(tmp_path: Path) -> None:
-    from bpeflow.corpus.formats.stream import StreamFile, open_blocks
+    from bpeflow.corpus.files import InputFile, open_blocks
 
     data = gzip.compress(b"text")
     (tmp_path / "a.gz").write_bytes(data + b"appended")
-    with open_blocks(StreamFile(str(tmp_path / "a.gz"), len(data))) as blocks:
+    with open_blocks(InputFile(str(tmp_path / "a.gz"), len(data))) as blocks:
         assert b"".join(blocks) == b"text"

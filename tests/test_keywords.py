@@ -15,7 +15,7 @@ from pydantic import BaseModel, ByteSize
 
 import bpeflow
 from bpeflow import config
-from bpeflow._util import keywords
+from bpeflow.config import keywords
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.sections import Paths
 from bpeflow.dataset.encode import encode_file

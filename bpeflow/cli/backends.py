@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser
-from bpeflow.cli.tables import print_table, table_console
+from bpeflow.cli.tables import output_console, print_table
 from bpeflow.pretokenize.native import chosen_instructions, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
@@ -21,7 +21,7 @@ def run(argv: Sequence[str]) -> int:
     make_parser().parse(argv)
     reasons = {backend: backend.unavailable() for backend in BACKENDS}
     rows = [(b.name, "no" if reason else "yes", reason or b.describe()) for b, reason in reasons.items()]
-    print_table(table_console(), ("backend", "available", "description, or the reason"), rows, keys=3)
+    print_table(output_console(), ("backend", "available", "description, or the reason"), rows, "lll")
     print(f"backend: auto selects {next(b.name for b, reason in reasons.items() if reason is None)}")  # noqa: T201
     print(f"counting: {scanner_in_use()}")  # noqa: T201
     return 0

@@ -16,7 +16,7 @@ from bpeflow.backends import BACKENDS
 from bpeflow.cli.merge import NOT_LEARNING, read_counts, settings_for_learning
 from bpeflow.cli.parser import Parser, add_counts_flag, names, number, numbers
 from bpeflow.cli.settings import add_run_flags, settings_of
-from bpeflow.cli.tables import print_table, table_console
+from bpeflow.cli.tables import output_console, print_table
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.run_dir.run_report import start_report
 from bpeflow.training.compare import TIMES, Contender, compare, contenders
@@ -76,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
         }
         with atomic_path(options.json) as temporary:
             temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print_comparison(table_console(), counts, learned, entrants)
+    print_comparison(output_console(), counts, learned, entrants)
     return 0
 
 

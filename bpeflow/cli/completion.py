@@ -71,7 +71,7 @@ def _suggest(argument: argparse.Action, shtab: Any) -> None:
     """Give an argument the values that shells suggest. They are no limit, as `choices` of a parser in use are."""
     settings = {f"{SETTING}{setting.key}": setting for model in _MODELS for setting in all_settings(model)}
     values = {
-        "assignments": [f"{setting.key}=" for setting in all_settings(Settings)],
+        "assignments": [f"{setting.key}=" for setting in all_settings(Settings) if setting.group],
         f"{SETTING}pattern": list(NAMED_PATTERNS),
         "pattern": list(NAMED_PATTERNS),
         "known": list(PUBLISHED),

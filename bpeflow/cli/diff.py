@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.cli.tables import print_lines
+from bpeflow.cli.tables import TOKEN_WIDTH, list_tokens, output_console, print_fields, print_table
 from bpeflow.look.difference import (
     Block,
     PretokenDifference,
@@ -23,7 +26,6 @@ from bpeflow.look.difference import (
 )
 from bpeflow.look.render import to_json
 from bpeflow.look.usage import count_pretokens, token_occurrences
-from bpeflow.look.vocabulary import VocabToken
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
 
@@ -38,11 +40,8 @@ and the most frequent pre-tokens that they divide differently. (Those are the pr
   bpeflow diff runs/owt r50k_base.tiktoken --input held_out.txt
 """
 
-#: Tokens of a list and pre-tokens that are shown, and the most columns of the screen for each token.
-_LISTED, _PRETOKENS, _WIDTH = 10, 20, 40
-
-#: The fields of the two tokenizers.
-_SIDES = ("first", "second")
+#: Pre-tokens that are shown.
+_PRETOKENS = 20
 
 
 def make_parser() -> Parser:
@@ -72,13 +71,12 @@ def run(argv: Sequence[str]) -> int:
         tokenizers = [Tokenizer.load(path) for path in paths]
         difference = compare_vocabs(tokenizers[0], tokenizers[1])
         content: dict[str, Any] = {"tokenizers": names, "vocabulary": to_json(difference)}
-        lines = list(_vocab_lines(difference, names))
+        text_tokens, blocks, words = [], [], []
         if text is not None:
             explained = [tokenizer.explain(text) for tokenizer in tokenizers]
-            blocks = list(compare_texts(explained[0], explained[1]))
-            tokens = [len(explanation.tokens) for explanation in explained]
-            content["text"] = {"tokens": tokens, "blocks": to_json([block for block in blocks if block.differs])}
-            lines += ["", "text", *_ratio_lines([len(text.encode())] * 2, tokens), *_block_lines(blocks)]
+            blocks = [block for block in compare_texts(explained[0], explained[1]) if block.differs]
+            text_tokens = [len(explanation.tokens) for explanation in explained]
+            content["text"] = {"tokens": text_tokens, "blocks": to_json(blocks)}
         if inputs:
             counts = [count_pretokens(tokenizers[0], inputs, observer, **settings)]
             alike = not difference.splits_differ
@@ -87,74 +85,70 @@ def run(argv: Sequence[str]) -> int:
             sizes = [of_one.total_bytes for of_one in counts]
             words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))
             content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": to_json(words)}
-            lines += ["", "corpus", *_ratio_lines(sizes, tokens), *_word_lines(words)]
     if options.json:
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
-    else:
-        print_lines(lines)
+        return 0
+    console = output_console()
+    print_fields(console, _fields(difference, names))
+    if text is not None:
+        _print_texts(console, len(text.encode()), text_tokens, blocks)
+    if inputs:
+        _print_corpus(console, sizes, tokens, words)
     return 0
 
 
-def _vocab_lines(difference: VocabDifference, names: Sequence[str]) -> Iterator[str]:
-    shown = [one_line(name) for name in names]
-    yield f"A: {shown[0]}"
-    yield f"B: {shown[1]}"
-    yield ""
-    yield f"tokens   {difference.shared:,} shared, {difference.same_ids:,} of them with the same id"
+def _fields(difference: VocabDifference, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from zip("AB", map(one_line, names), strict=True)
+    yield "tokens", f"{difference.shared:,} shared, {difference.same_ids:,} of them with the same id"
     for letter, tokens in (("A", difference.only_first), ("B", difference.only_second)):
-        yield f"         {len(tokens):,} only in {letter}: {_list(tokens)}"
-    yield f"merges   {difference.shared_merges:,} shared"
+        yield "", f"{len(tokens):,} only in {letter}: {list_tokens([token.bytes for token in tokens])}"
+    yield "merges", f"{difference.shared_merges:,} shared"
     if difference.first_difference is None:
-        yield "         all of them, at the same ranks"
+        yield "", "all of them, at the same ranks"
     else:
-        yield f"         first difference at rank {difference.first_difference:,}:"
-        for letter, merge in zip("AB", difference.merges_there, strict=True):
-            yield f"           {letter}: {_merge(merge)}"
+        there = [f"{letter}: {_merge(merge)}" for letter, merge in zip("AB", difference.merges_there, strict=True)]
+        yield "", f"first difference at rank {difference.first_difference:,}: {'; '.join(there)}"
     for token, ids in difference.special_tokens.items():
         each = ", ".join(f"{letter}: {'none' if i is None else i}" for letter, i in zip("AB", ids, strict=True))
-        yield f"special  {one_line(token)} ({each})"
+        yield "special", f"{one_line(token)} ({each})"
     for name, values in difference.settings.items():
         for letter, value in zip("AB", values, strict=True):
-            yield f"{name}  {letter}: {one_line(str(value))}"
+            yield name, f"{letter}: {one_line(str(value))}"
 
 
-def _ratio_lines(sizes: Sequence[int], tokens: Sequence[int]) -> Iterator[str]:
+def _ratios(sizes: Sequence[int], tokens: Sequence[int]) -> Iterator[tuple[str, str]]:
     for letter, size, number in zip("AB", sizes, tokens, strict=True):
         ratio = f", {size / number:.3f} bytes per token" if number else ""
-        yield f"  {letter}: {format_count(number, 'token')} for {format_size(size)}{ratio}"
+        yield letter, f"{format_count(number, 'token')} for {format_size(size)}{ratio}"
 
 
-def _block_lines(blocks: Sequence[Block]) -> Iterator[str]:
-    different = [block for block in blocks if block.differs]
-    if not different:
-        yield "  both divide it in the same way"
-        return
+def _print_texts(console: Console, size: int, tokens: Sequence[int], blocks: Sequence[Block]) -> None:
+    console.print(Text("\ntext", "bold"))
+    print_fields(console, _ratios([size, size], tokens))
     rows = [
         (
             f"{block.span[0]}-{block.span[1]}",
             *(" ".join(f"{_token(t.bytes)}:{t.id}" for t in side) for side in (block.first, block.second)),
         )
-        for block in different
+        for block in blocks
     ]
-    yield from _table([("bytes", "A", "B"), *rows])
+    if rows:
+        print_table(console, ("bytes", "A", "B"), rows, "rll")
+    else:
+        console.print("both divide it in the same way")
 
 
-def _word_lines(words: Sequence[PretokenDifference]) -> Iterator[str]:
-    if not words:
-        yield "  both divide every pre-token in the same way"
-        return
-    rows = [(f"{word.count:,}", *(" ".join(map(_token, side)) for side in (word.first, word.second))) for word in words]
-    yield from _table([("count", "A", "B"), *rows])
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    from rich.cells import cell_len
-
-    widths = [max(cell_len(row[column]) for row in rows) for column in range(2)]
-    for first, second, third in rows:
-        gap = " " * (widths[1] - cell_len(second))
-        yield f"  {first:>{widths[0]}}  {second}{gap}  {third}"
+def _print_corpus(
+    console: Console, sizes: Sequence[int], tokens: Sequence[int], words: Sequence[PretokenDifference]
+) -> None:
+    console.print(Text("\ncorpus", "bold"))
+    print_fields(console, _ratios(sizes, tokens))
+    if words:
+        rows = [(f"{w.count:,}", *(" ".join(map(_token, side)) for side in (w.first, w.second))) for w in words]
+        print_table(console, ("count", "A", "B"), rows, "rll")
+    else:
+        console.print("both divide every pre-token in the same way")
 
 
 def _merge(merge: Merge | None) -> str:
@@ -162,9 +156,4 @@ def _merge(merge: Merge | None) -> str:
 
 
 def _token(token: bytes) -> str:
-    return show_token(token, _WIDTH)
-
-
-def _list(tokens: Sequence[VocabToken]) -> str:
-    shown = " ".join(_token(token.bytes) for token in tokens[:_LISTED])
-    return f"{shown} …" if len(tokens) > _LISTED else shown or "none"
+    return show_token(token, TOKEN_WIDTH)

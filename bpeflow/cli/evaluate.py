@@ -16,7 +16,7 @@ from bpeflow._util.text import format_count, format_size, one_line, short_names,
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.cli.tables import print_table, table_console
+from bpeflow.cli.tables import output_console, print_table
 from bpeflow.dataset.evaluate import evaluate
 from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport, longest_tokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ def run(argv: Sequence[str]) -> int:
         text = json.dumps(report.to_dict(options.for_size), indent=2, ensure_ascii=False) + "\n"
         with atomic_path(options.json_path) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    print_report(report, table_console(), options.for_size)
+    print_report(report, output_console(), options.for_size)
     return 0
 
 
@@ -135,7 +135,7 @@ def print_report(report: EvaluationReport, console: Console, for_size: int | Non
     if several:
         console.print(Text("*: best of the corpus", "dim"))
     console.print()
-    print_table(console, ["tokenizer", "entries", "longest tokens"], list(_longest(report)), keys=3)
+    print_table(console, ["tokenizer", "entries", "longest tokens"], _longest(report), "lrl")
 
 
 def _longest(report: EvaluationReport) -> Iterator[list[str]]:

@@ -77,7 +77,7 @@ def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
         help="file with a special token per line, instead of --special_tokens",
     )  # fmt: skip
     for setting in all_settings(Settings):
-        if not setting.flags:
+        if setting.group and not setting.flags:
             flag = f"--set {setting.key}={quote(setting.example)}"
             parser.hints[f"--{setting.key}"] = f"the setting {setting.key} is given by {flag}"
     add_quiet_flag(parser)

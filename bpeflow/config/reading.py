@@ -5,15 +5,14 @@ A validation error of pydantic becomes a line with the key, its description and 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from bpeflow._util.text import close_matches, format_size, one_line, short_repr
+from bpeflow.config.sections import all_settings
 from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, SettingsError
 
@@ -125,8 +124,7 @@ _LEAST_SIZE = 1_000_000
 
 def _explain(model: type[BaseModel], details: Any) -> str:
     """Explain one entry of `ValidationError.errors` for a model of settings."""
-    location = [str(part) for part in details["loc"]]
-    key = ".".join(location)
+    key = ".".join(map(str, details["loc"]))
     if details["type"] == "extra_forbidden":
         return f"unknown setting {key}{_nearest(model, key)}"
     if details["type"] == "missing":
@@ -136,7 +134,7 @@ def _explain(model: type[BaseModel], details: Any) -> str:
         return message
     if needed := _needed(details["type"], details.get("ctx", {})):
         message = f"need {needed}"
-    meaning = "" if details["type"] == "value_error" else _meaning(model, location)
+    meaning = "" if details["type"] == "value_error" else _meaning(model, key)
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
 
@@ -153,39 +151,31 @@ def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
     if remedy := _REMOVED.get(key.partition(".")[0]):
         return f" (removed: {remedy})"
-    names = [name for name, _ in _fields(model)]
+    names = [setting.key for setting in all_settings(model)]
     section, _, last = key.rpartition(".")
-    prefix = "".join(f"{part}." for part in section.split(".") if not part.isdigit())  # without indices
-    inside = [name.removeprefix(prefix) for name in names if name.startswith(prefix)] if section else []
-    if inside:
-        known = {name: f"{section}.{name}" for name in inside}
-    else:
+    prefix = _without_indices(f"{section}." if section else "")
+    inside = [name.removeprefix(prefix) for name in names if prefix and name.startswith(prefix)]
+    known = {name: f"{section}.{name}" for name in inside}
+    if not known:
         last = key
-        known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in names}
+        sections = {name.partition(".")[0] for name in names}
+        known = {name.rpartition(".")[2]: name for name in reversed(names)} | {
+            name: name for name in (*sections, *names)
+        }
     close = close_matches(last, known)
-    return f" (did you mean {known[close[0]]}?)" if close else " (`bpeflow config` lists all settings)"
+    return (
+        f" (did you mean {known[close[0]]}?)"
+        if close and known[close[0]] != key
+        else " (`bpeflow config` lists all settings)"
+    )
 
 
-def _meaning(model: type[BaseModel], location: list[str]) -> str:
-    """Return the description of the setting at `location`, with an example."""
-    field = dict(_fields(model)).get(".".join(part for part in location if not part.isdigit()))
-    extra = field.json_schema_extra if field else None
-    if field is None or not isinstance(extra, dict):
-        return ""
-    example = extra["example"]
-    return f" ({field.description}; for example {example if isinstance(example, str) else json.dumps(example)})"
+def _meaning(model: type[BaseModel], key: str) -> str:
+    """Return the description of a setting, with an example."""
+    found = next((setting for setting in all_settings(model) if setting.key == _without_indices(key)), None)
+    return f" ({found.description}; for example {found.example})" if found else ""
 
 
-def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the dotted names of all settings of a model, those in sections and in lists of models included."""
-    for name, field in model.model_fields.items():
-        yield prefix + name, field
-        if inner := _model_in(field.annotation):
-            yield from _fields(inner, f"{prefix}{name}.")
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that a field holds, itself or in a tuple."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((model for inner in get_args(annotation) if (model := _model_in(inner))), None)
+def _without_indices(key: str) -> str:
+    """Return a key without the numbers of list entries: ``sources.weight`` for ``sources.2.weight``."""
+    return ".".join(part for part in key.split(".") if not part.isdigit())

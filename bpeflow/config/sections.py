@@ -119,14 +119,15 @@ class Setting:
 
 
 def all_settings(model: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
-    """Yield all settings of a model, those in sections included."""
+    """Yield all settings of a model, and those of its sections and sources. Settings of sources have no group."""
     for name, field in model.model_fields.items():
         extra = field.json_schema_extra
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from all_settings(field.annotation, f"{prefix}{name}.")
-        elif isinstance(extra, dict):
+        if isinstance(extra, dict):
             default = str(extra["unset"]) or _as_text(field.default)
             yield Setting(prefix + name, field.description or "", field.annotation, default, extra)
+        for kind in _types(field.annotation):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from all_settings(kind, f"{prefix}{name}.")
 
 
 def _types(annotation: Any) -> Iterator[Any]:

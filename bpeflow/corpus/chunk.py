@@ -1,41 +1,12 @@
-"""The units in which a corpus is read: files, chunks of files, and chunks of streams."""
+"""Chunks: the units in which a corpus is counted or encoded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from pickle import PickleBuffer
 from typing import Any, Literal
 
 from bpeflow.corpus.documents import NOTHING, DocumentStatistics
-
-
-@dataclass(frozen=True, slots=True)
-class CorpusFile:
-    """A regular file of plain text, or a part of one.
-
-    Attributes:
-        path: the path under which the file was found.
-        size: size of the whole file in bytes when it was found.
-        modified: modification time of the file when it was found, in nanoseconds; 0 if not recorded.
-        inode: the file's number on its volume when it was found; 0 if not recorded.
-        source: number of the source that the file belongs to.
-        begin: byte at which the part begins, a boundary (see `find_boundary`).
-        end: byte at which the part ends, also a boundary; None for the end of the file.
-    """
-
-    path: Path
-    size: int
-    modified: int = 0
-    inode: int = 0
-    source: int = 0
-    begin: int = 0
-    end: int | None = None
-
-    @property
-    def weight(self) -> int:
-        """Bytes of input files that it covers."""
-        return (self.size if self.end is None else self.end) - self.begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +31,6 @@ class Chunk:
     def weight(self) -> int:
         """Bytes of input files that it covers."""
         return self.length
-
-
-#: Ends each record in a chunk of records. The byte never occurs in valid UTF-8, so it cannot be mistaken for text, for
-#: a delimiter or for the end of a delimiter.
-RECORD_END = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Any
 
 from bpeflow.config import CountSettings, make_settings
-from bpeflow.corpus.chunk import RECORD_END, Chunk, CorpusFile
-from bpeflow.corpus.documents import Delimiters
-from bpeflow.corpus.formats.stream import StreamTask
-from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
+from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.documents import RECORD_END, Delimiters
+from bpeflow.corpus.files import InputFile, SampledFiles
+from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
-from bpeflow.corpus.sources import Corpus, CorpusEntry, find_corpus, input_files
+from bpeflow.corpus.sources import CorpusEntry, find_corpus
 from bpeflow.corpus.split import find_boundary
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import BpeflowError
@@ -45,9 +45,9 @@ def first_text(corpus: Mapping[str, Any], size: int, document_end: str = "\n") -
     """
     found = find_corpus(make_settings(CountSettings, {**corpus, "invalid_utf8": "replace"}))
     rules = TextRules(load_pretokenizer("gpt2"), Delimiters(None), "replace", found.sources)
-    buffer, data = ChunkBuffer(), bytearray()
+    data = bytearray()
     for chunk in CorpusReader(rules, size + 1, LONGEST_TEXT).read(found.entries):
-        opened = open_chunk(chunk, rules, buffer)
+        opened = open_chunk(chunk, rules)
         data += bytes(opened.data).replace(RECORD_END, document_end.encode()) if opened.has_records else opened.data
         if len(data) > size:
             break
@@ -86,55 +86,40 @@ def sample_corpus(settings: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> Te
 
 def _sample(settings: CountSettings, wanted: int) -> dict[str, tuple[str, ...]]:
     corpus = find_corpus(settings)
-    local = [entry for entry in corpus.entries if all(file.location == "file" for file in input_files(entry))]
+    rules = TextRules(
+        load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer),
+        Delimiters(settings.document_separator, settings.special_tokens),
+        "replace",
+        [replace(source, bad_records="skip") for source in corpus.sources],
+    )
+    reader = CorpusReader(rules, max(wanted // _PLACES, 1), _LONGEST)
+    local = [entry for entry in corpus.entries if all(file.location == "file" for file in entry.files)]
     total = sum(entry.weight for entry in local)
     texts: defaultdict[str, list[str]] = defaultdict(list)
-    reader = _PieceReader(settings, corpus, max(wanted // _PLACES, 1))
     begin = 0
     for entry in local:
         # The places of the corpus that are in this entry. A small source has at least one, its start.
         places = range(-(-begin * _PLACES // max(total, 1)), -(-(begin + entry.weight) * _PLACES // max(total, 1)))
         offsets = [place * total // _PLACES - begin for place in places]
-        source = corpus.sources[_source_of(entry)].name
+        source = corpus.sources[entry.source].name
         if offsets or source not in texts:
-            texts[source] += reader.read(entry, offsets or [0])
+            for chunk in _pieces(reader, entry, offsets or [0]):
+                for _, pieces in open_chunk(chunk, rules).documents():
+                    texts[source] += [piece.decode() for piece in pieces or () if piece]
         begin += entry.weight
     return {source: tuple(pieces) for source, pieces in texts.items()}
 
 
-def _source_of(entry: CorpusEntry) -> int:
-    return entry.files[0].source if isinstance(entry, StreamTask) else getattr(entry, "source", 0)
-
-
-class _PieceReader:
-    """Reads pieces of the entries of a corpus."""
-
-    def __init__(self, settings: CountSettings, corpus: Corpus, size: int) -> None:
-        self._rules = TextRules(
-            load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer),
-            Delimiters(settings.document_separator, settings.special_tokens),
-            "replace",
-            [replace(source, bad_records="skip") for source in corpus.sources],
-        )
-        self._reader = CorpusReader(self._rules, size, _LONGEST)
-        self._buffer = ChunkBuffer()
-
-    def read(self, entry: CorpusEntry, offsets: list[int]) -> Iterator[str]:
-        """Yield the texts of a piece at each of these offsets, or of as many as do not overlap."""
-        if isinstance(entry, StreamTask):
-            whole = replace(entry, sampled=False)
-            yield from self._texts(islice(self._reader.read([whole]), len(offsets)))
-        elif isinstance(entry, CorpusFile):
-            end = 0
-            for offset in offsets:
-                begin = end
-                if offset > end:
-                    begin = find_boundary(entry, offset, self._rules, _LONGEST)
-                for chunk in islice(self._reader.read([replace(entry, begin=begin)]), 1):
-                    end = chunk.offset + chunk.length
-                    yield from self._texts(iter([chunk]))
-
-    def _texts(self, chunks: Iterator[Chunk]) -> Iterator[str]:
-        for chunk in chunks:
-            for _, texts in open_chunk(chunk, self._rules, self._buffer).documents():
-                yield from (text.decode() for text in texts or () if text)
+def _pieces(reader: CorpusReader, entry: CorpusEntry, offsets: list[int]) -> Iterator[Chunk]:
+    """Yield a chunk at each of these offsets, or as many as do not overlap; of a stream, the first ones."""
+    if isinstance(entry, SampledFiles):
+        entry = entry.files[0]
+    if not (isinstance(entry, InputFile) and entry.plain):
+        yield from islice(reader.read([entry]), len(offsets))
+        return
+    end = 0
+    for offset in offsets:
+        begin = find_boundary(entry, offset, reader.rules, _LONGEST) if offset > end else end
+        for chunk in islice(reader.read([replace(entry, begin=begin)]), 1):
+            end = chunk.offset + chunk.length
+            yield chunk

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
 from pathlib import Path, PurePath
@@ -14,22 +14,17 @@ from typing import Any, Literal
 
 from bpeflow._util.extras import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
-from bpeflow.corpus.chunk import CorpusFile
-from bpeflow.corpus.formats.content import (
-    START_BYTES,
-    check_content,
-    detect_compression,
-    is_json_lines,
-    warn_json_lines,
-    without_compression_suffix,
-)
-from bpeflow.corpus.formats.stream import STDIN, Format, StreamFile, StreamTask, convert_errors, standard_input
+from bpeflow.corpus.compression import without_compression_suffix
+from bpeflow.corpus.files import STDIN, Format, InputFile, SampledFiles, convert_errors, open_blocks, standard_input
 from bpeflow.errors import CorpusError
 
 InputFormat = Literal["auto", "text", "jsonl", "parquet"]
 _FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)")
 _MATCHES_NOTHING = r"(?!)"
+
+#: The order of inputs, unless they stay in the order in which they are named.
+_ORDER = ("file", "stdin", "url")
 
 #: The most bytes of a file's name, on all common file systems, and of an input.
 _LONGEST_NAME, _LONGEST_INPUT = 255, 4000
@@ -48,6 +43,7 @@ class InputRules:
         source: number of the source.
         sampled: whether a sample is drawn from the source, in which case all of it is read as a stream.
         invalid_utf8: how to handle input that is not UTF-8. Only under ``error`` is a file of another format an error.
+        in_order: whether inputs stay in the order in which they are named. A sample is always drawn from sorted inputs.
     """
 
     exclude: Sequence[str] = ()
@@ -55,52 +51,75 @@ class InputRules:
     source: int = 0
     sampled: bool = False
     invalid_utf8: InvalidUtf8Policy = "error"
+    in_order: bool = False
 
 
-def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[CorpusFile | StreamTask]:
-    """Find the inputs of a source: plain text as files that can be divided, everything else as streams.
+def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFile | SampledFiles]:
+    """Find the inputs of a source.
 
-    An input is anything that `find_files` accepts, or
+    An input is one of
 
+    * a file, even if its name contains glob characters;
+    * a folder: all regular files in it, at any depth;
+    * a glob: the regular files that it matches. Folders that it matches are not searched: ``data/*`` finds one level,
+      ``data/**`` finds all. ``**`` matches any number of folders, including none.
     * ``@list.txt``: a file that lists inputs, one per line or, as ``find -print0`` writes them, each followed by a zero
       byte. They are treated as if named directly, and relative paths are relative to the current folder.
     * ``-``: standard input.
     * a URL that fsspec supports, such as ``s3://bucket/folder``, of a file, a folder or a glob.
 
+    ``~`` is the home folder. As in the shell, hidden files and folders (``.git``) are included only if they are named.
+    As in `os.walk`, links to folders are not followed when searching downwards (so loops do no harm), while links to
+    files are. Two paths that lead to the same file through links count once, under the first path.
+
+    A pattern in `exclude` must match the whole path, as named or made absolute. ``*`` in it matches any characters,
+    including ``/``: ``**/site-packages/**``, ``*.log``, ``/data/old/*``.
+
     Returns:
-        The local files sorted by path, then standard input, then the URLs, sorted.
+        The local files sorted by path, then standard input, then the URLs, sorted; or in the order in which they are
+        named, where those of a folder or glob are sorted. Each is there once, however often it is named.
 
     Raises:
-        CorpusError: an input does not exist, cannot be read, needs a library that is not installed, or has a format
-            that is recognised and cannot be read as it is (see `check_content`).
+        CorpusError: an input does not exist, is neither a file nor a folder, cannot be read, needs a library that is
+            not installed, or has a format that is recognised and cannot be read as it is (see `files.check_content`); a
+            glob or a folder has no files; or `exclude` leaves no file.
     """
-    entries = [entry for named in inputs for entry in listed_inputs(named)]
-    urls = [str(entry) for entry in entries if _is_url(entry)]
-    stdin = any(str(entry) == STDIN for entry in entries)
-    paths = [entry for entry in entries if not _is_url(entry) and str(entry) != STDIN]
-    found: list[CorpusFile | StreamFile] = []
-    if paths or not entries:
-        found += _classify(find_files(paths, rules.exclude), rules)
-    if stdin:
-        standard_input()  # raises if it is closed
-        guessed = rules.format == "auto"
-        found.append(StreamFile(STDIN, None, _format_of(STDIN, rules), "stdin", rules.source, guessed=guessed))
-    found += _find_urls(urls, rules)
-    if rules.sampled:
-        return [StreamTask(tuple(_as_stream(file) for file in found), sampled=True)]
-    return [file if isinstance(file, CorpusFile) else StreamTask((file,)) for file in found]
+    if not inputs:
+        raise CorpusError("no input is given; name at least one file, folder or glob")
+    named = [file for entry in inputs for path in _listed(entry) for file in _files_of(path)]
+    excluded = re.compile("|".join(_exclude_patterns(rules)) or _MATCHES_NOTHING)
+    kept = [file for file in named if file.location == "stdin" or not _is_excluded(file, excluded)]
+    if not kept:
+        patterns = ", ".join(map(repr, rules.exclude))
+        raise CorpusError(f"all {len(named)} input files are excluded by {patterns}; exclude less")
+    if rules.sampled or not rules.in_order:
+        kept.sort(key=_sort_key)
+    found: dict[str, InputFile] = {}
+    for file in kept:
+        found.setdefault(os.path.realpath(file.name) if file.location == "file" else file.name, file)
+    files = [_classified(file, rules) for file in found.values()]
+    return [SampledFiles(tuple(files))] if rules.sampled else [*files]
 
 
-def listed_inputs(entry: str | Path) -> Iterator[str | Path]:
-    """Yield the inputs named in a list (``@list.txt``); yield any other input unchanged.
+def _exclude_patterns(rules: InputRules) -> Iterator[str]:
+    for pattern in rules.exclude:
+        yield translate(pattern if _URL.match(pattern) else str(Path(pattern).expanduser()))
 
-    Raises:
-        CorpusError: the list cannot be read or is empty.
-    """
+
+def _is_excluded(file: InputFile, excluded: re.Pattern[str]) -> bool:
+    return bool(excluded.match(file.name) or excluded.match(file.absolute().name))
+
+
+def _sort_key(file: InputFile) -> tuple[int, Any]:
+    return _ORDER.index(file.location), Path(file.name) if file.location == "file" else file.name
+
+
+def _listed(entry: str | Path) -> Iterator[str]:
+    """Yield the inputs named in a list (``@list.txt``); yield any other input unchanged."""
     text = str(entry)
     _check_is_path(text)
     if not text.startswith("@") or Path(text).exists():
-        yield entry
+        yield text
         return
     path = Path(text[1:]).expanduser()
     try:
@@ -129,87 +148,42 @@ def _check_is_path(text: str) -> None:
         raise CorpusError(f"the input {short_repr(text)} looks like text, not like a path: {_TEXT_REMEDY}")
 
 
-def _is_url(entry: str | Path) -> bool:
-    return isinstance(entry, str) and _URL.match(entry) is not None and not os.path.lexists(entry)
+def _files_of(entry: str) -> list[InputFile]:
+    """Return the files of an input, sorted by name and not yet classified."""
+    if entry == STDIN:
+        standard_input()  # raises if it is closed
+        return [InputFile(STDIN, None, location="stdin")]
+    if _URL.match(entry) and not os.path.lexists(entry):
+        return [InputFile(name, size, location="url") for name, size in sorted(_expand_url(entry))]
+    return [InputFile(str(path), None) for path in sorted(_expand(_expand_home(entry)))]
 
 
-def _format_of(name: str, rules: InputRules) -> Format:
-    if rules.format != "auto":
-        return rules.format
-    return _FORMATS.get(PurePath(without_compression_suffix(name)).suffix.lower(), "text")
-
-
-def _classify(files: Iterable[CorpusFile], rules: InputRules) -> Iterator[CorpusFile | StreamFile]:
-    """Yield plain text unchanged and other local files as streams, after a look at the first bytes of each."""
-    json_lines = []
-    for file in files:
-        file = replace(file, source=rules.source)
-        file_format = _format_of(file.path.name, rules)
-        start = _read_start(file.path)
-        compressed = detect_compression(start) is not None
-        if file_format != "parquet" and not compressed and rules.invalid_utf8 == "error":
-            check_content(start, str(file.path))
-        if file_format == "text" and not compressed:
-            if rules.format == "auto" and is_json_lines(start):
-                json_lines.append(str(file.path))
-            yield file
-        else:
-            yield replace(_as_stream(file), format=file_format, guessed=rules.format == "auto")
-    warn_json_lines(json_lines)
-
-
-def _read_start(path: Path) -> bytes:
-    try:
-        with path.open("rb", buffering=0) as stream:
-            return stream.read(START_BYTES)
-    except OSError as error:
-        raise CorpusError(f"cannot read the input {path}: {error.strerror}") from error
-
-
-def _as_stream(file: CorpusFile | StreamFile) -> StreamFile:
-    if not isinstance(file, CorpusFile):
+def _classified(file: InputFile, rules: InputRules) -> InputFile:
+    """Return a file with its format and, of a local file, its status, after a look at its first bytes."""
+    name = file.name.partition("?")[0] if file.location == "url" else file.name
+    suffix = PurePath(without_compression_suffix(name)).suffix.lower()
+    file_format: Format = _FORMATS.get(suffix, "text") if rules.format == "auto" else rules.format
+    file = replace(file, format=file_format, source=rules.source, guessed=rules.format == "auto")
+    if file.location != "file":
         return file
-    return StreamFile(str(file.path), file.size, source=file.source, modified=file.modified, inode=file.inode)
+    try:
+        status = os.stat(file.name)  # noqa: PTH116
+    except OSError as error:
+        raise CorpusError(f"cannot read the input {file.name}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise CorpusError(
+            f"the input {file.name} is not a regular file (a device, pipe or socket); save its content to a file first"
+        )
+    file = replace(file, size=status.st_size, modified=status.st_mtime_ns, inode=status.st_ino)
+    if file_format == "parquet":
+        return file
+    with open_blocks(file) as blocks:
+        if rules.invalid_utf8 == "error":
+            blocks.check()
+        return replace(file, plain=file_format == "text" and blocks.compression is None)
 
 
 # ---- local files ----
-
-
-def find_files(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> list[CorpusFile]:
-    """Find the local files that `inputs` name and `exclude` does not.
-
-    An input is one of
-
-    * a file, even if its name contains glob characters;
-    * a folder: all regular files in it, at any depth;
-    * a glob: the regular files that it matches. Folders that it matches are not searched: ``data/*`` finds one level,
-      ``data/**`` finds all. ``**`` matches any number of folders, including none.
-
-    ``~`` is the home folder. As in the shell, hidden files and folders (``.git``) are included only if they are named.
-    As in `os.walk`, links to folders are not followed when searching downwards (so loops do no harm), while links to
-    files are. Two paths that lead to the same file through links count once, under the first path.
-
-    An `exclude` pattern must match the whole path, as named or made absolute. ``*`` in it matches any characters,
-    including ``/``: ``**/site-packages/**``, ``*.log``, ``/data/old/*``.
-
-    Returns:
-        The files sorted by path, each once, however often it is named.
-
-    Raises:
-        CorpusError: an input does not exist, is neither a file nor a folder, or cannot be read; a glob or a folder has
-            no files; or `exclude` leaves no file.
-    """
-    if not inputs:
-        raise CorpusError("no input is given; name at least one file, folder or glob")
-    named = [path for entry in inputs for path in _expand(_expand_home(entry))]
-    excluded = _compile_excludes(exclude)
-    kept = sorted(p for p in set(named) if not (excluded.match(str(p)) or excluded.match(str(p.absolute()))))
-    if not kept:
-        raise CorpusError(f"all {len(named)} input files are excluded by {', '.join(map(repr, exclude))}; exclude less")
-    by_real_path: dict[str, CorpusFile] = {}
-    for path in kept:
-        by_real_path.setdefault(os.path.realpath(path), _corpus_file(path))
-    return list(by_real_path.values())
 
 
 def _expand_home(entry: str | Path) -> Path:
@@ -280,45 +254,13 @@ def _is_dangling(entry: os.DirEntry[str]) -> bool:
     return entry.is_symlink() and not Path(entry).exists()
 
 
-def _compile_excludes(exclude: Sequence[str]) -> re.Pattern[str]:
-    patterns = [translate(str(Path(pattern).expanduser())) for pattern in exclude]
-    return re.compile("|".join(patterns) if patterns else _MATCHES_NOTHING)
-
-
-def _corpus_file(path: Path) -> CorpusFile:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise CorpusError(f"cannot read the input {path}: {error.strerror}") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise CorpusError(
-            f"the input {path} is not a regular file (a device, pipe or socket); save its content to a file first"
-        )
-    if not os.access(path, os.R_OK):
-        raise CorpusError(f"the input {path} is not readable for this user; change its mode or exclude it")
-    return CorpusFile(path, status.st_size, status.st_mtime_ns, status.st_ino)
-
-
 # ---- URLs ----
-
-
-def _find_urls(urls: Iterable[str], rules: InputRules) -> list[StreamFile]:
-    excluded = re.compile("|".join(map(translate, rules.exclude)) if rules.exclude else _MATCHES_NOTHING)
-    found: dict[str, StreamFile] = {}
-    for url in urls:
-        for name, size in _expand_url(url):
-            if not excluded.match(name):
-                file_format = _format_of(name.partition("?")[0], rules)
-                found[name] = StreamFile(name, size, file_format, "url", rules.source, guessed=rules.format == "auto")
-    if urls and not found:
-        raise CorpusError(f"all files of {', '.join(urls)} are excluded; exclude less")
-    return [found[name] for name in sorted(found)]
 
 
 def _expand_url(url: str) -> list[tuple[str, int | None]]:
     """Return the names and sizes of the files that a URL names."""
     core = load_extra("fsspec.core", "fsspec", f"URLs such as {url}")
-    with convert_errors(StreamFile(url, None, location="url")):
+    with convert_errors(InputFile(url, None, location="url")):
         system, path = core.url_to_fs(url)
         try:
             details = system.info(path)

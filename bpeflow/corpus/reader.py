@@ -10,27 +10,24 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from bpeflow._util.text import format_size
-from bpeflow.corpus.chunk import Chunk, CorpusFile, StreamChunk
-from bpeflow.corpus.first_look import FirstLook
-from bpeflow.corpus.formats.content import check_content
-from bpeflow.corpus.formats.jsonl import cut_lines, parse_lines
-from bpeflow.corpus.formats.parquet import read_rows, row_groups
-from bpeflow.corpus.formats.records import (
-    DOCUMENTS,
+from bpeflow.corpus.checks import FirstLook
+from bpeflow.corpus.chunk import Chunk, StreamChunk
+from bpeflow.corpus.files import Blocks, InputFile, SampledFiles, open_blocks
+from bpeflow.corpus.parquet import read_rows, row_groups
+from bpeflow.corpus.records import (
     SKIP_REMEDY,
     DocumentIterable,
     RecordText,
+    cut_lines,
     encode_document,
+    parse_lines,
     record_chunks,
 )
-from bpeflow.corpus.formats.stream import Blocks, StreamFile, StreamTask, open_blocks
-from bpeflow.corpus.formats.stream_text import cut_text
-from bpeflow.corpus.sources import CorpusEntry, StreamEntry, input_files
-from bpeflow.corpus.split import plan_chunks
+from bpeflow.corpus.sources import CorpusEntry
+from bpeflow.corpus.split import cut_text, plan_chunks
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import BadRecordError, CorpusError
 
@@ -64,24 +61,24 @@ class CorpusReader:
             CorpusError: an entry cannot be read. The message has its name and the position in it.
         """
         for entry in entries:
-            if isinstance(entry, CorpusFile):
+            if isinstance(entry, InputFile) and entry.plain:
                 yield from self._planned(entry)
             elif self.look is None:
                 yield from self._streamed(entry)
             else:
                 yield from self.look.watch(entry, self._streamed(entry))
 
-    def plan(self, entries: Iterable[CorpusEntry]) -> Iterator[Chunk | StreamEntry]:
+    def plan(self, entries: Iterable[CorpusEntry]) -> Iterator[Chunk | CorpusEntry]:
         """Yield the chunks of plain files, and the streams, to be read by other processes with `read_streams`."""
         for entry in entries:
-            if isinstance(entry, CorpusFile):
+            if isinstance(entry, InputFile) and entry.plain:
                 yield from self._planned(entry)
-            elif isinstance(entry, StreamTask) and entry.has_row_groups:  # which can be read in parallel
-                yield from (StreamTask((group,)) for group in row_groups(entry.files[0]))
+            elif isinstance(entry, InputFile) and entry.format == "parquet":
+                yield from row_groups(entry)  # which can be read in parallel
             else:
                 yield entry
 
-    def read_streams(self, items: Iterable[Chunk | StreamEntry]) -> Iterator[Chunk]:
+    def read_streams(self, items: Iterable[Chunk | CorpusEntry]) -> Iterator[Chunk]:
         """Replace each stream among the items by its chunks. Raises as `read` does."""
         for item in items:
             if isinstance(item, Chunk):
@@ -89,19 +86,17 @@ class CorpusReader:
             else:
                 yield from self.read([item])
 
-    def _planned(self, file: CorpusFile) -> Iterator[Chunk]:
+    def _planned(self, file: InputFile) -> Iterator[Chunk]:
         return plan_chunks([file], self.chunk_size, self.rules, self.longest)
 
-    def _streamed(self, entry: StreamEntry) -> Iterator[StreamChunk]:
+    def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
         if isinstance(entry, DocumentIterable):
-            return record_chunks(entry.texts(self.rules), DOCUMENTS, self.chunk_size)
-        if entry.sampled:
-            return self._sampled(entry.files)
-        return chain.from_iterable(map(self._chunks, entry.files))
+            return record_chunks(entry.texts(self.rules), entry.files[0], self.chunk_size, self.rules)
+        return self._sampled(entry.files) if isinstance(entry, SampledFiles) else self._chunks(entry)
 
-    def _chunks(self, file: StreamFile) -> Iterator[StreamChunk]:
+    def _chunks(self, file: InputFile) -> Iterator[StreamChunk]:
         if file.format == "parquet":
-            yield from record_chunks(self._rows(file), file.name, self.chunk_size, file.source, file.weight)
+            yield from record_chunks(self._rows(file), file, self.chunk_size, self.rules)
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
@@ -110,15 +105,15 @@ class CorpusReader:
                 yield from cut_text(blocks, self.chunk_size, self.rules, self.longest, file.source)
 
     @contextmanager
-    def _open(self, file: StreamFile) -> Iterator[Blocks]:
+    def _open(self, file: InputFile) -> Iterator[Blocks]:
         with open_blocks(file) as blocks:
             if self.rules.invalid_utf8 == "error":
-                check_content(blocks.start, file.title, blocks.compression)
+                blocks.check()
             yield blocks
 
     # ---- documents one by one ----
 
-    def _sampled(self, files: Sequence[StreamFile]) -> Iterator[StreamChunk]:
+    def _sampled(self, files: Sequence[InputFile]) -> Iterator[StreamChunk]:
         """Yield the chunks of a random sample. Reads everything twice, first to select the documents of the sample."""
         source = self.rules.sources[files[0].source]
         sample = source.sample
@@ -135,9 +130,9 @@ class CorpusReader:
                 for index, document in enumerate(self._documents(file))
                 if not isinstance(document, bytes) or sample.number(file_index, index) < threshold
             )
-            yield from record_chunks(chosen, file.name, self.chunk_size, file.source, file.weight)
+            yield from record_chunks(chosen, file, self.chunk_size, self.rules)
 
-    def _documents(self, file: StreamFile) -> Iterator[RecordText]:
+    def _documents(self, file: InputFile) -> Iterator[RecordText]:
         """Yield the documents of a stream, including skipped ones."""
         if file.format == "parquet":
             yield from self._rows(file)
@@ -145,7 +140,7 @@ class CorpusReader:
         with self._open(file) as blocks:
             if file.format == "jsonl":
                 for lines in cut_lines(blocks, self.chunk_size, self.longest, file.source):
-                    yield from parse_lines(lines, self.rules)
+                    yield from (text for _, text in parse_lines(lines, self.rules))
                 return
             whole = replace(self.rules, invalid_utf8="skip")  # under which no document is cut
             for chunk in cut_text(blocks, self.chunk_size, whole, self.longest):
@@ -155,17 +150,13 @@ class CorpusReader:
                     where = f"{chunk.path}: the document from byte {chunk.offset + start:,} on"
                     yield encode_document(data[start:end], where, self.rules.invalid_utf8)
 
-    def _rows(self, file: StreamFile) -> Iterator[RecordText]:
-        source = self.rules.sources[file.source]
-        for row, value in read_rows(file, source.text_column):
+    def _rows(self, file: InputFile) -> Iterator[RecordText]:
+        for row, value in read_rows(file, self.rules.sources[file.source].text_column):
             where = f"{file.name}: row {row:,}"
-            if value is not None:
+            if value is None:
+                yield BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
+            else:
                 yield encode_document(value, where, self.rules.invalid_utf8)
-                continue
-            error = BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
-            if source.bad_records == "error":
-                raise error
-            yield error
 
 
 def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False, was_read: bool = True) -> None:
@@ -181,10 +172,8 @@ def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool 
     Raises:
         CorpusError: a file was changed or replaced, or cannot be read any more.
     """
-    for entry in entries:
-        for file in input_files(entry):
-            if file.location != "file":
-                continue
+    for file in (file for entry in entries for file in entry.files):
+        if file.location == "file":
             try:
                 status = Path(file.name).stat()
             except OSError as error:

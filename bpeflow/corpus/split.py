@@ -1,4 +1,4 @@
-"""Splitting files into chunks by reading only a few small windows of each file.
+"""Dividing text into chunks: files by reading only a few small windows of each, streams as they are read.
 
 The definition of documents (`Delimiters.documents`) reads a file from its start. Which of two overlapping delimiters it
 takes depends on the delimiters that it took before. The planner jumps into the middle of the file instead. It may end a
@@ -27,7 +27,8 @@ from itertools import chain
 from typing import Protocol
 
 from bpeflow._util.text import format_size
-from bpeflow.corpus.chunk import Chunk, CorpusFile
+from bpeflow.corpus.chunk import Chunk, StreamChunk
+from bpeflow.corpus.files import Blocks, InputFile
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.pretokenize.cuts import LOOK_AHEAD, LOOK_BEHIND
@@ -42,7 +43,7 @@ WINDOW_BYTES = 64 * 1024
 
 
 def plan_chunks(
-    files: Iterable[CorpusFile], chunk_size: int, rules: TextRules, longest: int = sys.maxsize
+    files: Iterable[InputFile], chunk_size: int, rules: TextRules, longest: int = sys.maxsize
 ) -> Iterator[Chunk]:
     """Divide files, or parts of them, into chunks, in order and without gaps or overlaps.
 
@@ -71,7 +72,7 @@ def plan_chunks(
     return chain.from_iterable(_file_chunks(file, chunk_size, rules, longest) for file in files)
 
 
-def find_boundary(file: CorpusFile, target: int, rules: TextRules, longest: int = sys.maxsize) -> int:
+def find_boundary(file: InputFile, target: int, rules: TextRules, longest: int = sys.maxsize) -> int:
     """Return the position at or soon after `target` where a file may be divided; at the latest, the end of the file.
 
     Args:
@@ -88,30 +89,28 @@ def find_boundary(file: CorpusFile, target: int, rules: TextRules, longest: int 
         return finder.next_boundary(target, LOOK_AHEAD_BYTES)
 
 
-def _file_chunks(file: CorpusFile, chunk_size: int, rules: TextRules, longest: int) -> Iterator[Chunk]:
+def _file_chunks(file: InputFile, chunk_size: int, rules: TextRules, longest: int) -> Iterator[Chunk]:
     with _boundaries(file, rules, longest) as finder:
         reach = min(chunk_size, LOOK_AHEAD_BYTES)
-        offset, stop = file.begin, file.size if file.end is None else file.end
+        offset, stop = file.begin, file.begin + file.weight
         while offset < stop:
             target = offset + chunk_size
             end = stop if target >= stop else min(finder.next_boundary(target, reach), stop)
-            yield Chunk(str(file.path), offset, end - offset, end == file.size, file.source)
+            yield Chunk(file.name, offset, end - offset, end == file.size, file.source)
             offset = end
 
 
 @contextmanager
-def _boundaries(file: CorpusFile, rules: TextRules, longest: int) -> Iterator[BoundaryFinder]:
+def _boundaries(file: InputFile, rules: TextRules, longest: int) -> Iterator[BoundaryFinder]:
     """Open a file to find boundaries in it, and check that it has not become shorter since it was found."""
     try:
-        with file.path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size < file.size:
-                raise CorpusError(
-                    f"{file.path} shrank from {file.size:,} to {size:,} bytes; run again when it is complete"
-                )
-            yield BoundaryFinder(stream, file.size, rules, longest)
+        with file.open() as stream:
+            found, size = file.size or 0, os.fstat(stream.fileno()).st_size
+            if size < found:
+                raise CorpusError(f"{file.name} shrank from {found:,} to {size:,} bytes; run again when it is complete")
+            yield BoundaryFinder(stream, found, rules, longest)
     except OSError as error:
-        raise CorpusError(f"cannot read {file.path}: {error.strerror}") from error
+        raise CorpusError(f"cannot read {file.name}: {error.strerror}") from error
 
 
 def cannot_divide(name: str, start: int, length: int) -> CorpusError:
@@ -252,3 +251,93 @@ class BoundaryFinder:
             raise CorpusError(f"{self._file.name} became shorter while it was read; run again when it is complete")
         end = start + length
         return window, end if end == self._size else end - self._overhang
+
+
+# ---- streams ----
+
+
+def cut_text(blocks: Blocks, chunk_size: int, rules: TextRules, longest: int, source: int = 0) -> Iterator[StreamChunk]:
+    """Divide a stream of text into the same chunks as `plan_chunks` divides a file.
+
+    Args:
+        blocks: the stream.
+        chunk_size: bytes in a chunk, approximately.
+        rules: the delimiters, and whether and where a document may be cut.
+        longest: upper bound on the bytes that cannot be divided, in addition to two chunks.
+        source: number of the source that the stream belongs to.
+
+    Raises:
+        CorpusError: the text cannot be divided within the upper bound.
+    """
+    # A boundary depends on bytes before it, too; see `BoundaryFinder.next_boundary`.
+    window = _Window(blocks, longest + 2 * chunk_size, LOOK_BEHIND + 2 * rules.delimiters.longest)
+    finder = _StreamBoundaryFinder(window, rules)
+    offset = reported = 0  # `reported`: bytes read for the chunks yielded so far
+    while True:
+        end = finder.next_boundary(offset + chunk_size, min(chunk_size, LOOK_AHEAD_BYTES))
+        if end == offset:
+            return
+        data = window.take(end)
+        ends_file = window.fill(end + 1) == end
+        yield StreamChunk(
+            blocks.name, offset, len(data), ends_file, source,
+            data=data, holds="text", bytes_read=blocks.bytes_read - reported,
+        )  # fmt: skip
+        offset, reported = end, blocks.bytes_read
+
+
+class _Window:
+    """The part of a stream that is in memory, with the methods of a file.
+
+    It consists of the bytes that were read but not taken yet, and at least `look_behind` bytes before them.
+    """
+
+    def __init__(self, blocks: Blocks, longest: int, look_behind: int) -> None:
+        self.name = blocks.name
+        self._blocks = blocks
+        self._longest = longest
+        self._data = bytearray()
+        self._look_behind = look_behind
+        self._start = 0  # position of `_data` in the stream
+        self._taken = 0  # bytes of the stream that `take` has returned
+        self._position = 0  # of the next `read`, within `_data`
+        self._ended = False
+
+    def fill(self, end: int) -> int:
+        """Read the stream up to byte `end`, and return the end of the bytes in memory: less if the stream ends."""
+        while self._start + len(self._data) < end and not self._ended:
+            block = next(self._blocks, None)
+            if block is None:
+                self._ended = True
+            else:
+                self._data += block
+            if len(self._data) > self._longest:
+                raise cannot_divide(self.name, self._taken, self._longest)
+        return self._start + len(self._data)
+
+    def take(self, end: int) -> bytearray:
+        """Return the bytes up to `end` that were not taken yet."""
+        data = self._data[self._taken - self._start : end - self._start]
+        self._taken = end
+        start = max(end - self._look_behind, self._start)
+        del self._data[: start - self._start]
+        self._start = start
+        return data
+
+    def seek(self, position: int) -> None:
+        self._position = position - self._start
+
+    def read(self, length: int) -> bytes:
+        return bytes(self._data[self._position : self._position + length])
+
+
+class _StreamBoundaryFinder(BoundaryFinder):
+    """Finds boundaries in a stream, whose size is known once its end has been read."""
+
+    def __init__(self, window: _Window, rules: TextRules) -> None:
+        super().__init__(window, sys.maxsize, rules)
+        self._window = window
+
+    def _prepare(self, end: int) -> None:
+        if (available := self._window.fill(end + 1)) <= end:
+            self._size = available

@@ -9,8 +9,7 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
-from bpeflow.corpus.chunk import RECORD_END
-from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.documents import RECORD_END, Delimiters
 from bpeflow.pretokenize.native import Scanner, why_regex
 from bpeflow.pretokenize.regex import Pretokenizer
 

@@ -23,13 +23,13 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic, perf_counter, process_time
+from time import monotonic, perf_counter, process_time, sleep
 from typing import Any
 
 import regex
 
 from bpeflow import __version__
-from bpeflow._util.atomic import hold_part, is_unlocked, make_folder
+from bpeflow._util.atomic import hold_part, is_unlocked, name_errors
 from bpeflow._util.machine import explain, is_memory_error
 from bpeflow._util.native import ABI
 from bpeflow._util.text import format_size
@@ -91,7 +91,11 @@ class Cluster:
 
     Attributes:
         settings: the settings.
+        slots: the number of tasks that run at the same time. It changes while nodes come and go.
         in_flight: the number of tasks submitted that have not ended.
+
+    Raises:
+        EngineError: no node has room for a task.
     """
 
     def __init__(self, ray: Any, settings: EngineSettings) -> None:
@@ -100,17 +104,12 @@ class Cluster:
         self._ray = ray
         self._head: str = ray.get_runtime_context().gcs_address
         self._silent_since: float | None = None
+        self.slots = self._count_slots()
         self._remote = ray.remote(
             num_cpus=settings.cpus_per_task, memory=int(settings.task_memory), max_retries=settings.retries
         )(_run_task)
 
-    @property
-    def slots(self) -> int:
-        """The number of tasks that run at the same time. It changes while nodes come and go.
-
-        Raises:
-            EngineError: no node has room for a task.
-        """
+    def _count_slots(self) -> int:
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cpus, memory = self.settings.cpus_per_task, int(self.settings.task_memory)
         room = sum(int(min(node.get("CPU", 0) // cpus, node.get("memory", 0) // memory)) for node in nodes)
@@ -148,9 +147,11 @@ class Cluster:
         numbered = enumerate(calls)
         running: dict[Any, tuple[int, str]] = {}
         try:
-            file.write_bytes(pickle.dumps(work))
+            with name_errors(file):
+                file.write_bytes(pickle.dumps(work))
             while True:
                 if self._answers():
+                    self.slots = self._count_slots()
                     room = (self.settings.workers or PER_SLOT * self.slots) - len(running)
                     for index, (name, arguments) in islice(numbered, max(room, 0)):
                         task = self._remote.options(name=f"bpeflow {name}")
@@ -172,15 +173,15 @@ class Cluster:
 
     def _answers(self) -> bool:
         """Return whether the head node answers now. Raises `EngineError` if it has not for some time."""
-        host, _, port = self._head.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+            _reach(self._head)
         except OSError as error:
             self._silent_since = self._silent_since or monotonic()
             if monotonic() - self._silent_since > _GONE_SECONDS:
                 raise EngineError(
                     f"the Ray cluster is gone: its head node {self._head} does not answer ({error.strerror or error})"
                 ) from None
+            sleep(_INTERVAL)
             return False
         self._silent_since = None
         return True
@@ -265,16 +266,13 @@ def task_folder(parent: Path, name: str) -> Iterator[Path]:
     Args:
         parent: where to make it.
         name: beginning of its name.
-
-    Raises:
-        ScratchError: it cannot be made.
     """
     for path in parent.iterdir():
         if path.name.startswith(f"{name}.") and path.name.endswith(".tasks") and is_unlocked(path / "lock"):
             shutil.rmtree(path, ignore_errors=True)
     folder = parent / f"{name}.{token_hex(8)}.new"
     try:
-        make_folder(folder)
+        folder.mkdir(mode=0o700)
         with (folder / "lock").open("w") as lock:
             hold_part(lock)
             folder = folder.rename(folder.with_suffix(".tasks"))  # it has this name when it is locked
@@ -312,9 +310,7 @@ def connect(settings: EngineSettings) -> Iterator[Cluster]:
         if connected_here:
             with _signal_handlers_kept():
                 _connect(ray, address, settings)
-        cluster = Cluster(ray, settings)
-        assert cluster.slots  # noqa: S101 -- raises if there is no room
-        yield cluster
+        yield Cluster(ray, settings)
     finally:
         if connected_here:
             with _signal_handlers_kept():
@@ -329,7 +325,16 @@ def _connect(ray: Any, address: str, settings: EngineSettings) -> None:
             "run bpeflow on one of its machines, for example with ray job submit"
         )
     if address not in ("", "auto", "local"):
-        _check_reachable(address)
+        try:
+            _reach(address)  # Ray would try for a long time
+        except ValueError:
+            raise EngineError(
+                f"engine.address: {address!r} is not of the form host:port, such as 10.0.0.1:6379"
+            ) from None
+        except OSError as error:
+            raise EngineError(
+                f"no Ray cluster at {address} ({error.strerror or error}); is its head node running at this address?"
+            ) from error
     if address != "local":
         try:
             ray.init(address=address or "auto", **options)
@@ -350,17 +355,10 @@ def _connect(ray: Any, address: str, settings: EngineSettings) -> None:
         raise EngineError(f"Ray could not start a cluster on this machine: {_first_line(error)}") from error
 
 
-def _check_reachable(address: str) -> None:
-    """Raise `EngineError` at once if no process listens at an address: Ray would try for a long time."""
+def _reach(address: str) -> None:
+    """Raise `OSError` if no process listens at an address, and `ValueError` if it is none."""
     host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
-    except ValueError:
-        raise EngineError(f"engine.address: {address!r} is not of the form host:port, such as 10.0.0.1:6379") from None
-    except OSError as error:
-        raise EngineError(
-            f"no Ray cluster at {address} ({error.strerror or error}); is its head node running at this address?"
-        ) from error
+    socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,8 @@ from typing import Any
 
 from bpeflow._util.text import Pattern
 from bpeflow.config import CountSettings
-from bpeflow.corpus.sources import CorpusEntry, InputFile, input_files
+from bpeflow.corpus.files import InputFile
+from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS, NAMED_REGEXES
 
@@ -80,7 +81,7 @@ class Fingerprint:
             values["normalizer_unicode"] = UNICODE_VERSION
         else:
             del values["normalizer"]
-        return cls(values, [_input(file) for entry in entries for file in input_files(entry)])
+        return cls(values, [_input(file) for entry in entries for file in entry.files])
 
     def to_json(self) -> str:
         """Return the fingerprint as JSON."""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from bpeflow.corpus.chunk import CorpusFile
-from bpeflow.corpus.formats.parquet import row_groups
-from bpeflow.corpus.formats.stream import StreamFile, StreamTask
-from bpeflow.corpus.sources import CorpusEntry, input_files
+from bpeflow.corpus.files import InputFile
+from bpeflow.corpus.parquet import row_groups
+from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting.manifest import Position
 
 
@@ -26,7 +25,7 @@ class SegmentPlan:
 
     entries: Sequence[CorpusEntry]
     size: int
-    find_boundary: Callable[[CorpusFile, int], int]
+    find_boundary: Callable[[InputFile, int], int]
 
     @property
     def end(self) -> Position:
@@ -40,11 +39,11 @@ class SegmentPlan:
             entry, offset = self.entries[number], begin.offset if number == begin.entry else 0
             if left <= 0:
                 return Position(number, 0)
-            if isinstance(entry, CorpusFile) and entry.size - offset > left:
+            if isinstance(entry, InputFile) and entry.plain and entry.weight - offset > left:
                 end = self.find_boundary(entry, offset + left)
-                return Position(number, end) if end < entry.size else Position(number + 1, 0)
-            if isinstance(entry, StreamTask) and entry.has_row_groups and (offset or entry.weight > left):
-                for group, part in enumerate(_row_groups(entry.files[0])[offset:], offset):
+                return Position(number, end) if end < entry.weight else Position(number + 1, 0)
+            if isinstance(entry, InputFile) and entry.format == "parquet" and (offset or entry.weight > left):
+                for group, part in enumerate(_row_groups(entry)[offset:], offset):
                     if left <= 0:
                         return Position(number, group)
                     left -= part.weight
@@ -58,16 +57,11 @@ class SegmentPlan:
         for number in range(begin.entry, min(end.entry + 1, len(self.entries))):
             entry = self.entries[number]
             first = begin.offset if number == begin.entry else 0
-            if not isinstance(entry, CorpusFile):
-                last = end.offset if number == end.entry else None
-                if isinstance(entry, StreamTask) and (first or last):
-                    parts += _of_row_groups(entry, first, last)
-                else:
-                    parts += [entry] if last is None else []
-                continue
-            last = end.offset if number == end.entry else entry.size
-            if first < last:
-                parts.append(entry if (first, last) == (0, entry.size) else replace(entry, begin=first, end=last))
+            last = end.offset if number == end.entry else None
+            if isinstance(entry, InputFile) and (first or last):
+                parts += _part(entry, first, last)
+            elif last is None:
+                parts.append(entry)
         return parts
 
 
@@ -94,21 +88,24 @@ class SegmentPart:
 
     def __str__(self) -> str:
         """Return its place in the corpus."""
-        names = [file.name for entry in self.entries for file in input_files(entry)]
-        unit = "byte" if self.entries and isinstance(self.entries[0], CorpusFile) else "row group"
+        names = [file.name for entry in self.entries for file in entry.files]
+        unit = "byte" if self.entries and self.entries[0].plain else "row group"
         begin = f" from {unit} {self.begin.offset:,}" if self.begin.offset else ""
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         return f"segment {self.number} ({names[0]}{begin}{more})" if names else f"segment {self.number}"
 
 
 @lru_cache(maxsize=4)
-def _row_groups(file: StreamFile) -> list[StreamFile]:
+def _row_groups(file: InputFile) -> list[InputFile]:
     return row_groups(file)
 
 
-def _of_row_groups(entry: StreamTask, first: int, last: int | None) -> list[CorpusEntry]:
-    """Return the part of a Parquet file from one row group to another, if it has any."""
-    groups = _row_groups(entry.files[0])[first:last]
+def _part(file: InputFile, first: int, last: int | None) -> list[CorpusEntry]:
+    """Return the part of a file from one byte or row group to another, if it has any."""
+    if file.plain:
+        end = file.weight if last is None else last
+        return [replace(file, begin=first, end=end)] if first < end else []
+    groups = _row_groups(file)[first:last]
     numbers = tuple(number for group in groups for number in group.row_groups or ())
-    part = replace(entry.files[0], row_groups=numbers, part=sum(group.weight for group in groups))
-    return [StreamTask((part,))] if numbers else []
+    size = sum(group.weight for group in groups)
+    return [replace(file, row_groups=numbers, row_group_bytes=size)] if numbers else []

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import starmap
 from operator import attrgetter
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow import flow
-from bpeflow.corpus.first_look import FirstLook
+from bpeflow.corpus.checks import FirstLook
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk, Rest
 from bpeflow.dataset.token_file import Ids
-from bpeflow.dataset.token_writer import NO_ENDS
+from bpeflow.dataset.token_writer import NO_ENDS, TokenSetWriter
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.tokenizer import Tokenizer
@@ -105,13 +104,6 @@ def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:
     return tokenizer.encoder == "native" and not (load_pretokenizer(tokenizer.pattern).custom or tokenizer.normalizer)
 
 
-class SupportsWriteIds(Protocol):
-    """A writer of ids, such as `TokenSetWriter`."""
-
-    def write(self, ids: Ids, ends: NDArray[np.int64] = ...) -> None:
-        """Append ids, as `TokenWriter.write` does."""
-
-
 class ChunkJoiner:
     """Writes chunks, in the order of the corpus, and finds where its documents end.
 
@@ -129,7 +121,7 @@ class ChunkJoiner:
         end_last: whether an end token follows the last document of the corpus, too.
     """
 
-    def __init__(self, writer: SupportsWriteIds, end_id: int | None, end_last: bool) -> None:
+    def __init__(self, writer: TokenSetWriter, end_id: int | None, end_last: bool) -> None:
         self._writer = writer
         self._end_id = end_id
         self._end_last = end_last

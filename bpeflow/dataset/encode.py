@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,13 +13,10 @@ from bpeflow import __version__
 from bpeflow._util.machine import explain_memory_error
 from bpeflow.config import make_settings
 from bpeflow.config.encoding import EncodeSettings
-from bpeflow.corpus.chunk import CorpusFile
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.corpus.find import InputRules, find_inputs, listed_inputs
-from bpeflow.corpus.formats.records import check_iterable, split_off_documents
-from bpeflow.corpus.formats.stream import StreamTask
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, find_corpus, input_files
+from bpeflow.corpus.records import check_iterable, split_off_documents
+from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
@@ -37,7 +33,7 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import EncodeKeywords
+    from bpeflow.config.keywords import EncodeKeywords
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
@@ -143,16 +139,9 @@ def encode_file(
     path = Path(dst)
     delimiters = choose_delimiters(tokenizer, settings.separator, settings.special_tokens_as_text)
     end = choose_end_token(tokenizer, settings.end_token, delimiters.separator)
-    tokens = TokenSet(
-        path=path,
-        layout=choose_layout(settings.format, path),
-        dtype=choose_dtype(settings.dtype, tokenizer.vocab_size),
-        index=settings.index,
-        shard_tokens=settings.shard_tokens,
-        val_fraction=settings.val_fraction,
-        seed=settings.seed,
-    )
-    corpus = find_corpus(settings, documents, find_in_order)
+    layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
+    tokens = TokenSet(path, layout, dtype, settings)
+    corpus = find_corpus(settings, documents, in_order=True)
     rules = TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, corpus.sources, keep_separator=True)
     work = CorpusEncoder(
         corpus=corpus,
@@ -161,30 +150,30 @@ def encode_file(
         chunk_size=settings.chunk_size,
     )
     check_distributable(corpus, settings.engine)
-    _check_output(tokens, corpus, settings.overwrite)
+    _check_output(tokens, corpus)
     with observer_for(progress, observer) as watching:
-        return _encode(work, tokens, settings, _describe(work, end), watching)
+        return _encode(work, tokens, _describe(work, end), watching)
 
 
-def _check_output(tokens: TokenSet, corpus: Corpus, overwrite: bool) -> None:
+def _check_output(tokens: TokenSet, corpus: Corpus) -> None:
     """Raise an error if a file that is to be replaced is an input, or if it exists without `overwrite`."""
     outputs = [file for existing in tokens.existing_files() for file in tokens.files_of(existing)]
-    check_not_input(outputs, [file.name for entry in corpus.entries for file in input_files(entry)])
-    if not overwrite:
+    check_not_input(outputs, [file.name for entry in corpus.entries for file in entry.files])
+    if not tokens.options.overwrite:
         tokens.refuse_to_replace()
 
 
 def _encode(
-    work: CorpusEncoder, tokens: TokenSet, settings: EncodeSettings, facts: Mapping[str, Any], observer: Observer | None
+    work: CorpusEncoder, tokens: TokenSet, facts: Mapping[str, Any], observer: Observer | None
 ) -> EncodedCorpus:
     """Encode the corpus, and write the files."""
     started = perf_counter()
     statistics, done = DocumentStatistics(), 0
-    entries, end_last = work.corpus.entries, bool(settings.end_token)
+    entries, end_last = work.corpus.entries, bool(tokens.options.end_token)
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts) as writer:
         work.look.look_at(entries)
         joiner = ChunkJoiner(writer, work.encoder.end_id, end_last)
-        for chunk in encoded_chunks(work, tokens, settings.engine):
+        for chunk in encoded_chunks(work, tokens):
             joiner.add(chunk)
             statistics += chunk.statistics
             done += chunk.weight
@@ -209,19 +198,19 @@ def _encode(
         input_bytes=done,
         seconds=perf_counter() - started,
     )
-    _warn(encoded, work, tokens, settings)
+    _warn(encoded, work.encoder.tokenizer, tokens)
     replace(statistics, documents=writer.documents + statistics.skipped_documents).log_left_out(log)
     return encoded
 
 
-def _warn(encoded: EncodedCorpus, work: CorpusEncoder, tokens: TokenSet, settings: EncodeSettings) -> None:
+def _warn(encoded: EncodedCorpus, tokenizer: Tokenizer, tokens: TokenSet) -> None:
     """Warn of token files that are probably not what the user wants."""
     path, documents = tokens.path, encoded.documents
     if not encoded.tokens:
         log.warning("%s: no ids, because the corpus has no text", path)
-    if settings.val_fraction and not 0 < encoded.val_documents < documents:
+    if tokens.options.val_fraction and not 0 < encoded.val_documents < documents:
         log.warning("%s: a split has none of the %d documents; change val_fraction or seed", path, documents)
-    separated = settings.end_token is not None or work.encoder.tokenizer.special_tokens or tokens.has_index
+    separated = tokens.options.end_token is not None or tokenizer.special_tokens or tokens.has_index
     if not separated and documents > 1:
         log.warning(
             "%s: nothing separates its %d documents, as the tokenizer has no special tokens; add an index (--index)",
@@ -289,32 +278,13 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
         "special_tokens": "as ids" if encoder.rules.delimiters.special_tokens else "as text",
         "invalid_utf8": encoder.rules.invalid_utf8,
         "bytes": work.corpus.known_bytes,
-        "input": [
-            {"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in input_files(entry)
-        ],
+        "input": [{"path": file.name, "bytes": file.size} for entry in work.corpus.entries for file in entry.files],
         "samples": {source.name: asdict(source.sample) for source in work.corpus.sources if source.sample},
         "bpeflow": __version__,
     }
 
 
 # ---- options ----
-
-
-def find_in_order(inputs: Sequence[str | Path], rules: InputRules | None = None) -> list[CorpusFile | StreamTask]:
-    """Return the files of `inputs` in the given order, those of a folder or glob by path, and each file once.
-
-    Raises `CorpusError` as `find_inputs` does.
-    """
-    rules = rules or InputRules()
-    if not inputs or rules.sampled:  # no input raises its error; a sample is the one that training draws
-        return find_inputs(inputs, rules)
-    files: dict[str, CorpusFile | StreamTask] = {}
-    for entry in inputs:
-        for listed in listed_inputs(entry):
-            for file in find_inputs([listed], rules):
-                [found] = input_files(file)
-                files.setdefault(os.path.realpath(found.name) if found.location == "file" else found.name, file)
-    return list(files.values())
 
 
 def choose_separator(tokenizer: Tokenizer, separator: str | None) -> str | None:

@@ -17,7 +17,7 @@ from secrets import token_hex
 from bpeflow._util.atomic import name_errors
 from bpeflow.config import EngineSettings
 from bpeflow.corpus.reader import check_unchanged
-from bpeflow.corpus.sources import Corpus, CorpusEntry, with_absolute_paths
+from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.counting.manifest import Position
@@ -52,11 +52,12 @@ class EncodeTasks:
         return path.name
 
 
-def encoded_chunks(work: CorpusEncoder, tokens: TokenSet, settings: EngineSettings) -> Iterator[EncodedChunk]:
+def encoded_chunks(work: CorpusEncoder, tokens: TokenSet) -> Iterator[EncodedChunk]:
     """Encode a corpus, and yield its chunks in order: with the local engine by `CorpusEncoder.encoded`, else in tasks.
 
     Raises as `CorpusEncoder.encoded`, and `EngineError` if the cluster or one of its nodes fails.
     """
+    settings = tokens.options.engine
     if settings.kind == "local":
         yield from work.encoded()
         return
@@ -86,7 +87,7 @@ def check_distributable(corpus: Corpus, settings: EngineSettings) -> None:
 def _parts(work: CorpusEncoder, size: int) -> Iterator[list[CorpusEntry]]:
     """Divide a corpus into parts of about `size` bytes."""
     boundary = partial(find_boundary, rules=work.encoder.rules)
-    plan = SegmentPlan([*map(with_absolute_paths, work.corpus.entries)], size, boundary)
+    plan = SegmentPlan([entry.absolute() for entry in work.corpus.entries], size, boundary)
     position = Position()
     while position < plan.end:
         end = plan.end_after(position)

@@ -19,10 +19,10 @@ from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_s
 from bpeflow.config.settings import UNNAMED_SOURCE
 from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.formats.records import DOCUMENTS, DocumentIterable, split_off_documents
-from bpeflow.corpus.formats.stream import STDIN, standard_input
+from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import open_chunk
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
+from bpeflow.corpus.records import DOCUMENTS, DocumentIterable, split_off_documents
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
@@ -35,7 +35,7 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import CorpusKeywords
+    from bpeflow.config.keywords import CorpusKeywords
 
 AnyTokenizer = Tokenizer | str | Path
 

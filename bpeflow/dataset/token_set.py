@@ -19,11 +19,14 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bpeflow._util.atomic import check_replaceable
 from bpeflow.dataset.token_file import DtypeName, Layout, index_path, part_path, read_sidecar, sidecar_path
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from bpeflow.config.encoding import EncodeSettings  # pydantic, which decoding does without
 
 Split = Literal["train", "val"]
 
@@ -36,24 +39,18 @@ class TokenSet:
         path: the path that the user gave.
         layout: the layout of the files.
         dtype: the dtype of the ids.
-        index: whether to write indexes.
-        shard_tokens: upper bound on the ids in a file; None for no such bound.
-        val_fraction: share of the documents in the validation split; 0 for no such split.
-        seed: chooses other documents for it.
+        options: whether to write indexes, and how the ids are divided.
     """
 
     path: Path
-    layout: Layout = "bin"
-    dtype: DtypeName = "uint16"
-    index: bool = False
-    shard_tokens: int | None = None
-    val_fraction: float = 0.0
-    seed: int = 0
+    layout: Layout
+    dtype: DtypeName
+    options: EncodeSettings
 
     @property
     def splits(self) -> dict[Split, Path]:
         """The paths of the splits, before they are divided into parts."""
-        if not self.val_fraction:
+        if not self.options.val_fraction:
             return {"train": self.path}
         return {"train": split_path(self.path, "train"), "val": split_path(self.path, "val")}
 
@@ -65,12 +62,12 @@ class TokenSet:
     @property
     def has_index(self) -> bool:
         """Whether the token files have an index, as those for Megatron-LM always do."""
-        return self.index or self.layout == "megatron"
+        return self.options.index or self.layout == "megatron"
 
     @property
     def divided(self) -> bool:
         """Whether the ids are divided into parts, even if there is only one."""
-        return self.shard_tokens is not None
+        return self.options.shard_tokens is not None
 
     def file(self, split: Split, part: int) -> Path:
         """Return the path of a token file."""
@@ -83,10 +80,10 @@ class TokenSet:
     def describe(self, split: Split, part: int, parts: int) -> dict[str, Any]:
         """Return what the sidecar of a token file says about its place in the set."""
         facts: dict[str, Any] = {"first": self.first.name}
-        if self.val_fraction:
-            facts |= {"split": split, "val_fraction": self.val_fraction, "seed": self.seed}
+        if self.options.val_fraction:
+            facts |= {"split": split, "val_fraction": self.options.val_fraction, "seed": self.options.seed}
         if self.divided:
-            facts |= {"shard": part, "shards": parts, "shard_tokens": self.shard_tokens}
+            facts |= {"shard": part, "shards": parts, "shard_tokens": self.options.shard_tokens}
         return {"set": facts} if len(facts) > 1 else {}
 
     # ---- earlier files ----

@@ -203,7 +203,7 @@ class PartWriter:
         """Append ids, as `TokenWriter.write` does."""
         self.tokens += len(ids)
         self.documents += len(ends)
-        limit = self._set.shard_tokens
+        limit = self._set.options.shard_tokens
         while limit is not None and len(ids) > (room := limit - self.parts[-1].tokens):
             part = self.parts[-1]
             fitting = int(np.searchsorted(ends, room, "right"))
@@ -245,8 +245,8 @@ class TokenSetWriter:
         self.facts = dict(facts)
         self.splits = {split: PartWriter(tokens, split, files, streams) for split in tokens.splits}
         self._set, self._files = tokens, files
-        self._numbers = np.random.PCG64(tokens.seed)  # its stream is the same in all versions of numpy
-        self._threshold = np.uint64(int(tokens.val_fraction * 2.0**64))
+        self._numbers = np.random.PCG64(tokens.options.seed)  # its stream is the same in all versions of numpy
+        self._threshold = np.uint64(int(tokens.options.val_fraction * 2.0**64))
         self._open = self._draw(1)  # whether the document that has not ended belongs to the validation split
 
     @property

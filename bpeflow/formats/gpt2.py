@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 import logging
-import operator
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
@@ -33,25 +32,17 @@ from typing import Any, get_args
 import numpy as np
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, from_printable, to_printable
+from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
-from bpeflow.formats.printable import (
-    Sides,
-    bytes_of_forms,
-    find_merge_ids,
-    merge_lines,
-    split_merges,
-    vocab_of_forms,
-)
+from bpeflow.formats.printable import find_bad_merge, find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
 from bpeflow.formats.published import find_merges
 from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import (
-    MOST_GAPS,
+    check_ids,
     check_special_tokens,
     is_text,
-    place_tokens,
     read_json,
     read_text,
     require,
@@ -93,7 +84,14 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
             `bpeflow.vocab.check_special_tokens` finds such tokens.
     """
     vocab = spec.vocab
-    ids, hidden = _ids_by_form(vocab, folder / VOCAB_FILE)
+    ids, hidden = ids_by_form(vocab)
+    for form in _BYTES.intersection(hidden.values()):
+        raise FormatError(f"{folder / VOCAB_FILE}: {describe_byte_conflict(form)}")
+    if hidden:
+        log.warning(
+            "%s has no entry for %d of %d tokens, as another id has their printable form: they are only in %s",
+            *(VOCAB_FILE, len(hidden), len(vocab), TOKENIZER_FILE),
+        )
     content: dict[str, Any] = {
         "format": _VERSION,
         "pattern": spec.pattern,
@@ -116,32 +114,6 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
         with atomic_path(folder / name) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="\n")
     return [folder / name for name in texts]
-
-
-def _ids_by_form(vocab: Vocab, path: Path) -> tuple[dict[str, int], dict[int, str]]:
-    """Return the content of ``vocab.json``, and the forms of the tokens whose form a lower or a special id has."""
-    specials = {token_id: token for token, token_id in vocab.special_tokens.items()}
-    ids: dict[str, int] = {token: token_id for token_id, token in specials.items()}
-    hidden: dict[int, str] = {}
-    for token_id, token in enumerate(vocab.tokens):
-        form = to_printable(token)
-        if not token or token_id in specials or ids.setdefault(form, token_id) == token_id:
-            continue
-        if form in _BYTES and form in vocab.special_tokens:
-            raise FormatError(f"{path}: {describe_byte_conflict(form)}")
-        hidden[token_id] = form
-    if hidden:
-        first, form = next(iter(hidden.items()))
-        log.warning(
-            "%s can hold one id for each printable form: of %r it has id %d, and %s has id %d%s",
-            VOCAB_FILE,
-            form,
-            ids[form],
-            TOKENIZER_FILE,
-            first,
-            f" and {len(hidden) - 1} more" if len(hidden) > 1 else "",
-        )
-    return dict(sorted(ids.items(), key=operator.itemgetter(1))), hidden
 
 
 def load(folder: Path) -> TokenizerSpec:
@@ -227,39 +199,22 @@ def load_files(
     Raises:
         FormatError: a file is damaged, or the files do not belong together. The message has the file and the position.
     """
-    ids = _read_ids(vocab_path)
+    ids = check_ids(vocab_path, "the content", read_json(vocab_path))
     lines = _read_merges(merges_path)
-    merge_ids = find_merge_ids(lines, ids)
-    made = [*map(operator.add, *_split_merges(lines, merges_path))] if merge_ids is None else []
-    for form in (*_UTF8_BYTES, *special_tokens, *made):
+    for form in (*_UTF8_BYTES, *special_tokens):
         if form not in ids:
-            raise FormatError(
-                f"{vocab_path}: no id for {form!r}, which is a byte, a special token or the result of a merge in "
-                f"{merges_path}"
-            )
-    special_forms = {*special_tokens}
+            raise FormatError(f"{vocab_path}: no id for {form!r}, which is a byte or a special token")
+    merge_ids = find_merge_ids(lines, ids)
+    if merge_ids is None:
+        index, problem = find_bad_merge(lines.splitlines(), ids)
+        first = 1 + read_text(merges_path).startswith("#version")
+        raise FormatError(f"{merges_path}, line {index + first}: {problem}")
+    specials = {*special_tokens}
     if find_special_tokens:
-        made_ids = [*map(ids.__getitem__, made)] if merge_ids is None else merge_ids[:, 2]
-        is_made = np.isin(np.fromiter(ids.values(), np.int64, len(ids)), made_ids)
-        special_forms |= {*compress(ids, ~is_made)} - _BYTES
-    specials = {form: ids.pop(form) for form in sorted(special_forms, key=ids.__getitem__)}
-    ordinary = bytes_of_forms([*ids, *hidden.values()])
-    if ordinary is None:
-        form = next(form for form in (*ids, *hidden.values()) if from_printable(form) is None)
-        raise FormatError(f"{vocab_path}: token {form!r} has characters that are not in GPT-2's printable form")
-    all_ids = [*ids.values(), *hidden, *specials.values()]
-    tokens = place_tokens(vocab_path, all_ids, ordinary.plus([*map(str.encode, specials)]))
-    return vocab_of_forms(tokens, specials, lines, None if hidden else merge_ids)
-
-
-def _read_ids(path: Path) -> dict[str, int]:
-    ids = read_json(path)
-    require(path, {*map(type, ids.values())} <= {int}, "need one JSON object of token: id")
-    unique = len(set(ids.values())) == len(ids) and min(ids.values(), default=0) >= 0
-    require(path, unique, "an id is negative or assigned to two tokens")
-    highest = max(ids.values(), default=0)
-    require(path, highest < len(ids) + MOST_GAPS, f"ids up to {highest}, but only {len(ids)} tokens")
-    return ids
+        is_made = np.isin(np.fromiter(ids.values(), np.int64, len(ids)), merge_ids[:, 2])
+        specials |= {*compress(ids, ~is_made)} - _BYTES
+    special_ids = {form: ids[form] for form in sorted(specials, key=ids.__getitem__)}
+    return vocab_of_forms(vocab_path, ids, special_ids, lines, merge_ids, hidden)
 
 
 def _read_merges(path: Path) -> str:
@@ -268,15 +223,6 @@ def _read_merges(path: Path) -> str:
     if text.startswith("#version"):
         text = text.partition("\n")[2]
     return text if text.endswith("\n") or not text else text + "\n"
-
-
-def _split_merges(lines: str, path: Path) -> Sides:
-    if sides := split_merges(lines):
-        return sides
-    merges = lines.splitlines()
-    index = next(i for i, merge in enumerate(merges) if split_merges(merge + "\n") is None)
-    first = 1 + read_text(path).startswith("#version")
-    raise FormatError(f"{path}, line {index + first}: need two tokens in printable form, found {merges[index]!r}")
 
 
 # ---- bpeflow.json ----

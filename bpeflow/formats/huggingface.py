@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
+from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
 from bpeflow._util.text import NormalizerName, short_repr
 from bpeflow.errors import FormatError
 from bpeflow.formats.components import (
@@ -31,16 +31,9 @@ from bpeflow.formats.components import (
     type_of,
     write_pre_tokenizer,
 )
-from bpeflow.formats.printable import (
-    are_printable,
-    bytes_of_forms,
-    find_merge_ids,
-    look_up,
-    split_merges,
-    vocab_of_forms,
-)
+from bpeflow.formats.printable import find_bad_merge, find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, has_duplicates, is_text, place_tokens, read_json
+from bpeflow.formats.untrusted import check_bytes, check_ids, has_duplicates, is_text, read_json, require
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.json"
@@ -93,7 +86,7 @@ def save(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] | No
         FormatError: two ids would have the same entry in the file, HuggingFace would encode other text as a special
             token or text that is an error here, or its engine reads the pattern differently. Nothing has been written.
     """
-    ids = _printable_ids(spec.vocab, path)
+    ids = _ids(spec.vocab, path)
     if spec.whole_tokens:
         _check_whole_tokens(spec.vocab, spec.vocab.special_tokens, path)
     pre_tokenizer = write_pre_tokenizer(spec, path)
@@ -119,8 +112,8 @@ def save(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] | No
             "fuse_unk": False,
             "byte_fallback": False,
             "ignore_merges": spec.whole_tokens,
-            "vocab": dict(sorted(ids.items(), key=lambda item: item[1])),
-            "merges": [[to_printable(left), to_printable(right)] for left, right in spec.vocab.merges],
+            "vocab": ids,
+            "merges": [line.split(" ") for line in merge_lines(spec.vocab.merges).splitlines()],
         },
     }
     with atomic_path(path) as temporary:
@@ -147,35 +140,33 @@ def _check_whole_tokens(vocab: Vocab, specials: Iterable[str], path: Path) -> No
 # ---- writing ----
 
 
-def _printable_ids(vocab: Vocab, path: Path) -> dict[str, int]:
+def _ids(vocab: Vocab, path: Path) -> dict[str, int]:
     """Return the ids by the printable form of ordinary tokens and the text of special tokens."""
-    ids = dict(vocab.special_tokens)
-    specials = set(ids.values())
-    ordinary = vocab.ordinary_tokens
+    ids, hidden = ids_by_form(vocab)
     for text, token_id in vocab.special_tokens.items():
-        if from_printable(text) not in (None, text.encode()):
+        other = from_printable(text)
+        if other not in (None, text.encode()):
             log.warning(
                 "%s: HuggingFace's tokenizers encode special token %r as bpeflow does, but their ByteLevel decoder "
                 "takes it for the printable form of %r",
                 path,
                 text,
-                from_printable(text),
+                other,
             )
-        shared = ordinary[token_id]
-        if shared and to_printable(shared) != text:
-            raise FormatError(
-                f"{path}: special token {text!r} and {shared!r} share id {token_id}; choose another special token"
-            )
-    for token_id, token in enumerate(vocab.tokens):
-        form = to_printable(token)
-        if token_id in specials or not token or ids.setdefault(form, token_id) == token_id:
-            continue
+        shared = vocab.ordinary_tokens[token_id]
+        require(
+            path,
+            shared in (b"", other),
+            f"special token {text!r} and {shared!r} share id {token_id}; choose another special token",
+        )
+    for token_id, form in hidden.items():
         if form in vocab.special_tokens:
             raise FormatError(
                 f"{path}: special token {form!r} (id {ids[form]}) is also the result of a merge (id {token_id}), and "
                 "tokenizer.json can hold only one of these ids: choose another special token, or train with tie_break: "
                 "huggingface, where they share an id"
             )
+        token = vocab.tokens[token_id]
         raise FormatError(f"{path}: {token!r} has the ids {ids[form]} and {token_id}; tokenizer.json can hold only one")
     return ids
 
@@ -257,74 +248,41 @@ def _check_overlaps(normalized: Collection[str], verbatim: Collection[str], path
 
 
 def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Path) -> Vocab:
-    ids = model.get("vocab")
-    if not isinstance(ids, dict) or not {*map(type, ids.values())} <= {int}:
-        raise FormatError(f"{path}: model.vocab must be an object of token: id")
+    ids = check_ids(path, "model.vocab", model.get("vocab"))
     for text, token_id in specials.items():
         if ids.get(text, token_id) != token_id:
             raise FormatError(
                 f"{path}: added token {short_repr(text)} has id {token_id}, but {ids[text]} in model.vocab"
             )
-    ordinary = ids.copy()
-    for text in specials:
-        ordinary.pop(text, None)
-    tokens = bytes_of_forms(ordinary)
-    if tokens is None or "" in ordinary:
-        text = next(text for text in ordinary if not from_printable(text))
-        raise FormatError(
-            f"{path}: model.vocab: {short_repr(text)} is neither in printable form, as byte-level tokens are, nor in "
-            "added_tokens"
-        )
-    lines = _read_merges(model.get("merges"), ids, path)
     check_bytes(path, (bytes([byte]) for byte, character in enumerate(BYTE_CHARACTERS) if character in ids))
-    placed = place_tokens(
-        path,
-        [*ordinary.values(), *specials.values()],
-        tokens.plus([*map(str.encode, specials)]),
-    )
-    merge_ids = find_merge_ids(lines, ordinary)
-    if merge_ids is None and (sides := split_merges(lines)):
-        merge_ids = look_up(sides, ids)  # with special tokens
-    if merge_ids is None or has_duplicates(merge_ids[:, :2].copy().view(np.uint64).ravel()):
-        raise _bad_merge(model["merges"], ids, path)
-    return vocab_of_forms(placed, dict(specials), lines, merge_ids)
+    merges: Any = model.get("merges")
+    require(path, isinstance(merges, list), f"model.merges must be a list, found {short_repr(merges)}")
+    lines = _merge_lines(merges)
+    merge_ids = find_merge_ids(lines, ids) if lines.count("\n") == len(merges) else None
+    if merge_ids is None:
+        index, problem = find_bad_merge(merges, ids)
+        raise FormatError(f"{path}: model.merges[{index}]: {problem}")
+    if has_duplicates(merge_ids[:, :2].copy().view(np.uint64).ravel()):
+        ranks: dict[tuple[int, ...], int] = {}
+        for rank, pair in enumerate(map(tuple, merge_ids[:, :2].tolist())):
+            if (first := ranks.setdefault(pair, rank)) < rank:
+                same = f"{short_repr(merges[rank])} is the same as merge {first}"
+                raise FormatError(f"{path}: model.merges[{rank}]: {same}")
+    return vocab_of_forms(path, ids, dict(specials), lines, merge_ids)
 
 
-def _read_merges(value: object, ids: Mapping[str, int], path: Path) -> str:
-    """Return the merges, written as ``"a b"`` or, since tokenizers 0.20, as ``["a", "b"]``, one per line."""
-    if not isinstance(value, list):
-        raise FormatError(f"{path}: model.merges must be a list, found {short_repr(value)}")
-    types = {*map(type, value)}
-    mixed = types == {str, list}
-    pairs = [entry.split(" ") if isinstance(entry, str) else entry for entry in value] if mixed else value
+def _merge_lines(merges: Any) -> str:
+    """Return the merges, written as ``"a b"`` or, since tokenizers 0.20, as ``["a", "b"]``, one per line.
+
+    There are fewer lines if one has another form.
+    """
+    pairs = [entry for entry in merges if isinstance(entry, list)]
+    if not {*map(type, merges)} <= {str, list} or not {*map(len, pairs)} <= {2}:
+        return ""
     try:
-        merges = map(" ".join, pairs) if list in types and {*map(len, pairs)} == {2} else value
-        lines = "\n".join((*merges, ""))
+        return "".join([f"{entry if isinstance(entry, str) else ' '.join(entry)}\n" for entry in merges])
     except TypeError:
-        raise _bad_merge(value, ids, path) from None
-    if lines.count("\n") != len(value):
-        raise _bad_merge(value, ids, path)
-    return lines
-
-
-def _bad_merge(value: Iterable[object], ids: Mapping[str, int], path: Path) -> FormatError:
-    """Return the error of the first merge that `_read_merges` cannot read."""
-    merges: dict[tuple[str, str], int] = {}
-    for rank, entry in enumerate(value):
-        where = f"{path}: model.merges[{rank}]"
-        sides = entry.split(" ") if isinstance(entry, str) else entry
-        if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, str) for side in sides):
-            return FormatError(f"{where}: need two tokens, found {short_repr(entry)}")
-        left, right = sides
-        for token in (left, right, left + right):
-            if token not in ids:
-                return FormatError(f"{where}: {short_repr(token)} is not in model.vocab")
-        if not are_printable(sides):
-            return FormatError(f"{where}: {short_repr(entry)} is not in printable form")
-        if (left, right) in merges:
-            return FormatError(f"{where}: {short_repr(entry)} is the same as merge {merges[left, right]}")
-        merges[left, right] = rank
-    raise AssertionError("all merges can be read")
+        return ""
 
 
 def _warn_of_ignored_parts(content: Mapping[str, Any], path: Path) -> None:

@@ -85,6 +85,19 @@ def _without_garbage_collection() -> Iterator[None]:
 # ---- values ----
 
 
+def check_ids(path: Path, where: str, value: object) -> dict[str, int]:
+    """Return `value` if it is a mapping of tokens to distinct ids that are not far higher than their number.
+
+    Raises `FormatError` otherwise.
+    """
+    if not isinstance(value, dict) or not {*map(type, value.values())} <= {int}:
+        raise FormatError(f"{path}: {where} must be an object of token: id")
+    ids = value.values()
+    if len({*ids}) < len(ids) or not 0 <= min(ids, default=0) <= max(ids, default=0) < len(ids) + MOST_GAPS:
+        raise _unfit_ids(path, ids, value)
+    return value
+
+
 def place_tokens(path: Path, ids: Collection[int], tokens: PackedBytes) -> PackedBytes:
     """Return the tokens indexed by id, with ``b""`` for unused ids.
 
@@ -98,7 +111,7 @@ def place_tokens(path: Path, ids: Collection[int], tokens: PackedBytes) -> Packe
         raise _unfit_ids(path, ids, tokens) from None
 
 
-def _unfit_ids(path: Path, ids: Collection[int], tokens: Iterable[bytes]) -> FormatError:
+def _unfit_ids(path: Path, ids: Collection[int], tokens: Iterable[str | bytes]) -> FormatError:
     [(token_id, count)] = Counter(ids).most_common(1)
     if count > 1:
         first, second, *_ = (token for i, token in zip(ids, tokens, strict=True) if i == token_id)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeflow.config import Settings, make_settings, replace
-from bpeflow.corpus.formats.records import DOCUMENTS
-from bpeflow.corpus.formats.stream import STDIN
+from bpeflow.corpus.files import STDIN
+from bpeflow.corpus.records import DOCUMENTS
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeError

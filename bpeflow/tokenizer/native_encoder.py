@@ -6,7 +6,7 @@ import ctypes
 import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import PYFUNCTYPE, byref, c_int32, c_uint64, c_void_p
 from functools import cache
 from itertools import accumulate
@@ -49,6 +49,8 @@ _REUSED_ROOM = 8 * 1024 * 1024
 #: functions, with the preparations for calling them.
 _FEW_IDS = 64
 
+_UINT32 = np.dtype(np.uint32)
+
 # Creates a `bytes` object. If the first argument is NULL, the content is uninitialized and is to be filled in.
 _new_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype = ctypes.py_object
@@ -87,7 +89,7 @@ class NativeEncoder:
         """
         self._spec = spec
         self._library = load_library("encode")
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
         self._pattern = NATIVE_PATTERNS.get(self._pretokenizer.name, NO_PATTERN)
         self._instructions = instructions or chosen_instructions()
         self._model = model or _new_model(spec)
@@ -95,14 +97,19 @@ class NativeEncoder:
         self._decoded: dict[int, bytes] = {}
         self._cache = Handle(self._library, "cache", cache_bytes)
         self._idle: deque[Session] = deque()
+        self._takes_any_text = self._pattern != NO_PATTERN and not spec.normalizer
 
     def with_cache(self, cache_bytes: int) -> NativeEncoder:
         return NativeEncoder(self._spec, cache_bytes, self._instructions, self._model)
 
     def encode(self, text: bytes, specials: SpecialTokens) -> list[int]:
-        if len(text) > SHORT_TEXT or self._pattern == NO_PATTERN:
-            ids: list[int] = self.encode_to_array(text, specials, np.dtype(np.uint32)).tolist()
-            return ids
+        if not self._takes_any_text:
+            prepared = self._prepare(text, specials)
+            if prepared is None:
+                return _as_list(self._encode_in_pieces([text], specials, _UINT32)[0])
+            text, specials = prepared
+        if len(text) > SHORT_TEXT:
+            return _as_list(self._encode_to_array(text, specials, _UINT32))
         session = self._take_session()
         try:
             return session.ids[: self._encode_short(session, text, specials)].tolist()
@@ -112,10 +119,16 @@ class NativeEncoder:
     def encode_to_array(
         self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> NDArray[np.unsignedinteger[Any]]:
-        if self._pattern == NO_PATTERN:
-            ids = np.empty(len(text), dtype)
-            self._encode_pieces(self._pretokens(bytes(text), specials), specials, ids)
-            return ids
+        if not self._takes_any_text:
+            prepared = self._prepare(bytes(text), specials)
+            if prepared is None:
+                return self._encode_in_pieces([bytes(text)], specials, dtype)[0]
+            text, specials = prepared
+        return self._encode_to_array(text, specials, dtype)
+
+    def _encode_to_array(
+        self, text: Utf8, specials: SpecialTokens, dtype: np.dtype[Any]
+    ) -> NDArray[np.unsignedinteger[Any]]:
         session = self._take_session()
         try:
             reuse = len(text) <= _REUSED_ROOM
@@ -132,17 +145,16 @@ class NativeEncoder:
     def encode_batch(
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        ids = np.empty(sum(map(len, texts)), dtype)
-        if self._pattern != NO_PATTERN:
-            return ids, self._encode_pieces(texts, specials, ids)
-        pretokens = [self._pretokens(text, specials) for text in texts]
-        ends = self._encode_pieces([piece for pieces in pretokens for piece in pieces], specials, ids)
-        pretokens_before_end = np.fromiter(accumulate(map(len, pretokens)), np.int64, len(texts))
-        return ids, np.concatenate([[0], ends])[pretokens_before_end]
+        if self._takes_any_text or all(self._is_taken_as_is(text) for text in texts):
+            return self._encode_pieces(texts, specials, dtype)
+        return self._encode_in_pieces(texts, specials, dtype)
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
-        if self._pattern == NO_PATTERN:
-            return len(self.encode_to_array(text, specials, np.dtype(np.uint32)))
+        if not self._takes_any_text:
+            prepared = self._prepare(bytes(text), specials)
+            if prepared is None:
+                return len(self._encode_in_pieces([bytes(text)], specials, _UINT32)[0])
+            text, specials = prepared
         session = self._take_session()
         try:
             if len(text) > SHORT_TEXT or not isinstance(text, bytes):
@@ -202,10 +214,11 @@ class NativeEncoder:
         return int(encoding.written)
 
     def _encode_pieces(
-        self, pieces: Sequence[bytes], specials: SpecialTokens, ids: NDArray[np.unsignedinteger[Any]]
-    ) -> NDArray[np.int64]:
-        """Encode texts into `ids`, which is shrunk to fit. Return the end of each text's ids."""
+        self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        """Encode texts, or pre-tokens without a native pattern. Return all ids, and the end of those of each."""
         text = b"".join(pieces)
+        ids = np.empty(len(text), dtype)
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         id_ends = np.empty(len(pieces), np.int64)
         session, native = self._take_session(), self._native_specials(specials)
@@ -219,20 +232,63 @@ class NativeEncoder:
             _raise(status, function, text)
         # The array was allocated for one id per byte of text. The rest was never written to, so it has not used memory.
         ids.resize(encoding.written, refcheck=False)
-        return id_ends
+        return ids, id_ends
 
-    def _pretokens(self, text: bytes, specials: SpecialTokens) -> list[bytes]:
-        """Return the pre-tokens of a custom pattern, and the special tokens, which the native code finds again."""
-        pieces: list[bytes] = []
+    # ---- texts that native code does not take as they are: with a custom pattern or a normalizer ----
+
+    def _prepare(self, text: bytes, specials: SpecialTokens) -> tuple[bytes, SpecialTokens] | None:
+        """Return a text that native code can take as a whole, and its special tokens; None if there is none.
+
+        If normalizing changes nothing, it does not change the parts between special tokens: this holds for the forms of
+        Unicode, lower case does not depend on other characters, and neither undoes what the other does to a character.
+        """
+        if self._pattern == NO_PATTERN:
+            return None
+        normalized = self._normalize(text)
+        if normalized is text:
+            return text, specials
+        return (normalized, NO_SPECIAL_TOKENS) if specials.first_match(text) is None else None
+
+    def _is_taken_as_is(self, text: bytes) -> bool:
+        return self._pattern != NO_PATTERN and self._normalize(text) is text
+
+    def _normalize(self, text: bytes) -> bytes:
         try:
-            for piece, special_id in specials.split(text):
-                if special_id is None:
-                    pieces += map(str.encode, self._pretokenizer.pretokens(piece.decode()))
-                else:
-                    pieces.append(piece)
-        except (UnicodeDecodeError, UnmatchedTextError) as error:
-            raise text_error(error, text, specials, self._pretokenizer) from None
-        return pieces
+            return self._pretokenizer.normalizer.utf8(text)
+        except UnicodeDecodeError:
+            raise invalid_utf8_error(text) from None
+
+    def _encode_in_pieces(
+        self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        """Encode texts that are split here: at special tokens, and, with a custom pattern, into pre-tokens."""
+        pieces: list[bytes] = []
+        special_ids: list[int] = []
+        pieces_before_special: list[int] = []
+        before_end: list[tuple[int, int]] = []  # pieces and special tokens before the end of each text
+        for text in texts:
+            try:
+                for piece, special_id in specials.split(text):
+                    if special_id is None:
+                        pieces += self._pieces(piece)
+                    else:
+                        special_ids.append(special_id)
+                        pieces_before_special.append(len(pieces))
+            except (UnicodeDecodeError, UnmatchedTextError) as error:
+                raise text_error(error, text, specials, self._pretokenizer) from None
+            before_end.append((len(pieces), len(special_ids)))
+        ids, piece_ends = self._encode_pieces(pieces, NO_SPECIAL_TOKENS, dtype)
+        ends = np.concatenate([[0], piece_ends])
+        if special_ids:
+            ids = np.insert(ids, ends[pieces_before_special], np.array(special_ids, dtype))
+        pieces_before, specials_before = np.array(before_end, np.int64).reshape(-1, 2).T
+        return ids, ends[pieces_before] + specials_before
+
+    def _pieces(self, text: bytes) -> Iterable[bytes]:
+        normalized = self._pretokenizer.normalizer.utf8(text)
+        if self._pattern != NO_PATTERN:
+            return [normalized]
+        return map(str.encode, self._pretokenizer.pretokens(normalized.decode()))
 
     def _take_session(self) -> Session:
         """Return a session for one call, which must return it to `_idle`."""
@@ -322,6 +378,11 @@ def _new_specials(specials: SpecialTokens) -> Handle:
     ids = np.array([*specials.ids.values()], np.uint32)
     arguments = (b"".join(specials.ids), lengths.ctypes.data, ids.ctypes.data, len(ids))
     return Handle(load_library("encode"), "specials", *arguments)
+
+
+def _as_list(ids: NDArray[np.unsignedinteger[Any]]) -> list[int]:
+    listed: list[int] = ids.tolist()
+    return listed
 
 
 def _raise(status: int, function: Any, text: bytes) -> None:

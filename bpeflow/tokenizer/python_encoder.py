@@ -99,7 +99,7 @@ class PythonEncoder:
         """Prepare a vocabulary. Raises `FormatError` if a byte, or a part or the result of a merge, has no id."""
         vocab = spec.vocab
         self._spec = spec
-        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched)
+        self._pretokenizer = load_pretokenizer(spec.pattern, spec.unmatched, spec.normalizer)
         self._byte_ids = vocab.byte_ids
         self._merges = merge_table(vocab.merge_ids)
         self._whole = {token: i for i, token in enumerate(vocab.ordinary_tokens) if token} if spec.whole_tokens else {}
@@ -148,7 +148,7 @@ class PythonEncoder:
             raise unknown_token_error(token_id, numbers.index(token_id), len(self._spec.vocab)) from None
 
     def _encode_ordinary(self, text: bytes, ids: list[int]) -> None:
-        for pretoken in self._pretokenizer.pretokens(text.decode()):
+        for pretoken in self._pretokenizer.pretokens(self._pretokenizer.normalizer(text.decode())):
             cached_ids = self._cache.get(pretoken)
             if cached_ids is None:
                 cached_ids = self._encode_pretoken(pretoken.encode())

@@ -48,7 +48,7 @@ from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from bpeflow._util.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
+    from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5

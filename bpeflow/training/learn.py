@@ -28,7 +28,7 @@ from bpeflow.vocab import Merge, Vocab
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from bpeflow._util.keywords import LearnKeywords
+    from bpeflow.config.keywords import LearnKeywords
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Merges to learn before the clock and Ctrl-C are checked for the first time. With the slowest search (`max_search:

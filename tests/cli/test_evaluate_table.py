@@ -86,7 +86,7 @@ def test_nothing_is_cut_at_any_width(width: int, name: str) -> None:
     assert [heading.strip() for block in headings for heading in block] == [
         "text", "tokens", "bytes/token", "ratio", "tokens/word", "single bytes", "used", "one thread", "12.0 GB take",
     ]  # fmt: skip
-    assert "' ' × 3776 (3,776 bytes)" in "".join(longest)
+    assert "' ' × 3776" in "".join(longest)
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,63 @@
-"""Lines that fit the terminal."""
+"""Tables that fit the terminal."""
 
 from __future__ import annotations
 
-import sys
+import io
 
 import pytest
+from rich.console import Console
 
-from bpeflow.cli.tables import print_lines, wrap
+from bpeflow.cli.tables import print_bars, print_fields, print_table
 
-TOKENS = "tokens  7 only in B: '  ' ' ' × 8 \"it's\" b'\\xe2\\x80' '\\'' '東' …"
-
-
-@pytest.mark.parametrize("width", range(20, 60))
-def test_lines_are_broken_between_tokens_and_continue_below_the_first(width: int) -> None:
-    first, *others = wrap(TOKENS, width)
-    assert all(piece.startswith(" " * 8) and piece[8] != " " for piece in others)
-    assert " ".join([first, *(piece[8:] for piece in others)]) == TOKENS
-    assert all(len(piece) <= width for piece in (first, *others))
-    for token in ("'  '", "' '", '"it\'s"', "'\\''"):
-        assert any(token in piece for piece in (first, *others))
+HEADINGS = ("name", "first", "second", "remark")
+ROWS = [("a[b]", "1", "22,222", "one word"), ("a long name", "333", "4", "東京")]
 
 
-@pytest.mark.parametrize("line", ["", "  a  b", "x" * 100, "  12,345  '  '"])
-def test_lines_that_fit_and_words_that_cannot_be_broken_stay_as_they_are(line: str) -> None:
-    assert list(wrap(line, 20)) == [line]
+def printed(width: int, *arguments: object, call: object = print_table) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    call(console, *arguments)  # type: ignore[operator]
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_lines_without_a_label_are_indented_further() -> None:
-    assert list(wrap("  13: their bytes are", 12)) == ["  13: their", "    bytes", "    are"]
+def test_figures_are_on_the_right() -> None:
+    assert printed(80, HEADINGS, ROWS, "lrrl") == [
+        "name         first  second  remark",
+        "a[b]             1  22,222  one word",
+        "a long name    333       4  東京",
+    ]
 
 
-@pytest.mark.parametrize("on_terminal", [True, False])
-def test_only_a_terminal_wraps(
-    on_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: on_terminal)
-    monkeypatch.setenv("COLUMNS", "20")
-    print_lines([TOKENS])
-    assert (capsys.readouterr().out.count("\n") > 1) == on_terminal
+def test_figures_that_do_not_fit_follow_below() -> None:
+    headings, rows = HEADINGS[:3], [row[:3] for row in ROWS]
+    assert printed(20, headings, rows) == [
+        "name         first",
+        "a[b]             1",
+        "a long name    333",
+        "name         second",
+        "a[b]         22,222",
+        "a long name       4",
+    ]
+
+
+@pytest.mark.parametrize("width", range(20, 40))
+def test_nothing_is_cut_and_text_is_folded(width: int) -> None:
+    lines = printed(width, HEADINGS, ROWS, "lrrl")
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)
+    assert all(cell in " ".join(lines) for cell in ("22,222", "333", "second"))
+
+
+def test_bars_show_sizes() -> None:
+    lines = printed(
+        80, ("bytes", "tokens"), [("1", "400"), ("2", "100"), ("3", "1"), ("4", "0")], [400, 100, 1, 0], call=print_bars
+    )
+    assert [line[15:] for line in lines[1:]] == ["█" * 40, "█" * 10, "▏", ""]
+
+
+def test_fields_have_labels_and_continue_below() -> None:
+    assert printed(20, [("size", "one two three four"), ("", "five")], call=print_fields) == [
+        "size  one two three",
+        "      four",
+        "      five",
+    ]

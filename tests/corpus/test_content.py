@@ -17,16 +17,9 @@ import pytest
 from corpus_forms import COMPRESSORS, write_parquet, zstd
 
 import bpeflow
-from bpeflow.corpus.formats import content
-from bpeflow.corpus.formats.content import (
-    MAGIC_BYTES,
-    START_BYTES,
-    check_content,
-    decompress,
-    detect_compression,
-    is_json_lines,
-    without_compression_suffix,
-)
+from bpeflow.corpus import compression
+from bpeflow.corpus.compression import MAGIC_BYTES, decompress, detect_compression, without_compression_suffix
+from bpeflow.corpus.files import START_BYTES, check_content, is_json_lines
 from bpeflow.errors import CorpusError
 
 KINDS = pytest.mark.parametrize("suffix", COMPRESSORS)
@@ -125,7 +118,7 @@ def test_an_error_of_the_file_is_no_damage() -> None:
         raise OSError("input/output error")
 
     with pytest.raises(OSError, match="input/output error"):
-        list(decompress(blocks(), content.COMPRESSIONS[1], "file"))
+        list(decompress(blocks(), compression.COMPRESSIONS[1], "file"))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x1f", b"BZh and more text", b"plain text", "naïve".encode(), b"(\xb5"])
@@ -151,7 +144,7 @@ def test_the_error_for_a_missing_library_names_its_extra(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("bpeflow._util.extras.import_module", missing)
     with pytest.raises(CorpusError, match=r"need [a-z]+\.zstd: pip install 'bpeflow\[zstd\]'"):
-        list(decompress(iter([b"\x28\xb5\x2f\xfd"]), content.COMPRESSIONS[3], "file.zst"))
+        list(decompress(iter([b"\x28\xb5\x2f\xfd"]), compression.COMPRESSIONS[3], "file.zst"))
 
 
 def tar() -> bytes:
@@ -273,7 +266,7 @@ def test_json_lines_under_another_name_are_text_with_a_warning(
     caplog.clear()
     assert bpeflow.count(tmp_path) == as_text
     [warning] = caplog.messages
-    assert warning.startswith(f"{tmp_path / 'a.json'} and 1 more: read as plain text, braces and field names included")
+    assert warning.startswith(f"{tmp_path / 'a.json'}: read as plain text, braces and field names included")
     assert "use input_format: jsonl, or name it .jsonl" in warning
     caplog.clear()
     assert bpeflow.count(tmp_path, input_format="text") == as_text

@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 import socket
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from bpeflow.corpus.find import find_files
+from bpeflow.corpus.files import InputFile
+from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.errors import CorpusError
 
 
@@ -24,8 +25,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def _find(inputs: Sequence[str | Path], exclude: Sequence[str] = ()) -> list[InputFile]:
+    return [file for entry in find_inputs(inputs, InputRules(exclude, invalid_utf8="replace")) for file in entry.files]
+
+
 def _names(*inputs: str | Path, exclude: list[str] | None = None) -> list[str]:
-    return [str(file.path) for file in find_files(inputs, exclude or [])]
+    return [file.name for file in _find(inputs, exclude or [])]
 
 
 def test_a_folder_means_all_its_files_but_hidden_ones_in_order(tree: Path) -> None:
@@ -33,7 +38,7 @@ def test_a_folder_means_all_its_files_but_hidden_ones_in_order(tree: Path) -> No
 
 
 def test_files_have_their_sizes(tree: Path) -> None:
-    assert [file.size for file in find_files(["deep", "b.txt"])] == [0, 2, 3, 4]
+    assert [file.size for file in _find(["deep", "b.txt"])] == [0, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -125,12 +130,12 @@ def _socket(path: Path) -> None:
 def test_a_special_file_that_is_named_is_an_error(tree: Path, make: Callable[[Path], None]) -> None:
     make(tree / "special")
     with pytest.raises(CorpusError, match="special is not a regular file"):
-        find_files(["special"])
+        _find(["special"])
 
 
 def test_a_device_is_an_error() -> None:
     with pytest.raises(CorpusError, match="/dev/null is not a regular file"):
-        find_files(["/dev/null"])
+        _find(["/dev/null"])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +160,7 @@ def test_inputs_without_files_are_errors(tree: Path, inputs: list[str], exclude:
         (tree / "dangling").unlink()
         (tree / "links" / "dangling").unlink()
     with pytest.raises(CorpusError, match=message):
-        find_files(inputs, exclude)
+        _find(inputs, exclude)
 
 
 def test_a_dangling_link_can_be_excluded(tree: Path) -> None:
@@ -164,11 +169,12 @@ def test_a_dangling_link_can_be_excluded(tree: Path) -> None:
 
 
 def test_an_unreadable_file_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        os, "access", lambda *_: False
-    )  # not by its mode: tests may run as root, who can read everything
-    with pytest.raises(CorpusError, match=r"a\.txt is not readable"):
-        find_files(["a.txt"])
+    def refuse(_: object) -> None:  # not by its mode: tests may run as root, who can read everything
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(InputFile, "open", refuse)
+    with pytest.raises(CorpusError, match=r"cannot read a\.txt: Permission denied"):
+        _find(["a.txt"])
 
 
 def test_an_unreadable_folder_is_an_error(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,13 +183,13 @@ def test_an_unreadable_folder_is_an_error(tree: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(CorpusError, match=r"cannot read the folder deep \(Permission denied\)"):
-        find_files(["deep"])
+        _find(["deep"])
 
 
 @pytest.mark.slow
 def test_all_of_thousands_of_files_in_a_tree_are_found() -> None:
     root = Path(sysconfig.get_path("stdlib"))
-    found = [file.path for file in find_files([root], ["**/site-packages/**", "**/__pycache__/**"])]
+    found = [Path(file.name) for file in _find([root], ["**/site-packages/**", "**/__pycache__/**"])]
     assert len(found) > 1000
     assert root / "asyncio" / "base_events.py" in found
     assert not any("site-packages" in path.parts for path in found)

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from real_data import real_data
-from rules import rules, texts_of
+from rules import plain_file, rules, texts_of
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus import split
-from bpeflow.corpus.chunk import Chunk, CorpusFile
+from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.documents import DocumentStatistics
-from bpeflow.corpus.find import find_files
+from bpeflow.corpus.files import InputFile
+from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.split import plan_chunks
 from bpeflow.corpus.text_rules import TextRules
@@ -101,7 +102,7 @@ def test_every_chunk_size_has_the_result_of_a_single_pass(
     expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
     with patch.object(split, "WINDOW_BYTES", window):
         for chunk_size in range(1, len(data) + 2):
-            plan = plan_chunks([CorpusFile(path, len(data))], chunk_size, rules(*delimiters, pattern, cut=cut))
+            plan = plan_chunks([plain_file(path, len(data))], chunk_size, rules(*delimiters, pattern, cut=cut))
             chunks = list(plan)
             _assert_covers(chunks, len(data))
             counts, statistics = _plan_and_count(chunks, rules(*delimiters, pattern))
@@ -126,7 +127,7 @@ def test_every_chunk_size_treats_invalid_utf8_alike(
     kept = [document for document in documents if policy == "replace" or _valid(document)]
     texts = [piece.decode(errors="replace") for document in kept for piece in document]
     for chunk_size in range(1, len(data) + 2):
-        file = CorpusFile(path, len(data))
+        file = plain_file(path, len(data))
         text_rules = rules(*delimiters, pattern, policy)
         counts, statistics = _plan_and_count(list(plan_chunks([file], chunk_size, text_rules)), text_rules)
         assert counts == _count(texts, pretokenizer)
@@ -153,7 +154,7 @@ def test_real_text_has_the_same_counts_in_any_chunks(path: Path, corpus: str, se
     documents = _oracle(data, separator, ["<|endoftext|>", " the"])
     expected = _count([piece.decode() for document in documents for piece in document], pretokenizer)
     for chunk_size in (777, 30_000):
-        chunks = list(plan_chunks([CorpusFile(path, len(data))], chunk_size, text_rules))
+        chunks = list(plan_chunks([plain_file(path, len(data))], chunk_size, text_rules))
         _assert_covers(chunks, len(data))
         counts, statistics = _plan_and_count(chunks, text_rules)
         assert counts == expected
@@ -164,7 +165,7 @@ def _pieces(
     path: Path, data: bytes, chunk_size: int, separator: str | None, pattern: str = "gpt2", cut: bool = True
 ) -> list[bytes]:
     path.write_bytes(data)
-    chunks = plan_chunks(find_files([path]), chunk_size, rules(separator, pattern=pattern, cut=cut))
+    chunks = plan_chunks(find_inputs([path], InputRules()), chunk_size, rules(separator, pattern=pattern, cut=cut))
     return [bytes(ChunkBuffer().read(chunk)) for chunk in chunks]
 
 
@@ -240,7 +241,7 @@ def test_empty_files_have_no_chunks(path: Path) -> None:
 def test_files_follow_one_another_and_never_share_a_chunk(tmp_path: Path) -> None:
     for name, content in [("a", b"one"), ("b", b""), ("c", b"two|three")]:
         (tmp_path / name).write_bytes(content)
-    chunks = list(plan_chunks(find_files([tmp_path]), 4, rules("|")))
+    chunks = list(plan_chunks(find_inputs([tmp_path], InputRules()), 4, rules("|")))
     a, c = str(tmp_path / "a"), str(tmp_path / "c")
     assert chunks == [Chunk(a, 0, 3, True), Chunk(c, 0, 4, False), Chunk(c, 4, 5, True)]
 
@@ -254,12 +255,12 @@ def test_a_chunk_size_below_one_is_an_error_before_anything_is_read(chunk_size: 
 def test_a_file_that_shrank_since_it_was_found_is_an_error(path: Path) -> None:
     path.write_bytes(b"12345")
     with pytest.raises(CorpusError, match="shrank from 6 to 5 bytes"):
-        list(plan_chunks([CorpusFile(path, 6)], 10, rules()))
+        list(plan_chunks([plain_file(path, 6)], 10, rules()))
 
 
 def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None:
     path.write_bytes(b"a|" * 100_000)
-    plan = plan_chunks(find_files([path]), 10, rules("|"))
+    plan = plan_chunks(find_inputs([path], InputRules()), 10, rules("|"))
     next(plan)
     path.write_bytes(b"a|")
     with pytest.raises(CorpusError, match="became shorter while it was read"):
@@ -268,12 +269,12 @@ def test_a_file_that_shrinks_while_it_is_planned_is_an_error(path: Path) -> None
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*gone"):
-        list(plan_chunks([CorpusFile(tmp_path / "gone", 6)], 10, rules()))
+        list(plan_chunks([plain_file(tmp_path / "gone", 6)], 10, rules()))
 
 
 def test_bytes_appended_since_a_file_was_found_are_not_read(path: Path) -> None:
     path.write_bytes(b"a|b|c")
-    plan = plan_chunks([CorpusFile(path, 3)], 10, rules("|"))
+    plan = plan_chunks([plain_file(path, 3)], 10, rules("|"))
     assert list(plan) == [Chunk(str(path), 0, 3, True)]
 
 
@@ -285,17 +286,17 @@ def test_a_pickled_chunk_is_hardly_larger_than_its_path() -> None:
 
 
 @pytest.fixture
-def sparse_file(tmp_path: Path) -> Iterator[CorpusFile]:
+def sparse_file(tmp_path: Path) -> Iterator[InputFile]:
     """Make a file of 20 MB of zeros, which cannot be cut and take no space on the disk."""
     path = tmp_path / "sparse"
     with path.open("wb") as stream:
         stream.truncate(20_000_000)
-    yield CorpusFile(path, 20_000_000)
+    yield plain_file(path, 20_000_000)
     path.unlink()
 
 
 @pytest.mark.slow
-def test_a_document_that_cannot_be_cut_is_planned_in_little_memory(sparse_file: CorpusFile) -> None:
+def test_a_document_that_cannot_be_cut_is_planned_in_little_memory(sparse_file: InputFile) -> None:
     tracemalloc.start()
     try:
         chunks = list(plan_chunks([sparse_file], 1000, rules("|", ["<s>"])))

@@ -7,20 +7,19 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rules import rules
+from rules import plain_file, rules
 
-from bpeflow.corpus.chunk import CorpusFile, StreamChunk
-from bpeflow.corpus.formats.jsonl import cut_lines
-from bpeflow.corpus.formats.stream import StreamFile, open_blocks
-from bpeflow.corpus.formats.stream_text import cut_text
-from bpeflow.corpus.split import plan_chunks
+from bpeflow.corpus.chunk import StreamChunk
+from bpeflow.corpus.files import InputFile, open_blocks
+from bpeflow.corpus.records import cut_lines
+from bpeflow.corpus.split import cut_text, plan_chunks
 from bpeflow.errors import CorpusError
 
 PARTS = ["a", "b", " ", "\n", "<|e|>", "||", "|", "é", "字", "1", "a b " * 20, "x" * 70]
 
 
 def stream_chunks(path: Path, *options: object) -> list[StreamChunk]:
-    with open_blocks(StreamFile(str(path), None)) as blocks:
+    with open_blocks(InputFile(str(path), None)) as blocks:
         return list(cut_text(blocks, *options))  # type: ignore[arg-type]
 
 
@@ -42,8 +41,8 @@ def test_a_stream_has_the_same_chunks_as_the_file(
     text_rules = rules(separator, ["<|e|>"], cut=not whole)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpeflow.corpus.split.WINDOW_BYTES", window)
-        patch.setattr("bpeflow.corpus.formats.stream._BLOCK_BYTES", 7)
-        planned = list(plan_chunks([CorpusFile(path, size)], chunk_size, text_rules))
+        patch.setattr("bpeflow.corpus.files._BLOCK_BYTES", 7)
+        planned = list(plan_chunks([plain_file(path, size)], chunk_size, text_rules))
         cut = stream_chunks(path, chunk_size, text_rules, 1 << 20)
     assert [(c.path, c.offset, c.length, c.ends_file) for c in cut] == [
         (c.path, c.offset, c.length, c.ends_file) for c in planned
@@ -58,8 +57,8 @@ def test_lines_stay_whole_and_keep_their_numbers(tmp_path: Path, text: str, chun
     path = tmp_path / "file"
     path.write_text(text, newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bpeflow.corpus.formats.stream._BLOCK_BYTES", 5)
-        with open_blocks(StreamFile(str(path), None)) as blocks:
+        patch.setattr("bpeflow.corpus.files._BLOCK_BYTES", 5)
+        with open_blocks(InputFile(str(path), None)) as blocks:
             chunks = list(cut_lines(blocks, chunk_size, 1000))
     assert b"".join(chunk.data for chunk in chunks).decode() == text
     assert all(chunk.data.endswith(b"\n") for chunk in chunks[:-1])
@@ -71,11 +70,11 @@ def test_text_that_cannot_be_divided_within_the_limit_is_an_error(tmp_path: Path
     (tmp_path / "file").write_bytes(b"a|" + b"x" * 5_000_000)
     with pytest.raises(CorpusError, match=r"file: .* from byte \d+ on cannot be divided"):
         stream_chunks(tmp_path / "file", 1000, rules("|"), 1_000_000)
-    file = CorpusFile(tmp_path / "file", 5_000_002)
+    file = plain_file(tmp_path / "file", 5_000_002)
     with pytest.raises(CorpusError, match=r"file: .* from byte [\d,]+ on cannot be divided"):
         list(plan_chunks([file], 1000, rules("|"), longest=1_000_000))
     with (
         pytest.raises(CorpusError, match=r"line 1 has more than 1\.0 MB"),
-        open_blocks(StreamFile(str(file.path), None)) as blocks,
+        open_blocks(InputFile(file.name, None)) as blocks,
     ):
         list(cut_lines(blocks, 1000, 1_000_000))

@@ -149,6 +149,14 @@ def test_a_head_node_that_does_not_answer_for_some_time_is_gone(monkeypatch: pyt
         head._answers()
 
 
+def test_a_head_node_that_answers_again_gets_tasks(
+    ray: InlineRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([False, True, False, *[True] * 20])
+    monkeypatch.setattr(Cluster, "_answers", lambda cluster: next(answers))
+    assert run(tmp_path, squares(5)) == {number: 3 * number for number in range(5)}
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [

@@ -17,7 +17,7 @@ from places import MAIN, Place
 
 COUNTER = "bpeflow.counting.counter:ChunkCounter._count"
 READER = "bpeflow.corpus.reader:CorpusReader._planned"
-BLOCKS = "bpeflow.corpus.formats.stream:Blocks._read"
+BLOCKS = "bpeflow.corpus.files:Blocks._read"
 
 #: The format of the corpus; the change of its last file, where and when; and the message.
 CHANGES = {
@@ -43,14 +43,14 @@ CHANGES = {
     "Parquet cut short": (
         "parquet",
         "truncate",
-        "bpeflow.corpus.formats.parquet:read_rows",
+        "bpeflow.corpus.parquet:read_rows",
         1,
         "not Parquet, or damaged",
     ),
     "Parquet replaced": (
         "parquet",
         "replace",
-        "bpeflow.corpus.formats.parquet:read_rows",
+        "bpeflow.corpus.parquet:read_rows",
         1,
         "not Parquet, or damaged",
     ),
@@ -103,7 +103,7 @@ def disk(tmp_path: Path) -> Iterator[Path | None]:
 #: The place where the disk fills up, and the message.
 FULL = {
     "merger": (
-        Place("bpeflow.counting.merger:CountMerger._sum_partition", segment_size="300kb"),
+        Place("bpeflow.counting.merger:CountMerger.sum_partition", segment_size="300kb"),
         r"stage 'merger', worker \d: cannot write counts to .*: {}. Set scratch_dir to a folder with more room",
     ),
     "segment": (MAIN["segment"], r"cannot write .*/segments/000001.shard: {}. Make room on its disk.*--resume"),

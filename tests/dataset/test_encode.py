@@ -28,9 +28,10 @@ from token_corpora import (
     write_files,
 )
 
+from bpeflow.corpus.find import InputRules, find_inputs
 from bpeflow.dataset import corpus_encoder
 from bpeflow.dataset.decode import decode_file
-from bpeflow.dataset.encode import encode_file, find_in_order
+from bpeflow.dataset.encode import encode_file
 from bpeflow.dataset.token_file import load_document_offsets, load_tokens, sidecar_path
 from bpeflow.errors import ConfigError, InvalidUtf8Error
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
@@ -207,7 +208,8 @@ def test_documents_that_nothing_separates_are_a_warning(tmp_path: Path, caplog: 
 def test_files_are_in_the_given_order(tmp_path: Path) -> None:
     a, b, c = write_files(tmp_path, [b"a", b"b", b"c"])
     (link := tmp_path / "link.txt").symlink_to(a)
-    assert [file.path for file in find_in_order([c, link, str(tmp_path / "*.txt")])] == [c, link, b]
+    found = find_inputs([c, link, str(tmp_path / "*.txt")], InputRules(in_order=True))
+    assert [entry.files[0].name for entry in found] == [*map(str, [c, link, b])]
     encode_file(make_tokenizer(), [c, a, b], tmp_path / "train.bin", end_token="")
     assert load_tokens(tmp_path / "train.bin").tolist() == [*b"cab"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from token_corpora import token_set
 
 import bpeflow
 from bpeflow._util.text import UnmatchedPolicy
@@ -21,7 +22,6 @@ from bpeflow.dataset.token_file import (
     load_tokens,
     sidecar_path,
 )
-from bpeflow.dataset.token_set import TokenSet
 from bpeflow.dataset.token_writer import new_token_set
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import gpt2
@@ -33,7 +33,7 @@ FACTS = {"tokenizer": {"sha256": "abc"}, "input": []}
 
 
 def write(path: Path, documents: list[list[int]], dtype: Any = "uint16", index: bool = True) -> None:
-    with new_token_set(TokenSet(path, "bin", dtype, index), FACTS) as writer:
+    with new_token_set(token_set(path, "bin", dtype, index=index), FACTS) as writer:
         for ids in documents:
             writer.write(np.array(ids, dtype), np.array([len(ids)]))
 
@@ -171,7 +171,7 @@ def test_an_earlier_index_is_removed_before_the_earlier_sidecar(path: Path, monk
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyboardInterrupt()])
 def test_a_failed_block_leaves_the_earlier_files(path: Path, error: BaseException) -> None:
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-    with pytest.raises(type(error)), new_token_set(TokenSet(path, index=True), FACTS) as writer:
+    with pytest.raises(type(error)), new_token_set(token_set(path, index=True), FACTS) as writer:
         writer.write(np.array([9], np.uint16), np.array([1]))
         raise error
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before

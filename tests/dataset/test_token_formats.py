@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_corpora import EOT, make_tokenizer
+from token_corpora import EOT, make_tokenizer, token_set
 
 from bpeflow.dataset import megatron
 from bpeflow.dataset.decode import decode_file
@@ -38,7 +38,7 @@ def write(tokens: TokenSet, documents: list[list[int]]) -> None:
 @pytest.mark.parametrize("documents", [[], [[]], [[1, 2], [3]], [[7]] * 1000])
 def test_numpy_reads_its_format(dtype: Any, documents: list[list[int]], tmp_path: Path) -> None:
     path = tmp_path / "train.npy"
-    write(TokenSet(path, "npy", dtype, index=True), documents)
+    write(token_set(path, "npy", dtype, index=True), documents)
     ids = np.load(path)
     expected = [i for document in documents for i in document]
     assert (ids.dtype, ids.ndim, ids.tolist()) == (np.dtype(dtype).newbyteorder("<"), 1, expected)
@@ -94,7 +94,7 @@ def test_megatron_reads_its_format(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda descriptor: None)
         patch.setattr(megatron, "_AT_A_TIME", pieces)
-        write(TokenSet(path, "megatron", dtype), documents)
+        write(token_set(path, "megatron", dtype), documents)
     assert read_as_megatron(path.with_suffix("")) == ({"uint16": "<u2", "uint32": "<i4"}[dtype], documents)
     assert open_token_file(path).index
     offsets = np.cumsum([0, *map(len, documents)])

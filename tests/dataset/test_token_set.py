@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_corpora import CUSTOM, EOT, contents_utf8, make_tokenizer, write_files
+from token_corpora import CUSTOM, EOT, contents_utf8, make_tokenizer, token_set, write_files
 
 import bpeflow
 from bpeflow.dataset.decode import decode_file
@@ -77,7 +77,7 @@ def test_shards_end_where_documents_end(
 ) -> None:
     cuts = data.draw(st.lists(st.integers(0, sum(map(len, documents))), max_size=8))
     folder = tmp_path_factory.mktemp("shards")
-    paths = write(TokenSet(folder / "a.bin", layout, index=True, shard_tokens=limit), documents, cuts)
+    paths = write(token_set(folder / "a.bin", layout, index=True, shard_tokens=limit), documents, cuts)
     assert [read(path) for path in paths] == shards_by_definition(documents, limit)
     assert [path.name for path in paths] == [f"a_{number:06d}.bin" for number in range(len(paths))]
     shards = load_shards(folder / "a.bin")
@@ -104,16 +104,16 @@ def test_documents_are_split_by_their_numbers(
 ) -> None:
     cuts = data.draw(st.lists(st.integers(0, sum(map(len, documents))), max_size=8))
     folder = tmp_path_factory.mktemp("split")
-    write(TokenSet(folder / "train.bin", index=True, val_fraction=fraction, seed=seed), documents, cuts)
+    write(token_set(folder / "train.bin", index=True, val_fraction=fraction, seed=seed), documents, cuts)
     in_val = chosen(seed, fraction, len(documents))
     for name, wanted in (("train.bin", False), ("val.bin", True)):
         assert read(folder / name) == [ids for ids, val in zip(documents, in_val, strict=True) if val == wanted]
 
 
 def test_the_choice_never_changes(tmp_path: Path) -> None:
-    write(TokenSet(tmp_path / "train.bin", index=True, val_fraction=0.1), [[number] for number in range(50)], [])
+    write(token_set(tmp_path / "train.bin", index=True, val_fraction=0.1), [[number] for number in range(50)], [])
     assert load_tokens(tmp_path / "val.bin").tolist() == [2, 3, 11, 13, 20, 48]
-    write(TokenSet(tmp_path / "1_train.bin", val_fraction=0.1, seed=1), [[number] for number in range(50)], [])
+    write(token_set(tmp_path / "1_train.bin", val_fraction=0.1, seed=1), [[number] for number in range(50)], [])
     assert load_tokens(tmp_path / "1_val.bin").tolist() != [2, 3, 11, 13, 20, 48]
 
 
@@ -386,7 +386,7 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs the list of open files in /proc")
 def test_finished_shards_are_closed(tmp_path: Path) -> None:
-    with new_token_set(TokenSet(tmp_path / "a.bin", index=True, shard_tokens=1), FACTS) as writer:
+    with new_token_set(token_set(tmp_path / "a.bin", index=True, shard_tokens=1), FACTS) as writer:
         before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         writer.write(np.zeros(30, np.uint16), np.arange(1, 31))
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

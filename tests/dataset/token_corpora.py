@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 
 from bpeflow._util.text import UnmatchedPolicy
-from bpeflow.dataset.token_file import load_document_offsets, load_tokens
+from bpeflow.config import EncodeSettings
+from bpeflow.dataset.token_file import DtypeName, Layout, load_document_offsets, load_tokens
+from bpeflow.dataset.token_set import TokenSet
 from bpeflow.progress import Observer
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -33,6 +36,10 @@ def make_tokenizer(
 ) -> Tokenizer:
     tokens = [*(bytes([byte]) for byte in range(256)), *(left + right for left, right in MERGES)]
     return Tokenizer(dict(enumerate(tokens)), MERGES, special_tokens, pattern, unmatched=unmatched, encoder=encoder)
+
+
+def token_set(path: Path, layout: Layout = "bin", dtype: DtypeName = "uint16", **options: Any) -> TokenSet:
+    return TokenSet(path, layout, dtype, EncodeSettings(input=["x"], **options))
 
 
 def write_files(folder: Path, contents: list[bytes]) -> list[Path]:

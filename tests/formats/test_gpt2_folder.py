@@ -128,7 +128,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, name: str, share: float) ->
         ({"hidden_tokens": {"300": 7}}, "hidden_tokens must be an object of id: printable"),
         ({"hidden_tokens": {"97": "Ġ"}}, "two tokens have id 97: b'a' and b' '"),
         ({"hidden_tokens": {"9999999": "Ġ"}}, "ids up to 9999999, but only 262 tokens"),
-        ({"hidden_tokens": {"261": " "}}, "token ' ' has characters that are not in GPT-2's printable form"),
+        ({"hidden_tokens": {"261": " "}}, "token ' ' is neither in printable form"),
     ],
 )
 def test_wrong_content_of_bpeflow_json_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable, to_printable
-from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import NativeUnavailableError
 from bpeflow.formats.printable import (
     are_printable,
     bytes_of_forms,
+    find_bad_merge,
     find_merge_ids,
+    ids_by_form,
     look_up,
     merge_lines,
     read_merges_natively,
@@ -61,19 +63,21 @@ def test_merges_become_lines_all_at_once(merges: list[Merge]) -> None:
 
 def test_a_vocabulary_is_made_of_merges_in_printable_form() -> None:
     built = Vocab.build([(b" ", b"t"), (b" t", b"h")], ["Ġth", "<s>"], reuse_tokens=True)
-    ids = {to_printable(token): token_id for token_id, token in enumerate(built.tokens)} | built.special_tokens
     for special_tokens, merges in (({"<s>": 257}, built.merges[:1]), (built.special_tokens, built.merges)):
         lines = lines_of(merges)
-        made = vocab_of_forms(PackedBytes.of(built.tokens), special_tokens, lines, find_merge_ids(lines, ids))
         expected = Vocab(built.tokens, special_tokens, merges)
+        ids, hidden = ids_by_form(expected)
+        merge_ids = find_merge_ids(lines, ids)
+        assert merge_ids is not None
+        made = vocab_of_forms(Path("x"), ids, special_tokens, lines, merge_ids, hidden)
         assert made == expected
         assert made.merge_ids.tolist() == expected.merge_ids.tolist()
         assert made.ordinary_tokens == expected.ordinary_tokens
 
 
-def test_a_merge_without_an_id_is_left_to_the_vocabulary() -> None:
+def test_a_merge_without_an_id_is_found() -> None:
     assert find_merge_ids("a b\n", {"a": 97, "b": 98}) is None
-    assert vocab_of_forms(PackedBytes.of([b"x"]), {}, "Ġ b\n", None).merges == ((b" ", b"b"),)
+    assert find_bad_merge(["a b"], {"a": 97, "b": 98}) == (0, "'ab' is not in the vocabulary")
 
 
 SIDES = st.sampled_from(["a", "b", "Ġ", "ab", "Ġa", "Ġab" * 6, "c"])

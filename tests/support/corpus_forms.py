@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeflow.corpus.formats.content import ZSTD_MODULE
+from bpeflow.corpus.compression import ZSTD_MODULE
 
 SEPARATOR = "<|endoftext|>"
 

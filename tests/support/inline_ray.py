@@ -71,7 +71,7 @@ class InlineRay:
         return len(self.names) - 1
 
     def wait(self, references: Sequence[int], **_options: object) -> tuple[list[int], list[int]]:
-        return [max(references)], []
+        return ([max(references)] if references else []), []
 
     def get(self, number: int) -> Any:
         function, arguments = pickle.loads(self._calls.pop(number))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from bpeflow._util.text import InvalidUtf8Policy
 from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.files import InputFile
 from bpeflow.corpus.open_chunk import OpenChunk
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -23,6 +25,11 @@ def rules(
     """Return rules that let documents be cut, or not."""
     policy = policy if cut else "skip"
     return TextRules(load_pretokenizer(pattern), Delimiters(separator, special_tokens), policy)
+
+
+def plain_file(path: Path, size: int) -> InputFile:
+    """Return a file of plain text."""
+    return InputFile(str(path), size, plain=True)
 
 
 def texts_of(opened: OpenChunk) -> tuple[list[bytes], DocumentStatistics]:

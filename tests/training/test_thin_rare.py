@@ -10,8 +10,8 @@ from distinct_words import write_corpus
 
 import bpeflow
 from bpeflow import PretokenCounts
-from bpeflow._util.keywords import ThinRareKeywords
 from bpeflow.cli.main import main
+from bpeflow.config.keywords import ThinRareKeywords
 from bpeflow.errors import ResumeError
 from bpeflow.run_dir import checkpoint
 from bpeflow.training import learn as merging

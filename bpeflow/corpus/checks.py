@@ -1,6 +1,7 @@
-"""A first look at a corpus: mistakes that its first megabytes show, said before hours of work.
+"""Mistakes in a corpus, for messages: those that its first megabytes show, and text that was not counted in the end.
 
-Only the largest file of each source is looked at, as a look at all files would take as long as reading them.
+Before hours of work, `FirstLook` looks at the largest file of each source. A look at all files would take as long as
+reading them.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import shlex
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import chain
+from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size
-from bpeflow.corpus.chunk import RECORD_END, CorpusFile, StreamChunk
-from bpeflow.corpus.formats.content import START_BYTES, check_content, is_json_lines, warn_json_lines
-from bpeflow.corpus.formats.parquet import read_rows
-from bpeflow.corpus.formats.records import DOCUMENTS
-from bpeflow.corpus.formats.stream import StreamFile, StreamTask, open_blocks
+from bpeflow.corpus.chunk import StreamChunk
+from bpeflow.corpus.documents import RECORD_END, DocumentStatistics
+from bpeflow.corpus.files import START_BYTES, InputFile, is_json_lines, open_blocks
+from bpeflow.corpus.parquet import read_rows
 from bpeflow.corpus.sources import CorpusEntry
-from bpeflow.corpus.text_rules import TextRules
+from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.errors import CorpusError
+from bpeflow.pretokenize.regex import Pretokenizer
+
+if TYPE_CHECKING:
+    from bpeflow.config import CountSettings
 
 #: Bytes of text that are suspicious without a separator. Larger: more to read of files that have none. Smaller:
 #: warnings about long books, which end with their files.
@@ -39,8 +43,6 @@ _END_OF_TEXT = re.compile(
     rb"<\|(?:endoftext|startoftext|im_start|im_end|eot_id|begin_of_text|end_of_text|start_header_id|end_header_id"
     rb"|end)\|>|<(?:start|end)_of_turn>|</s>(?=\r?\n|\xff)"
 )
-
-_ITERABLE = StreamFile(DOCUMENTS, None, "jsonl", "stdin")
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +73,12 @@ class FirstLook:
         Raises:
             CorpusError: a file cannot be read, or is in another format (see `check_content`).
         """
-        largest: dict[int, CorpusFile | StreamFile] = {}
-        for file in chain.from_iterable(map(_files, entries)):
-            if not _is_read_once(file):
-                known = largest.get(file.source)
-                if known is None or (file.size or 0) > (known.size or 0):
-                    largest[file.source] = file
-        for file in map(_as_stream, largest.values()):
+        largest: dict[int, InputFile] = {}
+        for file in (file for entry in entries for file in entry.files if not file.main_process_only):
+            known = largest.get(file.source)
+            if known is None or (file.size or 0) > (known.size or 0):
+                largest[file.source] = file
+        for file in largest.values():
             start = _Start(self._separator(file))
             with closing(self._blocks(file)) as blocks:
                 any(map(start.add, blocks))  # up to the first that is enough
@@ -85,8 +86,8 @@ class FirstLook:
 
     def watch(self, entry: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
         """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
-        file = _as_stream(_files(entry)[0])
-        start = _Start(self._separator(file)) if _is_read_once(file) else None
+        file = entry.files[0]
+        start = _Start(self._separator(file)) if file.main_process_only else None
         for chunk in chunks:
             if start is not None and start.add(chunk.data):
                 self._warn(file, start)
@@ -95,10 +96,10 @@ class FirstLook:
         if start is not None:
             self._warn(file, start)
 
-    def _separator(self, file: StreamFile) -> bytes:
+    def _separator(self, file: InputFile) -> bytes:
         return self._rules.delimiters.separator_bytes if file.format == "text" else b""
 
-    def _blocks(self, file: StreamFile) -> Generator[bytes, None, None]:
+    def _blocks(self, file: InputFile) -> Generator[bytes, None, None]:
         if file.format == "parquet":
             yield from (
                 (text or b"") + RECORD_END for _, text in read_rows(file, self._rules.sources[file.source].text_column)
@@ -106,7 +107,7 @@ class FirstLook:
             return
         with open_blocks(file) as blocks:
             try:
-                check_content(blocks.start, file.title, blocks.compression)
+                blocks.check()
             except CorpusError as error:
                 if self._rules.invalid_utf8 == "error":
                     raise
@@ -114,7 +115,7 @@ class FirstLook:
                 return
             yield from blocks
 
-    def _warn(self, file: StreamFile, start: _Start) -> None:
+    def _warn(self, file: InputFile, start: _Start) -> None:
         """Log warnings about the start of a file."""
         name, data = file.title, bytes(start.data[:_USUAL_BYTES])
         separator = self._rules.delimiters.separator
@@ -141,7 +142,11 @@ class FirstLook:
                 self._remedy.format(tokens=shlex.join(tokens)),
             )
         if file.format == "text" and file.guessed and is_json_lines(data[:START_BYTES]):
-            warn_json_lines([name])
+            log.warning(
+                "%s: read as plain text, braces and field names included, but looks like JSON Lines: use input_format: "
+                "jsonl, or name it .jsonl (or input_format: text if that is meant)",
+                name,
+            )
         if data and self._rules.pretokenizer.custom:
             text = data[:_PATTERN_BYTES].decode(errors="replace")
             if not self._rules.pretokenizer.finds_anything(text):
@@ -171,16 +176,43 @@ class _Start:
         return len(self.data) >= (LOOK_BYTES if self._missing else _USUAL_BYTES)
 
 
-def _files(entry: CorpusEntry) -> Sequence[CorpusFile | StreamFile]:
-    """Return the files of an entry. An iterable is like a stream that can be read only once."""
-    if isinstance(entry, CorpusFile):
-        return (entry,)
-    return entry.files if isinstance(entry, StreamTask) else (_ITERABLE,)
+# ---- after counting ----
 
 
-def _is_read_once(file: CorpusFile | StreamFile) -> bool:
-    return isinstance(file, StreamFile) and file.main_process_only
+def warn_of_empty_sources(sources: Sequence[Source], documents: DocumentStatistics) -> None:
+    """Warn of sources of which nothing was counted: a mistyped `text_field` looks like many bad records."""
+    for source, statistics in zip(sources, documents.sources, strict=False):
+        if statistics.bad_records and not statistics.documents:
+            log.warning("source %s: no record has text; is its text_field or text_column right?", source.name)
 
 
-def _as_stream(file: CorpusFile | StreamFile) -> StreamFile:
-    return StreamFile(str(file.path), file.size, source=file.source) if isinstance(file, CorpusFile) else file
+def why_nothing(documents: DocumentStatistics, pretokenizer: Pretokenizer) -> str:
+    """Return why a corpus has no pre-tokens."""
+    left_out = documents.skipped_documents + documents.bad_records
+    if left_out and documents.documents <= left_out:
+        return "all documents were skipped"
+    if not documents.bytes:
+        return "the corpus is empty"
+    if pretokenizer.custom:
+        return (
+            f"the pattern {pretokenizer.regex!r} matches nothing in the corpus, or there is nothing but separators and "
+            "special tokens"
+        )
+    return "the corpus has nothing but separators and special tokens"
+
+
+def report_unmatched(documents: DocumentStatistics, settings: CountSettings) -> None:
+    """Log how much of the text the pattern did not match: a warning if text is lost, or if it matched nothing."""
+    unmatched, example = documents.unmatched_bytes, documents.unmatched_example
+    if not unmatched:
+        return
+    percent = 100 * unmatched / (unmatched + documents.matched_bytes)
+    share = f"{percent:.1f} % of the text ({format_size(unmatched)})"
+    if settings.unmatched == "drop":
+        log.warning(
+            "pattern: %s is matched by nothing and dropped, e.g. %s; unmatched: isolate keeps it", share, example
+        )
+    elif not documents.matched_bytes:
+        log.warning("pattern: %r matches nothing in the corpus, e.g. in %s", settings.pattern, example)
+    else:
+        log.info("pattern: %s is between matches and makes pre-tokens of its own, e.g. %s", share, example)

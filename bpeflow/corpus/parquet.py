@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from bpeflow._util.extras import load_extra
-from bpeflow.corpus.formats.content import START_BYTES, detect_compression, is_json_lines
-from bpeflow.corpus.formats.records import format_names
-from bpeflow.corpus.formats.stream import StreamFile, convert_errors
+from bpeflow.corpus.compression import detect_compression
+from bpeflow.corpus.files import START_BYTES, InputFile, convert_errors, is_json_lines
+from bpeflow.corpus.records import format_names
 from bpeflow.errors import CorpusError
 
 #: Rows decoded at a time. Larger: a little faster. Smaller: less memory, which matters because a dictionary can make
@@ -22,7 +22,7 @@ _BATCH_ROWS = 128
 _BUFFER_BYTES = 1 << 20
 
 
-def row_groups(file: StreamFile) -> list[StreamFile]:
+def row_groups(file: InputFile) -> list[InputFile]:
     """Return one stream for each row group of a file or a part of one, so that several can be read in parallel."""
     groups = file.row_groups
     if groups is None:
@@ -30,10 +30,10 @@ def row_groups(file: StreamFile) -> list[StreamFile]:
             groups = tuple(range(parquet.num_row_groups))
     ends = [file.weight * number // max(len(groups), 1) for number in range(len(groups) + 1)]
     parts = (end - begin for begin, end in pairwise(ends))
-    return [replace(file, row_groups=(group,), part=part) for group, part in zip(groups, parts, strict=True)]
+    return [replace(file, row_groups=(group,), row_group_bytes=part) for group, part in zip(groups, parts, strict=True)]
 
 
-def read_rows(file: StreamFile, column: Sequence[str]) -> Iterator[tuple[int, bytes | None]]:
+def read_rows(file: InputFile, column: Sequence[str]) -> Iterator[tuple[int, bytes | None]]:
     """Read one column, which may be nested.
 
     Yields:
@@ -92,7 +92,7 @@ def _check_column(schema: Any, column: Sequence[str], name: str, pyarrow: Any) -
 
 
 @contextmanager
-def _open(file: StreamFile) -> Iterator[Any]:
+def _open(file: InputFile) -> Iterator[Any]:
     pyarrow = _load_pyarrow()
     with convert_errors(file), file.open() as stream:
         start = stream.read(START_BYTES)

@@ -14,7 +14,7 @@ import pytest
 from corpus_forms import write_parquet
 
 import bpeflow
-from bpeflow.corpus import first_look
+from bpeflow.corpus import checks
 from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import CorpusError
 
@@ -24,8 +24,8 @@ LINE = b"one line of text\n"
 @pytest.fixture(autouse=True)
 def short_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a text of 1,000 bytes be a long one."""
-    monkeypatch.setattr(first_look, "LOOK_BYTES", 1000)
-    monkeypatch.setattr(first_look, "_USUAL_BYTES", 500)
+    monkeypatch.setattr(checks, "LOOK_BYTES", 1000)
+    monkeypatch.setattr(checks, "_USUAL_BYTES", 500)
 
 
 def warnings_about(caplog: pytest.LogCaptureFixture, *corpus: Path | str, **options: Any) -> list[str]:
@@ -87,7 +87,7 @@ def test_nothing_is_said_about_usual_texts(
 
 
 def test_a_separator_that_two_blocks_share_is_found() -> None:
-    start = first_look._Start(b"<|end|>")
+    start = checks._Start(b"<|end|>")
     for block in (b"a" * 400 + b"<|e", b"nd", b"|>" + b"a" * 80):
         assert not start.add(block)
     assert start.add(b"a" * 100)

@@ -1,0 +1,309 @@
+"""The files of a corpus, and reading them from start to end: `InputFile` and `open_blocks`.
+
+Local files of plain text are rarely read so. They are divided into chunks (see `split`), and the workers that count the
+chunks read them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from io import BufferedReader
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, ClassVar, Literal, Protocol
+
+from bpeflow._util.extras import load_extra
+from bpeflow._util.machine import is_memory_error
+from bpeflow.corpus.compression import MAGIC_BYTES, Compression, decompress, detect_compression
+from bpeflow.errors import CorpusError
+from bpeflow.flow import wait_readable
+
+Format = Literal["text", "jsonl", "parquet"]
+Location = Literal["file", "url", "stdin", "iterable"]
+
+#: The name of standard input among the inputs.
+STDIN = "-"
+
+#: Bytes read from a file at a time. Larger: fewer reads; smaller: less memory.
+_BLOCK_BYTES = 1 << 18
+
+#: Bytes at the start of a file to recognise it by. Larger: more files with a long first line are recognised as JSON
+#: Lines for certain; smaller: less to read of each file of a corpus of many.
+START_BYTES = 4096
+
+_UTF8_REMEDY = "convert it to UTF-8 (iconv -f {0} -t UTF-8)"
+
+#: What files begin with, and their names and remedies in messages. Text in UTF-8 does not begin so.
+_KINDS = (
+    (re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff"), "UTF-32", _UTF8_REMEDY.format("UTF-32")),
+    (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16", _UTF8_REMEDY.format("UTF-16")),
+    # Without a byte order mark: ASCII, whose other bytes are zero. That would be valid UTF-8.
+    (re.compile(rb"([^\0]\0){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16LE")),
+    (re.compile(rb"(\0[^\0]){8}"), "UTF-16", _UTF8_REMEDY.format("UTF-16BE")),
+    (re.compile(rb"PAR1[\0-\x08\x0e-\x1f]"), "Parquet", "use input_format: parquet, or name it .parquet"),
+    (re.compile(rb"PK\x03\x04"), "a zip archive", "unpack it"),
+    (re.compile(rb".{257}ustar(\0|  \0)", re.DOTALL), "a tar archive", "unpack it"),
+)
+
+_KEY = re.compile(rb'\{\s*"([^"\\]|\\.)*"\s*:')
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file of a corpus, or a part of one.
+
+    Attributes:
+        name: its path, its URL, or ``-``.
+        size: size in bytes when it was found, before decompression; None if unknown.
+        format: format of the content after decompression.
+        location: what `name` refers to.
+        source: number of the source that it belongs to.
+        plain: whether it is a local file of text that is not compressed, so that it can be divided without being read.
+        modified: modification time in nanoseconds when it was found; 0 if unknown.
+        inode: its number on its volume when it was found; 0 if unknown.
+        guessed: whether its name, not a setting, decided about the format.
+        begin: byte at which a part of plain text begins, a boundary (see `split.find_boundary`).
+        end: byte at which a part of plain text ends, also a boundary; None for the end of the file.
+        row_groups: for Parquet, the row groups to read; None for all.
+        row_group_bytes: the bytes of the file that the row groups take, approximately.
+    """
+
+    name: str
+    size: int | None
+    format: Format = "text"
+    location: Location = "file"
+    source: int = 0
+    plain: bool = False
+    modified: int = 0
+    inode: int = 0
+    guessed: bool = False
+    begin: int = 0
+    end: int | None = None
+    row_groups: tuple[int, ...] | None = None
+    row_group_bytes: int = 0
+
+    @property
+    def files(self) -> tuple[InputFile, ...]:
+        """The file itself: an entry of a corpus may have several."""
+        return (self,)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input files that it covers; 0 if unknown."""
+        if self.row_groups is not None:
+            return self.row_group_bytes
+        return (self.size or 0 if self.end is None else self.end) - self.begin
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return "standard input" if self.name == STDIN else self.name
+
+    @property
+    def main_process_only(self) -> bool:
+        """Whether no other process can read it, and perhaps only once."""
+        return self.location in ("stdin", "iterable") or self.name.startswith("memory://")
+
+    def absolute(self) -> InputFile:
+        """Return it with an absolute path, for processes that run in another folder."""
+        return replace(self, name=str(Path(self.name).absolute())) if self.location == "file" else self
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """Open the file, which must not be standard input, without decompressing it."""
+        if self.location == "url":
+            fsspec = load_extra("fsspec", "fsspec", f"URLs such as {self.name}")
+            opened: AbstractContextManager[BinaryIO] = fsspec.open(self.name, "rb")
+            return opened
+        return Path(self.name).open("rb")
+
+
+@dataclass(frozen=True, slots=True)
+class SampledFiles:
+    """The files of a source from which a sample is drawn, which one process reads from start to end.
+
+    Attributes:
+        files: the files, at least one.
+    """
+
+    files: tuple[InputFile, ...]
+    plain: ClassVar[bool] = False
+
+    @property
+    def source(self) -> int:
+        """Number of the source."""
+        return self.files[0].source
+
+    @property
+    def weight(self) -> int:
+        """Bytes of input files that it covers."""
+        return sum(file.weight for file in self.files)
+
+    @property
+    def main_process_only(self) -> bool:
+        """Whether only the calling process can read one of the files."""
+        return any(file.main_process_only for file in self.files)
+
+    def absolute(self) -> SampledFiles:
+        """Return it with the absolute paths of its local files."""
+        return SampledFiles(tuple(file.absolute() for file in self.files))
+
+
+class StandardInput:
+    """Standard input, for the source of a pipeline: a read that waits ends if the pipeline fails."""
+
+    def __init__(self) -> None:
+        self._buffer = standard_input()
+        self._may_be_buffered = True  # others may have read from the same buffer before
+        try:
+            self._descriptor: int | None = self._buffer.fileno()
+        except (AttributeError, OSError):  # `sys.stdin` was replaced by something else
+            self._descriptor = None
+
+    def read(self, limit: int) -> bytes:
+        """Return up to `limit` bytes as soon as there are any; none at the end."""
+        if self._descriptor is not None and not self._may_be_buffered:
+            wait_readable(self._descriptor)
+        block = self._buffer.read1(limit)
+        self._may_be_buffered = len(block) == limit
+        return block
+
+
+def standard_input() -> BufferedReader:
+    """Return standard input as bytes. Raises `CorpusError` if it is closed."""
+    buffer: BufferedReader | None = getattr(sys.stdin, "buffer", None)
+    if buffer is None:
+        raise CorpusError("standard input (-) is closed: pipe text into it, or name files instead")
+    return buffer
+
+
+class SupportsRead(Protocol):
+    """A stream of bytes."""
+
+    def read(self, limit: int, /) -> bytes:
+        """Return at most `limit` bytes; none at the end of the stream."""
+
+
+class Blocks(Iterator[bytes]):
+    """The decompressed bytes of a stream, block by block.
+
+    Attributes:
+        name: the name of the stream for messages with an offset; says if the offset is one after decompression.
+        bytes_read: bytes read from the file so far, before decompression.
+        compression: the compression of the file; None if it is not compressed.
+        start: the first bytes, to recognise the content by: up to `START_BYTES`.
+    """
+
+    def __init__(self, file: InputFile, stream: SupportsRead) -> None:
+        self.bytes_read = 0
+        self._file = file
+        self._stream = stream
+        start = self._read(START_BYTES)
+        while 0 < len(start) < MAGIC_BYTES and (more := self._read(START_BYTES)):
+            start += more
+        self.compression: Compression | None = detect_compression(start)
+        raw = self._raw(start)
+        blocks = decompress(raw, self.compression, file.name) if self.compression else raw
+        first = next(blocks, b"")
+        self.start = first[:START_BYTES]
+        self._blocks = chain([first], blocks) if first else blocks
+        self.name = f"{file.name} (decompressed)" if self.compression else file.name
+
+    def __next__(self) -> bytes:
+        return next(self._blocks)
+
+    def check(self) -> None:
+        """Check that a file that is to be read as text or JSON Lines is not something else, as `check_content` does."""
+        check_content(self.start, self._file.title, self.compression)
+
+    def _raw(self, start: bytes) -> Iterator[bytes]:
+        if start:
+            yield start
+        while block := self._read(_BLOCK_BYTES):
+            yield block
+        size = self._file.size
+        if size is not None and self.bytes_read < size:
+            raise CorpusError(
+                f"{self._file.name} shrank from {size:,} to {self.bytes_read:,} bytes; run again when it is complete"
+            )
+
+    def _read(self, limit: int) -> bytes:
+        """Return the next bytes, but none beyond the size that the file had when it was found."""
+        if self._file.size is not None:
+            limit = min(limit, self._file.size - self.bytes_read)
+        block = self._stream.read(limit) if limit else b""
+        self.bytes_read += len(block)
+        return block
+
+
+@contextmanager
+def open_blocks(file: InputFile) -> Iterator[Blocks]:
+    """Open a stream and decompress it.
+
+    Raises `CorpusError`, with the name of the stream, if opening or reading it fails.
+    """
+    with convert_errors(file):
+        if file.location == "stdin":
+            yield Blocks(file, StandardInput())
+            return
+        with file.open() as stream:
+            yield Blocks(file, stream)
+
+
+@contextmanager
+def convert_errors(file: InputFile) -> Iterator[None]:
+    """Turn exceptions of files, and of the many libraries behind URLs, into `CorpusError`."""
+    try:
+        yield
+    except Exception as error:
+        if is_memory_error(error):
+            raise
+        if isinstance(error, OSError):
+            raise CorpusError(f"cannot read {file.name}: {error.strerror or error or type(error).__name__}") from error
+        if file.location != "url" or type(error).__module__.startswith("bpeflow."):
+            raise
+        raise CorpusError(f"cannot read {file.name}: {error or type(error).__name__}") from error
+
+
+def check_content(start: bytes, name: str, compression: Compression | None = None) -> None:
+    """Check that a file that is to be read as text or JSON Lines is not something else.
+
+    Args:
+        start: the first `START_BYTES` bytes of the file, after decompression.
+        name: the name of the file for messages.
+        compression: the compression of the file.
+
+    Raises:
+        CorpusError: it is UTF-16, UTF-32, Parquet or an archive, or compressed twice. The message has the remedy.
+    """
+    for magic, kind, remedy in _KINDS:
+        if magic.match(start):
+            if compression:
+                remedy = f"decompress it, then {remedy}"
+            raise CorpusError(f"{name} is {kind}{_inside(compression)}: {remedy}")
+    if compression and (inner := detect_compression(start)):
+        raise CorpusError(f"{name} is {inner.name}{_inside(compression)}, compressed twice: decompress it once")
+
+
+def _inside(compression: Compression | None) -> str:
+    return f" inside {compression.name}" if compression else ""
+
+
+def is_json_lines(start: bytes) -> bool:
+    """Return whether the first line of a file is a JSON object, given its first `START_BYTES` bytes.
+
+    Of a line that is longer than that, only the beginning is checked.
+    """
+    line, end, _ = start.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")
+    if not _KEY.match(line):
+        return False
+    if not end and len(start) >= START_BYTES:
+        return True
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

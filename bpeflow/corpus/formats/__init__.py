@@ -1,1 +1,0 @@
-"""Input formats: text, JSON Lines, Parquet, compression, streams, standard input, iterables."""
