@@ -40,7 +40,7 @@ from bpeflow.errors import (
 )
 
 #: The number that `bpeflow_abi` of a library must return: BPEFLOW_ABI in the header.
-ABI = 10
+ABI = 11
 
 #: Environment variable with a folder to search before the package's own. Sanitizer builds are tested this way.
 LIBRARY_PATH_VARIABLE = "BPEFLOW_LIBRARY_PATH"
@@ -97,14 +97,6 @@ class Shard(Structure):
         ("offset", c_uint64),
         ("file_size", c_uint64),
     )
-
-
-class Mark(Structure):
-    _fields_ = (("offset", c_uint64), ("token", c_uint64))
-
-
-class Range(Structure):
-    _fields_ = (("low", c_char_p), ("high", c_char_p), ("low_length", c_uint64), ("high_length", c_uint64))
 
 
 class MergeTask(Structure):
@@ -209,28 +201,23 @@ _COUNT = {
     "bpeflow_table_count_documents": _checked(
         c_void_p, c_uint32, POINTER(Delimiters), c_void_p, c_uint64, POINTER(Documents)
     ),
-    "bpeflow_table_add": _checked(c_void_p, c_char_p, c_char_p, c_char_p, c_uint64),
-    "bpeflow_table_size": _checked(c_void_p, c_uint32, c_uint32, _NUMBER, _NUMBER),
+    "bpeflow_table_size": _checked(c_void_p, _NUMBER, _NUMBER),
     "bpeflow_table_memory": _checked(c_void_p, c_uint64, _NUMBER),
-    "bpeflow_table_write": _checked(c_void_p, c_uint32, c_uint32, c_void_p, c_char_p),
-    "bpeflow_table_settle": _checked(c_void_p),
+    "bpeflow_table_write": _checked(c_void_p, c_uint32, c_void_p, c_char_p, _NUMBER, _NUMBER),
+    "bpeflow_table_settle": _checked(c_void_p, c_int64),
     "bpeflow_table_free": _freeing(),
-    "bpeflow_sum_new": _checked(_HANDLES, POINTER(c_int64), c_uint64, c_uint32, c_uint32, _HANDLES),
+    "bpeflow_sum_new": _checked(_HANDLES, c_uint64, c_uint32, c_uint32, _HANDLES),
     "bpeflow_sum_free": _freeing(),
     "bpeflow_sorted_new": _checked(_HANDLES, c_uint64, c_uint64, c_uint64, _HANDLES, _NUMBER, _NUMBER),
     "bpeflow_sorted_write": _checked(c_void_p, c_int64, c_void_p, c_void_p, c_void_p),
     "bpeflow_sorted_free": _freeing(),
-    "bpeflow_kway_new": _checked(POINTER(Shard), c_uint64, c_uint32, c_uint64, POINTER(Range), _HANDLES),
+    "bpeflow_kway_new": _checked(POINTER(Shard), c_uint64, c_uint64, _HANDLES),
     "bpeflow_kway_failed": _Signature(c_uint64, (c_void_p,)),
-    "bpeflow_kway_ended": _checked(c_void_p, POINTER(c_uint32)),
-    "bpeflow_kway_read": _checked(
-        c_void_p, c_uint64, c_uint64, c_int64, c_void_p, c_void_p, c_void_p, _NUMBER, _NUMBER
-    ),
-    "bpeflow_kway_write": _checked(c_void_p, c_char_p, c_uint64, _NUMBER, _NUMBER, _NUMBER),
-    "bpeflow_kway_marks": _checked(c_void_p, POINTER(Mark)),
-    "bpeflow_kway_gather": _checked(c_void_p, c_uint64, _NUMBER, _NUMBER),
-    "bpeflow_kway_save": _checked(c_void_p, c_void_p, c_char_p),
+    "bpeflow_kway_write": _checked(c_void_p, c_void_p, c_char_p, _NUMBER, _NUMBER),
+    "bpeflow_kway_size": _checked(c_void_p, _NUMBER, _NUMBER),
+    "bpeflow_kway_place": _checked(c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, _NUMBER),
     "bpeflow_kway_free": _freeing(),
+    "bpeflow_canonical_order": _checked(c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
 }
 
 _LEARN = {

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy, NormalizerName, UnmatchedPolicy
-
-if TYPE_CHECKING:
-    from bpeflow.formats.tokenizer_spec import HasSpec
-    from bpeflow.vocab import Vocab
+from bpeflow.vocab import Vocab
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -23,6 +20,14 @@ Size = int | str
 
 TokenizerFormat = Literal["huggingface", "tiktoken"]
 CorpusFormat = Literal["auto", "text", "jsonl", "parquet"]
+
+
+class HasSpec(Protocol):
+    """A tokenizer, as `bpeflow.Tokenizer` is (`formats.tokenizer_spec.HasSpec`)."""
+
+    def to_spec(self) -> Any:
+        """Return the tokenizer's content."""
+        ...
 
 
 class SourceKeywords(TypedDict, total=False):

@@ -38,12 +38,9 @@ MIN_CHUNK = 1 << 16
 #: 160 bytes of table for each while the table grows.
 _TABLE_TO_TEXT = 32
 
-#: Number of files that a merger reads at the same time, at most. More files are summed in several passes. Far below the
-#: number of files that a process may have open (often 1024), and large enough that a second pass is rare.
-MAX_OPEN_SHARDS = 128
-
-#: Bytes read of a file at a time. Smaller reads are slow on disks, larger ones gain nothing.
-_MIN_BUFFER, _MAX_BUFFER = 1 << 14, 1 << 16
+#: Bytes read of a file at a time: as few as memory allows, if there are many files. Smaller reads are slow on disks,
+#: larger ones gain nothing.
+_MIN_BUFFER, _MAX_BUFFER = 1 << 10, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -87,14 +84,6 @@ class MemoryBudget:
     def largest_sent_result(self) -> int:
         """Maximum size of a merger's result that is sent in memory, as sending copies it. A larger one is spilled."""
         return self.merger // 8
-
-    def sorting(self, held: int) -> int:
-        """Return the bytes that a merger holding `held` bytes of shards may sort at a time, not counting buffers."""
-        return max(self.merger * 3 // 4 - held, self.merger // 4)
-
-    def open_shards(self, most: int = MAX_OPEN_SHARDS) -> int:
-        """Return the number of files, from 2 to `most`, that a merger may read. Buffers get a quarter of its share."""
-        return max(2, min(most, self.merger // 4 // _MIN_BUFFER))
 
     def buffer_size(self, files: int) -> int:
         """Return the size of the buffer of each of `files` files that a merger reads at the same time."""

@@ -10,14 +10,13 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
-from bpeflow.counting.shards import Scratch, Shard
+from bpeflow.counting.shards import Scratch, Shard, divide_shards
 from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import (
     CountedDocuments,
     CountTable,
     NativeTable,
     new_table,
-    weighted,
 )
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.flow import set_gauge
@@ -27,20 +26,20 @@ from bpeflow.flow import set_gauge
 class ChunkCounter:
     """The picklable stage function of a counter.
 
-    When its table reaches the counter's share of the memory limit, the counter spills it, in one file per partition,
-    and continues with an empty table. Frequent pre-tokens then occur in several files, but most pre-tokens are rare and
+    When its table reaches the counter's share of the memory limit, the counter spills it and
+    continues with an empty table. Frequent pre-tokens then occur in several files, but most pre-tokens are rare and
     do not.
 
     Attributes:
         rules: how text becomes pre-tokens.
-        partitions: number of mergers that share the counts.
+        mergers: number of mergers that share the counts.
         memory: the memory limit's shares.
         scratch: where to spill.
         shared: where to leave the last table if mergers are in the same process.
     """
 
     rules: TextRules
-    partitions: int
+    mergers: int
     memory: MemoryBudget
     scratch: Scratch
     shared: SharedTables | None = None
@@ -108,21 +107,15 @@ class ChunkCounter:
     ) -> Iterator[TablePart]:
         for weight, table in tables.items():
             assert isinstance(table, NativeTable)  # noqa: S101 -- for the type checker
-            for part in shared.share(table, weight, self.partitions):
+            for part in shared.share(table, weight, self.mergers):
                 yield replace(part, statistics=statistics)
                 statistics = DocumentStatistics()
 
     def _shards(self, tables: Mapping[int, CountTable], statistics: DocumentStatistics, spill: bool) -> list[Shard]:
-        shards = [
-            self._shard(table, weight, partition, spill)
-            for weight, table in tables.items()
-            for partition in range(self.partitions)
-        ]
         statistics = sum((table.statistics() for table in tables.values()), start=statistics)
-        return [replace(shards[0], statistics=statistics), *shards[1:]]
-
-    def _shard(self, table: CountTable, weight: int, partition: int, spill: bool) -> Shard:
-        path = self.scratch.new_path("counter") if spill else None
-        if weight == 1:
-            return table.shard(partition, self.partitions, path)
-        return weighted(table.shard(partition, self.partitions), weight, path)
+        shards = []
+        for weight, table in tables.items():
+            shard = table.shard(self.scratch.new_path("counter") if spill and len(table) else None, weight)
+            shards.append(replace(shard, statistics=statistics))
+            statistics = DocumentStatistics()
+        return list(divide_shards(shards, self.mergers))

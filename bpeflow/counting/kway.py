@@ -1,154 +1,60 @@
-"""The k-way sum: several sorted shards, added up into one sorted sequence of records.
+"""The k-way sum: the same partition of several shards, added up; and the counts of all partitions, in canonical order.
 
-In this order: the protocol `KWaySum`; `PythonKWaySum`, its reference implementation, which tests compare with
-`native_kway`; and `kway_sum`, which picks one of the two.
+Both read shards as streams, so they take little memory, and any number of shards can be read at the same time. First
+the reference implementation in plain Python, which tests compare with the native one (source: ``ext/count/kway.hpp``,
+tens of millions of records a second).
 """
 
 from __future__ import annotations
 
+import ctypes
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import byref, c_char, c_uint64
 from dataclasses import replace
-from itertools import accumulate, chain, islice
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from bpeflow.counting.native_kway import BLOCK, NativeKWaySum
-from bpeflow.counting.shards import (
-    EVERYTHING,
-    MARK_LENGTH,
-    MAX_COUNT,
-    RECORD,
-    KeyRange,
-    Mark,
-    Order,
-    Shard,
-)
-from bpeflow.errors import CountOverflowError, NativeUnavailableError
+from bpeflow._util import native
+from bpeflow.counting.shards import MAX_COUNT, Shard, cannot_read, cannot_write
+from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts
-    from bpeflow.counting.thinning import Arrays
 
-#: Estimated bytes of a pre-token and its count as Python objects, on top of the record's own bytes.
-_ITEM = 150
+#: Records placed per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records
+#: it is handled later, with fewer the overhead of the calls adds up.
+_STEP = 1_000_000
 
-
-class KWaySum(Protocol):
-    """The sum of several shards that are in the same order, as a sequence of records in that order.
-
-    Records are read once. A sum is a context manager that frees its memory. Methods that read records raise
-    `CountOverflowError` if a sum does not fit 64 bits and `ScratchError` if a file is unreadable or damaged. Methods
-    that write raise `ScratchError` if writing fails.
-    """
-
-    def __enter__(self) -> KWaySum: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    @property
-    def ended(self) -> bool:
-        """Whether all records have been read."""
-        ...
-
-    def write(self, path: Path, mark_every: int = 0) -> Shard:
-        """Write all remaining records to a new file, and mark one about every `mark_every` bytes, or none if 0."""
-        ...
-
-    def gather(self, memory: int) -> int:
-        """Read the next records of a sum by bytes, sort them into canonical order and return their size in bytes.
-
-        Reads as many records as fit into `memory` bytes, but at least one. Replaces the records gathered before.
-        """
-        ...
-
-    def gathered(self, path: Path | None = None) -> Shard:
-        """Return the gathered records as a shard: in a new file if `path` is given and there are any."""
-        ...
-
-    def blocks(self) -> Iterator[Arrays]:
-        """Yield all records in blocks, whose arrays are valid until the next one."""
-        ...
-
-    def counts(self) -> PretokenCounts:
-        """Return all records of a sum by count as a table."""
-        ...
+#: The index that `bpeflow_kway_failed` returns for the output file.
+_OUTPUT_FILE = 2**64 - 1
 
 
-class PythonKWaySum:
+class PythonSum:
     """The reference implementation, on the standard library's `heapq`."""
 
-    def __init__(self, shards: Sequence[Shard], order: Order, key_range: KeyRange = EVERYTHING) -> None:
-        self._partition = shards[0].partition if shards else 0
-        records = _summed_by_bytes(shards) if order == "bytes" else _combined_by_count(shards)
-        self._records: Iterator[tuple[bytes, int]] = (record for record in records if key_range.has(record[0]))
-        self._gathered: list[tuple[bytes, int]] = []
+    def __init__(self, shards: Sequence[Shard], buffer_size: int = 0) -> None:  # noqa: ARG002
+        self._shards = shards
 
-    def __enter__(self) -> PythonKWaySum:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._gathered = []
-
-    @property
-    def ended(self) -> bool:
-        for record in self._records:
-            self._records = chain([record], self._records)
-            return False
-        return True
-
-    def write(self, path: Path, mark_every: int = 0) -> Shard:
-        shard = Shard.pack(self._partition, self._records, path)
-        return replace(shard, marks=tuple(_marks(shard, mark_every))) if mark_every else shard
-
-    def gather(self, memory: int) -> int:
-        self._gathered = []
-        size = 0
-        for record in self._records:
-            record_size = RECORD.size + len(record[0])
-            if size and size + record_size + _ITEM * (len(self._gathered) + 1) > memory:
-                self._records = chain([record], self._records)
-                break
-            self._gathered.append(record)
-            size += record_size
-        self._gathered.sort(key=itemgetter(1), reverse=True)  # stable: equal counts stay in ascending order of bytes
-        return size
-
-    def gathered(self, path: Path | None = None) -> Shard:
-        return Shard.pack(self._partition, self._gathered, path if self._gathered else None)
-
-    def blocks(self) -> Iterator[Arrays]:
-        import numpy as np
-
-        from bpeflow.counting.thinning import Arrays
-
-        for block in iter(lambda: list(islice(self._records, BLOCK)), []):
-            data = np.frombuffer(b"".join(token for token, _ in block), dtype=np.uint8)
-            offsets = np.array([0, *accumulate(len(token) for token, _ in block)], dtype=np.int64)
-            yield Arrays(data, offsets, np.array([count for _, count in block], dtype=np.int64))
+    def write(self, path: Path | None = None) -> Shard:
+        """Return the sum of the shards, in memory or in a new file at `path`."""
+        summed = Shard.pack(_summed(self._shards), path)
+        return replace(summed.select(self._shards[0].partitions), spilled=summed.spilled)
 
     def counts(self) -> PretokenCounts:
+        """Return the counts in shards that have no pre-token in common."""
         from bpeflow.counting.counts import PretokenCounts
 
-        return PretokenCounts.from_items(self._records)
+        return PretokenCounts.from_items(chain.from_iterable(map(_checked, self._shards)))
 
 
-def _marks(shard: Shard, every: int) -> Iterator[Mark]:
-    offset, wanted = 0, every
-    for number, (token, _) in enumerate(shard.items()):
-        if offset >= wanted and len(token) <= MARK_LENGTH:
-            yield Mark(token, offset, number)
-            wanted = offset + every
-        offset += RECORD.size + len(token)
-
-
-def _summed_by_bytes(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
+def _summed(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
     last, total = b"", 0
-    for token, count in heapq.merge(*(_checked(shard, itemgetter(0)) for shard in shards), key=itemgetter(0)):
+    for token, count in heapq.merge(*map(_checked, shards), key=itemgetter(0)):
         if token != last and last:
             yield last, total
             total = 0
@@ -159,31 +65,94 @@ def _summed_by_bytes(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
         yield last, total
 
 
-def _combined_by_count(shards: Sequence[Shard]) -> Iterator[tuple[bytes, int]]:
-    return heapq.merge(*(_checked(shard, _canonical) for shard in shards), key=_canonical)
-
-
-def _canonical(item: tuple[bytes, int]) -> tuple[int, bytes]:
-    return -item[1], item[0]
-
-
-def _checked(shard: Shard, key: Callable[[tuple[bytes, int]], Any]) -> Iterator[tuple[bytes, int]]:
-    """Yield the records of a shard. Raises the shard's error if they are out of order."""
-    last = None
-    for item in shard.items():
-        if last is not None and key(item) < key(last):
+def _checked(shard: Shard) -> Iterator[tuple[bytes, int]]:
+    """Yield the records of a partition. Raises the shard's error if they are out of order."""
+    last = b""
+    for token, count in shard.items():
+        if token < last:
             raise shard.damaged()
-        yield item
-        last = item
+        yield token, count
+        last = token
 
 
-def kway_sum(shards: Sequence[Shard], order: Order, buffer_size: int, key_range: KeyRange = EVERYTHING) -> KWaySum:
-    """Return the sum of shards that are in `order`: the native one if available, else the Python one.
+class NativeSum:
+    """The native implementation."""
 
-    The native one reads `buffer_size` bytes of a file at a time. With a range, for which the order must be by bytes,
-    all other pre-tokens are left out.
+    def __init__(self, shards: Sequence[Shard], buffer_size: int) -> None:
+        """Raises `NativeUnavailableError` without the native library."""
+        self._library = native.load_library("count")
+        self._shards = shards
+        natives = (native.Shard * len(self._shards))(*map(_as_native, self._shards))
+        self._handle = native.Handle(self._library, "kway", natives, len(natives), buffer_size)
+
+    def write(self, path: Path | None = None) -> Shard:
+        """Return the sum of the shards, in memory or in a new file at `path`."""
+        data = bytearray(sum(shard.size for shard in self._shards)) if path is None else None
+        target = (None, os.fsencode(path)) if path else (data and address(data), None)
+        tokens, size = c_uint64(), c_uint64()
+        with self._file_errors(path):
+            self._library.bpeflow_kway_write(self._handle, *target, byref(tokens), byref(size))
+        partitions = self._shards[0].partitions
+        if path is not None:
+            return Shard.in_file(partitions, [tokens.value], [size.value], path)
+        assert data is not None  # noqa: S101 -- for the type checker
+        del data[size.value :]
+        return Shard(partitions, (tokens.value,), (size.value,), data)
+
+    def counts(self) -> PretokenCounts:
+        """Return the counts in shards that have no pre-token in common."""
+        import numpy as np  # late, as workers do not need it and start in half the time without
+
+        from bpeflow.counting.counts import PretokenCounts
+
+        tokens, size, left = c_uint64(), c_uint64(), c_uint64(1)
+        with self._file_errors():
+            self._library.bpeflow_kway_size(self._handle, byref(tokens), byref(size))
+            data, counts = np.empty(size.value, dtype=np.uint8), np.empty(tokens.value, dtype=np.int64)
+            offsets = np.zeros(tokens.value + 1, dtype=np.int64)
+            columns = [array.ctypes.data for array in (data, offsets, counts)]
+            while tokens.value and left.value:
+                self._library.bpeflow_kway_place(self._handle, _STEP, *columns, byref(left))
+        return PretokenCounts(data, offsets, counts)
+
+    @contextmanager
+    def _file_errors(self, output: Path | None = None) -> Iterator[None]:
+        """Turn errors in the block into errors that name the file which caused them."""
+        try:
+            yield
+        except (OSError, FormatError) as error:
+            index = self._library.bpeflow_kway_failed(self._handle)
+            if index == _OUTPUT_FILE:
+                if output is None or isinstance(error, FormatError):
+                    raise
+                raise cannot_write(output, error) from error
+            if isinstance(error, FormatError):
+                raise self._shards[index].damaged() from None
+            raise cannot_read(self._shards[index].path or Path(), error) from error
+
+
+def _as_native(shard: Shard) -> native.Shard:
+    if shard.data is not None:
+        return native.Shard(address(shard.data), None, len(shard), shard.size, 0, 0)
+    return native.Shard(None, os.fsencode(shard.path or ""), len(shard), shard.size, shard.offset, shard.file_size)
+
+
+def address(data: bytearray | memoryview) -> int:
+    """Return the address of the first byte, which is valid while the caller keeps `data` alive."""
+    return ctypes.addressof((c_char * len(data)).from_buffer(data))
+
+
+def kway_sum(shards: Sequence[Shard], buffer_size: int) -> NativeSum | PythonSum:
+    """Return the sum of shards: the native one if available, else the Python one.
+
+    Its methods raise `CountOverflowError` if a sum does not fit 64 bits, and `ScratchError` if a file cannot be read or
+    written, or is damaged.
+
+    Args:
+        shards: for `write` the same partition of each, which have records; for `counts` each partition once.
+        buffer_size: bytes that the native sum reads of a file at a time.
     """
     try:
-        return NativeKWaySum(shards, order, buffer_size, key_range)
+        return NativeSum(shards, buffer_size)
     except NativeUnavailableError:
-        return PythonKWaySum(shards, order, key_range)
+        return PythonSum(shards)

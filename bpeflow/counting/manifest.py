@@ -2,7 +2,7 @@
 
     segments/
       manifest.json   everything that the counts depend on (`Fingerprint`), written once and first
-      000000.shard    the counts of a segment, in ascending order of bytes (`Shard`)
+      000000.shard    the counts of a segment (`Shard`)
       000000.json     its record (`SegmentRecord`): which part of the corpus it covers, the shard's name and checksum
 
 The order of writing makes the folder durable: a shard's content is synced before the file gets its name, and the file
@@ -13,30 +13,26 @@ leftover and is removed. Segments may be finished in any order. Manifest and rec
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from bpeflow._util.atomic import atomic_path, checksummed, verified
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
-from bpeflow.counting.kway import kway_sum
-from bpeflow.counting.shards import Mark, Shard, Spilled
+from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
 from bpeflow.errors import ResumeError, ScratchError
 from bpeflow.flow import WorkerReport
 
 MANIFEST_FILE = "manifest.json"
 
 #: The version of the folder's content, including the format of shards.
-VERSION = 2
+VERSION = 3
 _READ_SIZE = 1 << 20
-
-#: Marks in the shard of a segment, and the fewest bytes between two. More of them divide the sum of all segments more
-#: evenly, and take more memory where there are many segments.
-_MARKS, _MARK_BYTES = 64, 1 << 14
 
 
 @dataclass(frozen=True, order=True)
@@ -54,26 +50,29 @@ class SegmentCounts:
     Attributes:
         file: name of the shard's file.
         tokens: as in `Shard`.
-        size: as in `Shard`.
+        sizes: as in `Shard`.
         sha256: SHA-256 of the file.
-        marks: positions in the file.
         statistics: statistics of the segment's documents.
         spilled: amount of data spilled to count it.
         reports: work and resource use of each worker.
     """
 
     file: str
-    tokens: int
-    size: int
+    tokens: tuple[int, ...]
+    sizes: tuple[int, ...]
     sha256: str
-    marks: tuple[Mark, ...]
     statistics: DocumentStatistics
     spilled: Spilled
     reports: tuple[WorkerReport, ...]
 
-    def shard(self, folder: Path) -> Shard:
+    def shard(self, folder: Path, partitions: range = range(PARTITIONS)) -> Shard:
         """Return the counts, which are in a file in `folder`, without statistics."""
-        return Shard(0, self.tokens, self.size, path=folder / self.file, durable=True, marks=self.marks)
+        return replace(Shard.in_file(partitions, self.tokens, self.sizes, folder / self.file), spilled=Spilled())
+
+    @property
+    def size(self) -> int:
+        """Size of the file."""
+        return sum(self.sizes)
 
     def is_intact(self, folder: Path) -> bool:
         """Return whether the file still exists with the content that was written."""
@@ -82,7 +81,10 @@ class SegmentCounts:
             if path.stat().st_size != self.size:
                 return False
             with path.open("rb", buffering=0) as file:
-                return _digest(file) == self.sha256
+                digest = sha256()
+                while data := file.read(_READ_SIZE):
+                    digest.update(data)
+                return digest.hexdigest() == self.sha256
         except OSError:
             return False
 
@@ -118,9 +120,7 @@ class SegmentRecord:
 
     def save(self, folder: Path) -> None:
         """Write the record. The shard must have its name already. Raises `OSError`."""
-        values = asdict(self)
-        values["counts"]["marks"] = [(mark.key.hex(), mark.offset, mark.token) for mark in self.counts.marks]
-        _write_json(folder / self.file, values)
+        _write_json(folder / self.file, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> SegmentRecord | None:
@@ -128,7 +128,7 @@ class SegmentRecord:
         try:
             values = verified(json.loads(path.read_text(encoding="utf-8")))
             counts = values.pop("counts")
-            counts["marks"] = tuple(Mark(bytes.fromhex(key), *place) for key, *place in counts["marks"])
+            counts["tokens"], counts["sizes"] = tuple(counts["tokens"]), tuple(counts["sizes"])
             counts["statistics"] = _statistics(counts["statistics"])
             counts["spilled"] = Spilled(**counts["spilled"])
             counts["reports"] = tuple(WorkerReport(**report) for report in counts["reports"])
@@ -187,41 +187,27 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(checksummed(values), indent=1) + "\n", encoding="utf-8")
 
 
-def write_segment(
-    path: Path, shards: Sequence[Shard], buffer_size: int, reports: Sequence[WorkerReport]
-) -> SegmentCounts:
-    """Write the sum of shards, which are in order of bytes, as the durable shard of a segment.
+def write_segment(path: Path, sums: Iterable[Shard], reports: Sequence[WorkerReport]) -> SegmentCounts:
+    """Write the sums of all partitions as the durable shard of a segment.
 
-    Raises `ScratchError` if it cannot be written or the shards cannot be read.
+    Raises `ScratchError` if it cannot be written or the sums cannot be read.
     """
-    from concurrent.futures import ThreadPoolExecutor  # not needed by runs without segments
-
-    mark_every = max(sum(shard.size for shard in shards) // _MARKS, _MARK_BYTES)
+    ordered = sorted(sums, key=attrgetter("partitions.start"))
+    digest = sha256()
     try:
-        with ExitStack() as stack:
-            with atomic_path(path) as temporary, kway_sum(shards, "bytes", buffer_size) as total:
-                try:
-                    summed = total.write(temporary, mark_every)
-                except ScratchError as error:
-                    if isinstance(error.__cause__, OSError) and str(temporary) in str(error):
-                        raise error.__cause__ from None
-                    raise
-                file = stack.enter_context(temporary.open("rb", buffering=0))
-                threads = stack.enter_context(ThreadPoolExecutor(1))
-                hashing = threads.submit(_digest, file)  # while the end of the block flushes the file to disk
-            digest = hashing.result()
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            for data in chain.from_iterable(shard.blocks() for shard in ordered):
+                digest.update(data)
+                file.write(data)
     except OSError as error:
         raise cannot_write_segment(path, error) from error
-    for shard in shards:
-        shard.remove()
     return SegmentCounts(
         file=path.name,
-        tokens=summed.tokens,
-        size=summed.size,
-        sha256=digest,
-        marks=summed.marks,
-        statistics=sum((shard.statistics for shard in shards), start=DocumentStatistics()),
-        spilled=sum((shard.spilled for shard in shards), start=Spilled()),
+        tokens=tuple(chain.from_iterable(shard.tokens for shard in ordered)),
+        sizes=tuple(chain.from_iterable(shard.sizes for shard in ordered)),
+        sha256=digest.hexdigest(),
+        statistics=sum((shard.statistics for shard in ordered), start=DocumentStatistics()),
+        spilled=sum((shard.spilled for shard in ordered), start=Spilled()),
         reports=tuple(reports),
     )
 
@@ -232,11 +218,3 @@ def cannot_write_segment(path: Path, error: OSError) -> ScratchError:
         f"cannot write {path}: {error.strerror}. Make room on its disk, then continue with --resume: finished segments "
         "are kept"
     )
-
-
-def _digest(file: BinaryIO) -> str:
-    """Return the SHA-256 of the rest of a file. Raises `OSError`."""
-    digest = sha256()
-    while data := file.read(_READ_SIZE):
-        digest.update(data)
-    return digest.hexdigest()

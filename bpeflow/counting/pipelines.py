@@ -24,8 +24,8 @@ from bpeflow.corpus.sources import CorpusEntry, longest_first, stream_parts
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
-from bpeflow.counting.merger import CountMerger, divide, partition_of
-from bpeflow.counting.shards import Order, Scratch, Shard, Spilled
+from bpeflow.counting.merger import CountMerger
+from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, Spilled, divide_shards
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.flow import (
     Executor,
@@ -177,17 +177,18 @@ class PipelineBuilder:
     memory: MemoryBudget
     look: FirstLook | None
 
-    def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables, order: Order = "count") -> Pipeline:
+    def counting(self, entries: Sequence[CorpusEntry], shared: SharedTables | None = None) -> Pipeline:
         """Return a pipeline that counts these entries of the corpus.
 
-        Its results are shards in `order`, whose records threads may leave in `shared`.
+        Its results are the sums of all partitions. Threads may leave them in `shared` instead.
         """
-        settings, in_process, memory = self.settings, self.in_process, self.memory
+        in_process, memory = self.in_process, self.memory
+        shared = shared if in_process else None
         queue = partial(QueueSpec, max_items=QUEUE_ITEMS, max_bytes=QUEUE_BYTES)
-        chunk_size = memory.chunk_size(int(settings.chunk_size))
+        chunk_size = memory.chunk_size(int(self.settings.chunk_size))
         reader = CorpusReader(self.rules, chunk_size, memory.longest_text, self.look)
         read = partial(reader.read, entries) if in_process else partial(reader.plan, longest_first(entries))
-        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared if in_process else None)
+        counter = ChunkCounter(self.rules, self.mergers, memory, self.scratch, shared)
         stages = [
             Stage(
                 "counter",
@@ -196,13 +197,7 @@ class PipelineBuilder:
                 workers=self.counters,
                 weigh=attrgetter("weight"),
             ),
-            Stage(
-                "merger",
-                CountMerger(memory, self.scratch, order=order, shared=shared),
-                reads=queue("counter_queue", route=partition_of),
-                workers=self.mergers,
-                weigh=attrgetter("size"),
-            ),
+            self._merging("counter_queue", CountMerger(memory, self.scratch, shared), self.mergers),
         ]
         if parts := 0 if in_process else stream_parts(entries):
             readers = min(parts, available_cores())
@@ -225,26 +220,23 @@ class PipelineBuilder:
         )
 
     def summing(self, segments: Sequence[Shard], limit: int) -> Pipeline:
-        """Return a pipeline that sums the shards of segments, by ranges of pre-tokens as they are not partitioned.
+        """Return a pipeline that sums the shards of segments.
 
         Args:
             segments: the shards.
             limit: the memory limit.
         """
-        tasks = divide(segments, self.settings.num_merger or available_cores())
-        mergers = CountMerger(MemoryBudget.share(limit, 1, len(tasks)), self.scratch)
+        mergers = min(self.settings.num_merger or available_cores(), PARTITIONS)
+        merger = CountMerger(MemoryBudget.share(limit, 1, mergers), self.scratch)
         return Pipeline(
-            flow.Source("segment reader", partial(list, tasks)),
-            [
-                Stage(
-                    "merger",
-                    mergers.sum_ranges,
-                    workers=len(tasks),
-                    reads=QueueSpec("segment_queue", QUEUE_ITEMS, QUEUE_BYTES),
-                    weigh=attrgetter("size"),
-                )
-            ],
+            flow.Source("segment reader", partial(divide_shards, segments, mergers)),
+            [self._merging("segment_queue", merger, mergers)],
             results=QueueSpec("merged_queue", QUEUE_ITEMS, QUEUE_BYTES),
             preload=("bpeflow.counting.merger",),
             temporary=(self.scratch.folder,),
         )
+
+    @staticmethod
+    def _merging(queue: str, merger: CountMerger, workers: int) -> Stage:
+        reads = QueueSpec(queue, QUEUE_ITEMS, QUEUE_BYTES, route=attrgetter("merger"))
+        return Stage("merger", merger, reads=reads, workers=workers, weigh=attrgetter("size"))

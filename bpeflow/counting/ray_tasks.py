@@ -1,6 +1,6 @@
 """Counting on a Ray cluster: tasks count the segments of a corpus and sum the counts of all.
 
-    plan ─▶ tasks ─▶ shards in the run folder, a record of each ─▶ tasks that sum ranges ─▶ reducer
+    plan ─▶ tasks ─▶ shards in the run folder, a record of each ─▶ tasks that sum partitions ─▶ reducer
 
 Tasks write files. Only the driver writes records and removes files, so an interrupted run resumes with the segments
 recorded, on a cluster or on one machine.
@@ -8,7 +8,6 @@ recorded, on a cluster or on one machine.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,19 +16,17 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic
 
-from bpeflow._util.atomic import atomic_path
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, TaskReport, task_folder
-from bpeflow.counting.manifest import SegmentCounts, cannot_write_segment, write_segment
-from bpeflow.counting.merger import CountMerger, RangeSum, divide
+from bpeflow.counting.manifest import SegmentCounts, write_segment
+from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart
 from bpeflow.counting.report import EngineReport, NodeReport
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder, worker_reports
-from bpeflow.counting.shards import Scratch, Shard
-from bpeflow.counting.shared_tables import SharedTables
+from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, owned_partitions
 from bpeflow.flow import MonitorSample, QueueDepth, StageRate, WorkerReport
 
 #: The usual size of a segment, and the smallest. Small segments balance the load better and lose less work with a node;
@@ -39,8 +36,8 @@ _SEGMENT, _MIN_SEGMENT = 1_000_000_000, 64_000_000
 #: Several slots have up to this many segments each if these are at least that large, to balance the load.
 _PER_SLOT, _WORTH_BALANCING = 4, 512_000_000
 
-#: Bytes of all shards in a range, at most.
-_RANGE_BYTES = 512_000_000
+#: Bytes of shards that a task sums, at most, if there are partitions enough.
+_TASK_BYTES = 512_000_000
 
 
 @dataclass(frozen=True)
@@ -66,25 +63,16 @@ class CountTasks:
         with task_folder(self._scratch_dir, "bpeflow") as scratch:
             build = replace(self.build, scratch=Scratch(scratch))
             runner = PipelineRunner(None)
-            shards = runner.run(build.counting(entries, SharedTables(), "bytes"), "threads")
+            sums = runner.run(build.counting(entries), "threads")
             check_unchanged(entries, FILE_CHANGED_REMEDY)
-            path = self.folder / f"{number:06d}-{token_hex(8)}.shard"
-            return write_segment(path, shards, build.memory.buffer_size(len(shards)), runner.last_reports)
+            return write_segment(self.folder / f"{number:06d}-{token_hex(8)}.shard", sums, runner.last_reports)
 
-    def sum_range(self, task: RangeSum) -> Shard:
-        """Sum the shards of segments in a range. Returns a shard in a file in the folder, in canonical order."""
+    def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
+        """Sum some partitions of the shards of segments. Returns a shard in a file in the folder."""
         with task_folder(self._scratch_dir, "bpeflow") as scratch:
-            shard = CountMerger(self.build.memory, Scratch(scratch)).sum_range(task)
-            path = self.folder / f"range-{token_hex(8)}.shard"
-            try:
-                with atomic_path(path) as temporary:
-                    if shard.path is not None:
-                        shutil.copyfile(shard.path, temporary)
-                    else:
-                        temporary.write_bytes(shard.data or b"")
-            except OSError as error:
-                raise cannot_write_segment(path, error) from error
-            return replace(shard, data=None, path=path)
+            sums = CountMerger(self.build.memory, Scratch(scratch))(shards)
+            counts = write_segment(self.folder / f"sum-{token_hex(8)}.shard", sums, ())
+        return replace(counts.shard(self.folder, shards[0].partitions), spilled=counts.spilled)
 
     @property
     def _scratch_dir(self) -> Path:
@@ -92,7 +80,7 @@ class CountTasks:
 
 
 class ClusterCounting:
-    """Counts the segments of a corpus on a cluster: a `Distributor`.
+    """Counts the segments of a corpus on a cluster, and sums them.
 
     Attributes:
         memory: the shares of a task's memory limit.
@@ -150,24 +138,26 @@ class ClusterCounting:
         runner.reports = worker_reports(segments.counted)
 
     def sum(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> list[Shard]:
-        """Sum all segments. Returns shards in canonical order, without statistics. Raises as `count`."""
+        """Return the sums of all partitions of all segments, without statistics. Raises as `count`."""
         tasks = self._tasks(segments, build)
         shards = segments.shards(tasks.folder)
-        parts = max(self._cluster.slots, -(-sum(shard.size for shard in shards) // _RANGE_BYTES))
-        ranges = divide(shards, parts)
-        calls = ((f"sum range {number} of {len(ranges)}", (task,)) for number, task in enumerate(ranges, 1))
+        parts = max(self._cluster.slots, -(-sum(shard.size for shard in shards) // _TASK_BYTES))
+        owned = owned_partitions(min(parts, PARTITIONS))
+        shares = [[shard.select(partitions) for shard in shards] for partitions in owned]
+        calls = ((f"sum part {number} of {len(shares)}", (share,)) for number, share in enumerate(shares, 1))
         sums: dict[int, Shard] = {}
         processes: dict[tuple[str, int], int] = {}
         with segments.kept_on_failure():
             for index, report in self._cluster.run(
-                tasks, CountTasks.sum_range, calls, tasks.folder, lambda: self._sample(runner)
+                tasks, CountTasks.sum_partitions, calls, tasks.folder, lambda: self._sample(runner)
             ):
                 sums[index] = report.value
                 self._add(report)
                 runner.spilled += report.value.spilled
                 worker = processes.setdefault((report.node, report.process), len(processes))
-                runner.reports = sum_reports(runner.reports, [_merger_report(worker, report, ranges[index].size)])
-        return [sums[index] for index in range(len(ranges))]
+                size = sum(shard.size for shard in shares[index])
+                runner.reports = sum_reports(runner.reports, [_merger_report(worker, report, size)])
+        return [sums[index] for index in range(len(shares))]
 
     def report(self) -> EngineReport:
         """Return the part of a run's report that is about the cluster."""

@@ -2,7 +2,7 @@
 
 A run that was interrupted resumes with the segments that it finished, whoever counted them and in whichever order.
 Where segments end has no influence on the counts, as they end only where chunks may end. The last step sums the shards
-of all segments (`RangeSum`).
+of all segments, a partition at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from bpeflow._util.text import format_size
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.sources import CorpusEntry
-from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.manifest import (
     MANIFEST_FILE,
@@ -37,16 +36,16 @@ from bpeflow.counting.manifest import (
 )
 from bpeflow.counting.pipelines import PipelineRunner, sum_reports
 from bpeflow.counting.plan import SegmentPart, SegmentPlan
-from bpeflow.counting.shards import Shard
+from bpeflow.counting.shards import Scratch, Shard
 from bpeflow.flow import WorkerReport
 
 #: Names of the files in the folder, and of the temporary files that a killed run leaves behind.
-_OWN_NAMES = re.compile(r"(\d{6,}|range)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
+_OWN_NAMES = re.compile(r"(\d{6,}|sum)(-[0-9a-f]+)?\.shard|\d{6,}\.json|(manifest|fingerprint)\.json|\..*\.part")
 _RECORD = re.compile(r"\d{6,}\.json").fullmatch
 
 _begin = attrgetter("begin")
 
-#: A function that counts files and streams and returns shards in ascending order of bytes.
+#: A function that counts files and streams and returns the sums of all partitions.
 CountEntries = Callable[[list[CorpusEntry]], list[Shard]]
 
 #: The remedy for a file that changed while it was counted.
@@ -182,13 +181,13 @@ class SegmentFolder:
             raise cannot_write_segment(self.path / record.file, error) from error
         self._records.append(record)
 
-    def count(self, runner: PipelineRunner, count_entries: CountEntries, memory: MemoryBudget) -> list[Shard]:
-        """Count the segments that are missing, one after another. Returns the shards of all, in order of bytes.
+    def count(self, runner: PipelineRunner, count_entries: CountEntries, scratch: Scratch) -> None:
+        """Count the segments that are missing, one after another.
 
         Args:
             runner: runs the pipelines.
             count_entries: counts a part of the corpus.
-            memory: the memory limit for summing shards.
+            scratch: where that spills.
 
         Raises:
             ScratchError: a segment cannot be written.
@@ -200,16 +199,13 @@ class SegmentFolder:
             runner.done_bytes += self.resumed_weight
             runner.report_progress()
             for part in self.missing():
-                self._count(part, runner, count_entries, memory)
-        return self.shards()
+                self._count(part, runner, count_entries)
+                scratch.clear()
 
-    def _count(
-        self, part: SegmentPart, runner: PipelineRunner, count_entries: CountEntries, memory: MemoryBudget
-    ) -> None:
-        shards = count_entries(part.entries)
+    def _count(self, part: SegmentPart, runner: PipelineRunner, count_entries: CountEntries) -> None:
+        sums = count_entries(part.entries)
         check_unchanged(part.entries, FILE_CHANGED_REMEDY)
-        path = self.path / f"{part.number:06d}.shard"
-        counts = write_segment(path, shards, memory.buffer_size(len(shards)), runner.last_reports)
+        counts = write_segment(self.path / f"{part.number:06d}.shard", sums, runner.last_reports)
         self.add(part, counts, gethostname())
 
     @contextmanager

@@ -1,7 +1,9 @@
-"""`Shard`: sorted pre-token counts, in memory or in a file; and the scratch folder for the files.
+"""`Shard`: sorted pre-token counts by partition, in memory or in a file; and the scratch folder for the files.
 
-Shards travel from counters to mergers and from mergers to the reducer. A process that runs out of its share of memory
-spills: it writes its shards to the scratch folder.
+All shards have the same partitions: those that a counter sends or spills, those of segments, and those of tasks. So
+each partition is summed alone, by whichever thread, process or task is free. Shards travel from counters to mergers and
+from mergers to the reducer. A process that runs out of its share of memory spills: it writes its shards to the scratch
+folder.
 """
 
 from __future__ import annotations
@@ -11,22 +13,22 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from io import BytesIO
 from pathlib import Path
 from pickle import PickleBuffer
 from secrets import token_hex
 from struct import Struct
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO
 
 from bpeflow._util.atomic import sync_folder
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.errors import CountOverflowError, FormatError, ScratchError
 
-#: ``"bytes"``: ascending; a pre-token may be in several shards, whose counts are added up. ``"count"``: canonical
-#: order, count descending, then bytes ascending; no pre-token is in two shards.
-Order = Literal["bytes", "count"]
+#: The number of partitions of every shard. With more of them, more tasks can sum at the same time, but the pieces of
+#: small shards are smaller. It is part of the format of segments.
+PARTITIONS = 32
 
 #: The largest count: counts are signed 64-bit integers.
 MAX_COUNT = 2**63 - 1
@@ -34,10 +36,24 @@ MAX_COUNT = 2**63 - 1
 #: The header of a record, as bpeflow.h defines it: the length of the pre-token and its count. The bytes follow.
 RECORD = Struct("=Iq")
 
-#: The longest pre-token at a `Mark`, as bpeflow.h defines it.
-MARK_LENGTH = 256
+#: The factors of the hash in ext/common/hash.hpp.
+_STEP, _END = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
+_READ_SIZE = 1 << 20
 _SCRATCH_NAME = re.compile(r"(\.scratch|bpeflow)-[0-9a-f]{16}")
+
+
+def partition_of(token: bytes) -> int:
+    """Return the partition of a pre-token. Its hash decides, as ext/common/hash.hpp defines it."""
+    if len(token) > 16:
+        words = [*(token[place : place + 8] for place in range(0, len(token) - 8, 8)), token[-8:]]
+    else:
+        words = [token[:8], token[8:]]
+    hashed = len(token)
+    for word in words:
+        hashed = (hashed ^ int.from_bytes(word, "little")) * _STEP & 0xFFFFFFFFFFFFFFFF
+        hashed ^= hashed >> 32
+    return (hashed * _END & 0xFFFFFFFFFFFFFFFF) * PARTITIONS >> 64
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,10 @@ class Scratch:
 
     folder: Path
 
+    def clear(self) -> None:
+        """Remove the folder. It is created again on the next use."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def new_path(self, writer: str) -> Path:
         """Create the folder if needed and return a new path in it. Raises `ScratchError`."""
         try:
@@ -91,7 +111,7 @@ def removed_at_end(scratch: Scratch) -> Iterator[None]:
     try:
         yield
     finally:
-        shutil.rmtree(scratch.folder, ignore_errors=True)
+        scratch.clear()
 
 
 def remove_left_behind(folder: object) -> None:
@@ -134,161 +154,155 @@ def explain_write_error(path: Path) -> Iterator[None]:
         raise cannot_write(path, error) from error
 
 
-class Mark(NamedTuple):
-    """A position in a shard by bytes at which reading can begin.
-
-    Attributes:
-        key: the pre-token of the record there, of at most `MARK_LENGTH` bytes.
-        offset: offset of the record in bytes.
-        token: index of the record.
-    """
-
-    key: bytes
-    offset: int
-    token: int
-
-
-class KeyRange(NamedTuple):
-    """The pre-tokens from `low` on and below `high`, in ascending order of bytes; None is no limit."""
-
-    low: bytes | None = None
-    high: bytes | None = None
-
-    def has(self, token: bytes) -> bool:
-        """Return whether a pre-token is in the range."""
-        return (self.low is None or token >= self.low) and (self.high is None or token < self.high)
-
-
-#: All pre-tokens.
-EVERYTHING = KeyRange()
-
-
 @dataclass(frozen=True)
 class Shard:
-    """Distinct pre-tokens of one partition with their counts, as a sorted sequence of records.
+    """Distinct pre-tokens of consecutive partitions with their counts: records, partition by partition.
 
-    The records are either in memory, where pickling them is cheap whatever their number, or in a file, of which only
-    the name is pickled.
+    The records of a partition are in ascending order of bytes. All records are either in memory, where pickling them is
+    cheap whatever their number, or in a file, of which only the name is pickled.
 
     Attributes:
-        partition: index of the merger that owns it.
-        tokens: number of records.
-        size: size of the records in bytes.
+        partitions: the partitions.
+        tokens: number of records in each.
+        sizes: size of the records of each in bytes.
         data: the records; None if they are in a file.
         path: the file, or None.
-        statistics: statistics of the documents counted. One shard of a counter carries them for all its partitions, so
-            that they add up.
-        spilled: amount of data spilled to make this shard, including its own file.
-        durable: whether the file is kept after the shard has been summed, as that of a segment is.
         offset: position of the first record in the file.
-        file_size: size of the file, if it has other records too.
-        marks: positions in it, in ascending order.
+        file_size: size of the file.
+        statistics: statistics of the documents counted. One shard of a counter carries them for all that it sends, so
+            that they add up.
+        spilled: amount of data spilled to make this shard, including its own file, likewise.
+        merger: index of the merger that it is sent to.
     """
 
-    partition: int
-    tokens: int
-    size: int
-    data: bytes | bytearray | None = None
+    partitions: range
+    tokens: tuple[int, ...]
+    sizes: tuple[int, ...]
+    data: bytearray | memoryview | None = None
     path: Path | None = None
+    offset: int = 0
+    file_size: int = 0
     statistics: DocumentStatistics = field(default=DocumentStatistics())
     spilled: Spilled = field(default=Spilled())
-    durable: bool = False
-    offset: int = 0
-    file_size: int | None = None
-    marks: tuple[Mark, ...] = ()
+    merger: int = 0
 
     def __len__(self) -> int:
-        return self.tokens
+        """Return the number of records."""
+        return sum(self.tokens)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickle the records out of band, so that they are not copied on their way to another process."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        if protocol >= 5 and isinstance(self.data, bytearray):
-            values["data"] = PickleBuffer(self.data)
+        if self.data is not None:
+            values["data"] = PickleBuffer(self.data) if protocol >= 5 else bytearray(self.data)
         return Shard, tuple(values.values())
 
     @property
-    def token_bytes(self) -> int:
-        """Total length of the pre-tokens in bytes."""
-        return self.size - self.tokens * RECORD.size
+    def size(self) -> int:
+        """Size of all records in bytes."""
+        return sum(self.sizes)
 
     @classmethod
-    def in_memory(cls, partition: int, tokens: int, data: bytes | bytearray) -> Shard:
-        """Return a shard of the records in `data`."""
-        return cls(partition, tokens, len(data), data)
+    def empty(cls) -> Shard:
+        """Return a shard without records."""
+        return cls(range(PARTITIONS), (0,) * PARTITIONS, (0,) * PARTITIONS, bytearray())
 
     @classmethod
-    def in_file(cls, partition: int, tokens: int, size: int, path: Path) -> Shard:
-        """Return a shard of the records in a file."""
-        return cls(partition, tokens, size, path=path, spilled=Spilled(1, size))
+    def in_file(cls, partitions: range, tokens: Iterable[int], sizes: Iterable[int], path: Path) -> Shard:
+        """Return a shard that is all of a file."""
+        shard = cls(partitions, tuple(tokens), tuple(sizes), path=path)
+        return replace(shard, file_size=shard.size, spilled=Spilled(1, shard.size))
 
     @classmethod
-    def pack(cls, partition: int, items: Iterable[tuple[bytes, int]], path: Path | None = None) -> Shard:
-        """Pack sorted `(pre-token, count)` pairs, in memory or to a new file at `path`.
+    def pack(cls, items: Iterable[tuple[bytes, int]], path: Path | None = None) -> Shard:
+        """Pack `(pre-token, count)` pairs, in any order, in memory or, if there are any, to a new file at `path`.
 
         Raises:
             CountOverflowError: a count does not fit 64 bits.
             ScratchError: the file cannot be written.
         """
-        try:
-            with ExitStack() as stack:
-                file = BytesIO() if path is None else stack.enter_context(path.open("xb"))
-                tokens = _write_records(file, items)
-                size = file.tell()
-        except OSError as error:
-            assert path is not None, "writing to memory raises no OSError"  # noqa: S101 -- for the type checker
-            raise cannot_write(path, error) from error
-        if path is not None:
-            return cls.in_file(partition, tokens, size, path)
-        assert isinstance(file, BytesIO)  # noqa: S101 -- for the type checker
-        return cls.in_memory(partition, tokens, file.getvalue())
+        tokens, sizes = [0] * PARTITIONS, [0] * PARTITIONS
+        packed = bytearray()
+        for partition, token, count in sorted((partition_of(token), token, count) for token, count in items):
+            if count > MAX_COUNT:
+                raise CountOverflowError(f"the count of pre-token {token!r} is {count}, which does not fit 64 bits")
+            packed += RECORD.pack(len(token), count) + token
+            tokens[partition] += 1
+            sizes[partition] += RECORD.size + len(token)
+        if path is None or not packed:
+            return cls(range(PARTITIONS), tuple(tokens), tuple(sizes), packed)
+        with explain_write_error(path), path.open("xb") as file:
+            file.write(packed)
+        return cls.in_file(range(PARTITIONS), tokens, sizes, path)
 
-    def part(self, begin: Mark, end: Mark) -> Shard:
-        """Return the records of a durable file from one position to another, without statistics and marks."""
-        return Shard(
-            self.partition,
-            end.token - begin.token,
-            end.offset - begin.offset,
-            path=self.path,
-            durable=True,
-            offset=begin.offset,
-            file_size=self.size,
+    def select(self, partitions: range, merger: int = 0) -> Shard:
+        """Return some of the partitions. The first of them carries the statistics and what was spilled."""
+        first, last = (place - self.partitions.start for place in (partitions.start, partitions.stop))
+        begin, end = sum(self.sizes[:first]), sum(self.sizes[:last])
+        selected = replace(
+            self,
+            partitions=partitions,
+            tokens=self.tokens[first:last],
+            sizes=self.sizes[first:last],
+            data=None if self.data is None else memoryview(self.data)[begin:end],
+            offset=0 if self.path is None else self.offset + begin,
+            merger=merger,
         )
+        return selected if first == 0 else replace(selected, statistics=DocumentStatistics(), spilled=Spilled())
 
     def items(self) -> Iterator[tuple[bytes, int]]:
         """Yield `(pre-token, count)` in order. Raises `ScratchError` if the file is unreadable or damaged."""
         try:
             with BytesIO(self.data or b"") if self.path is None else self.path.open("rb") as file:
-                rest = 0 if self.file_size is None else self.file_size - self.offset - self.size
+                if self.path is not None and file.seek(0, os.SEEK_END) != self.file_size:
+                    raise EOFError
                 file.seek(self.offset)
-                yield from _read_records(file, self.tokens, self.size, rest)
+                for tokens, size in zip(self.tokens, self.sizes, strict=True):
+                    yield from _read_records(file, tokens, size)
+                if self.path is None and file.read(1):
+                    raise EOFError
         except OSError as error:
             raise cannot_read(self.path or Path(), error) from error
         except EOFError:
             raise self.damaged() from None
 
+    def blocks(self) -> Iterator[bytes | bytearray | memoryview]:
+        """Yield all records, packed, in blocks. Raises `ScratchError` if the file is unreadable or damaged."""
+        if self.path is None:
+            yield self.data or b""
+            return
+        left = self.size
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                file.seek(self.offset)
+                while left and (data := file.read(min(left, _READ_SIZE))):
+                    left -= len(data)
+                    yield data
+        except OSError as error:
+            raise cannot_read(self.path, error) from error
+        if left:
+            raise self.damaged()
+
     def damaged(self) -> ScratchError | FormatError:
         """Return the error for records that are not a valid shard. In memory that can only be a bug of ours."""
         return damaged(self.path) if self.path is not None else FormatError("an invalid shard (please report this)")
 
-    def remove(self) -> None:
-        """Remove the shard's file, if there is one and it is not durable."""
-        if self.path is not None and not self.durable:
-            self.path.unlink(missing_ok=True)
+
+def owned_partitions(mergers: int) -> list[range]:
+    """Return the partitions of each merger, about as many for each."""
+    bounds = [PARTITIONS * merger // mergers for merger in range(mergers + 1)]
+    return list(map(range, bounds, bounds[1:]))
 
 
-def _write_records(file: BinaryIO, items: Iterable[tuple[bytes, int]]) -> int:
-    tokens = 0
-    for token, count in items:
-        if count > MAX_COUNT:
-            raise CountOverflowError(f"the count of pre-token {token!r} is {count}, which does not fit 64 bits")
-        file.write(RECORD.pack(len(token), count) + token)
-        tokens += 1
-    return tokens
+def divide_shards(shards: Iterable[Shard], mergers: int) -> Iterator[Shard]:
+    """Yield the partitions that each merger owns of each shard."""
+    for shard in shards:
+        for merger, owned in enumerate(owned_partitions(mergers)):
+            yield shard.select(owned, merger)
 
 
-def _read_records(file: BinaryIO, tokens: int, size: int, rest: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the records. Raises `EOFError` unless `tokens` valid records have `size` bytes, before the last `rest`."""
+def _read_records(file: BinaryIO, tokens: int, size: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the records of a partition. Raises `EOFError` unless `tokens` valid records have `size` bytes."""
     for _ in range(tokens):
         header = file.read(RECORD.size)
         if len(header) != RECORD.size:
@@ -299,6 +313,5 @@ def _read_records(file: BinaryIO, tokens: int, size: int, rest: int) -> Iterator
         if len(token) != length or length == 0 or count < 1:
             raise EOFError
         yield token, count
-    end = file.tell()
-    if size != 0 or file.seek(0, os.SEEK_END) != end + rest:
+    if size != 0:
         raise EOFError

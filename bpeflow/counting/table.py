@@ -7,18 +7,15 @@ the same counts. It supports the named patterns only, and is about fifty times a
 from __future__ import annotations
 
 import os
-from array import array
 from collections import Counter
 from ctypes import byref, c_char, c_uint32, c_uint64
-from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
-from zlib import crc32
 
 from bpeflow._util import native
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
-from bpeflow.counting.native_kway import address
-from bpeflow.counting.shards import RECORD, Shard, explain_write_error
+from bpeflow.counting.kway import address
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, explain_write_error
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
 from bpeflow.pretokenize.regex import Pretokenizer
 
@@ -65,22 +62,15 @@ class CountTable(Protocol):
         """
         ...
 
-    def add(self, shard: Shard) -> None:
-        """Add the counts of a shard.
-
-        Raises `CountOverflowError`, here or in `shard`, if a sum does not fit 64 bits.
-        """
-        ...
-
     def memory(self, more: int) -> int:
         """Return an upper bound in bytes with `more` pre-tokens added, including growth and sorting."""
         ...
 
-    def shard(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
-        """Return a partition as a shard, in ascending order of bytes.
+    def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
+        """Return the counts, each multiplied by `weight`, which must be 1 if the table is used afterwards.
 
-        Each pre-token belongs to one of `partitions` partitions, the same in every process. The shard is written to a
-        new file if `path` is given and the partition is not empty. Raises `ScratchError` if writing fails.
+        The shard is written to a new file if `path` is given and there are any counts. Raises `ScratchError` if that
+        fails, and `CountOverflowError` if a count does not fit 64 bits.
         """
         ...
 
@@ -124,18 +114,11 @@ class RegexTable:
     def count_documents(self, data: memoryview, delimiters: Delimiters) -> CountedDocuments:  # noqa: ARG002
         return CountedDocuments()
 
-    def add(self, shard: Shard) -> None:
-        for token, count in shard.items():
-            self._counts[token.decode()] += count
-
     def memory(self, more: int) -> int:
         return (len(self._counts) + more) * _REGEX_ENTRY
 
-    def shard(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
-        encoded = ((text.encode(), count) for text, count in self._counts.items())
-        items = [item for item in encoded if partitions == 1 or crc32(item[0]) % partitions == partition]
-        items.sort(key=itemgetter(0))
-        return Shard.pack(partition, items, path if items else None)
+    def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
+        return Shard.pack(((text.encode(), count * weight) for text, count in self._counts.items()), path)
 
 
 def _native_delimiters(delimiters: Delimiters) -> native.Delimiters:
@@ -158,12 +141,12 @@ class NativeTable:
         self._handle = native.Handle(self._library, "table", (instructions or chosen_instructions()).encode())
 
     @property
-    def handle(self) -> int:
-        """The native handle, which is valid as long as the object."""
-        return self._handle.value or 0
+    def handle(self) -> native.Handle:
+        """The native handle."""
+        return self._handle
 
     def __len__(self) -> int:
-        return self._size(0, 1)[0]
+        return self._size()[0]
 
     def count(self, text: bytes) -> None:
         self._library.bpeflow_table_count(self._handle, self._pattern, text, len(text))
@@ -179,44 +162,31 @@ class NativeTable:
     def statistics(self) -> DocumentStatistics:
         return DocumentStatistics()
 
-    def add(self, shard: Shard) -> None:
-        items = list(shard.items())
-        lengths = array("I", [len(token) for token, _ in items])
-        counts = array("q", [count for _, count in items])
-        data = b"".join(token for token, _ in items)
-        self._library.bpeflow_table_add(self._handle, data, lengths.tobytes(), counts.tobytes(), len(items))
-
     def memory(self, more: int) -> int:
         size = c_uint64()
         self._library.bpeflow_table_memory(self._handle, more, byref(size))
         return size.value
 
-    def shard(self, partition: int = 0, partitions: int = 1, path: Path | None = None) -> Shard:
-        tokens, token_bytes = self._size(partition, partitions)
+    def shard(self, path: Path | None = None, weight: int = 1) -> Shard:
+        tokens, token_bytes = self._size()
         if not tokens:
-            return Shard.in_memory(partition, 0, b"")
-        size = token_bytes + tokens * RECORD.size
-        if path is None:
-            data = bytearray(size)
-            self._library.bpeflow_table_write(self._handle, partition, partitions, address(data), None)
-            return Shard.in_memory(partition, tokens, data)
-        with explain_write_error(path):
-            self._library.bpeflow_table_write(self._handle, partition, partitions, None, os.fsencode(path))
-        return Shard.in_file(partition, tokens, size, path)
+            return Shard.empty()
+        if weight != 1:
+            self.settle(weight)
+        data = bytearray(token_bytes + tokens * RECORD.size) if path is None else None
+        target = (None, os.fsencode(path)) if path else (data and address(data), None)
+        numbers, sizes = (c_uint64 * PARTITIONS)(), (c_uint64 * PARTITIONS)()
+        with explain_write_error(path or Path()):
+            self._library.bpeflow_table_write(self._handle, PARTITIONS, *target, numbers, sizes)
+        if path is not None:
+            return Shard.in_file(range(PARTITIONS), numbers, sizes, path)
+        return Shard(range(PARTITIONS), tuple(numbers), tuple(sizes), data)
 
-    def settle(self) -> None:
-        """Prepare for being read by several threads, after which no more is counted."""
-        self._library.bpeflow_table_settle(self._handle)
+    def settle(self, weight: int = 1) -> None:
+        """Multiply all counts, and prepare for being read by several threads, after which no more is counted."""
+        self._library.bpeflow_table_settle(self._handle, weight)
 
-    def _size(self, partition: int, partitions: int) -> tuple[int, int]:
+    def _size(self) -> tuple[int, int]:
         tokens, size = c_uint64(), c_uint64()
-        self._library.bpeflow_table_size(self._handle, partition, partitions, byref(tokens), byref(size))
+        self._library.bpeflow_table_size(self._handle, byref(tokens), byref(size))
         return tokens.value, size.value
-
-
-def weighted(shard: Shard, weight: int, path: Path | None = None) -> Shard:
-    """Return a shard, which is in memory, with each count multiplied; in a file if `path` is given and it has any."""
-    if weight == 1 and path is None:
-        return shard
-    items = ((token, count * weight) for token, count in shard.items())
-    return Shard.pack(shard.partition, items, path if len(shard) else None)

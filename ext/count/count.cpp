@@ -6,15 +6,14 @@
 #include "counter.hpp"
 #include "delimiters.hpp"
 #include "kernels.hpp"
-#include "partition.hpp"
 #include "shard.hpp"
+#include "sorting.hpp"
 #include "status.hpp"
 #include "unicode_tables.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 std::uint32_t bpeflow_abi() {
@@ -54,20 +53,11 @@ int bpeflow_table_count_documents(bpeflow_table *table, std::uint32_t pattern, c
         [&] { table->counter.count_documents(pattern, bpeflow::Delimiters(*delimiters), text, length, *counted); });
 }
 
-int bpeflow_table_add(bpeflow_table *table, const std::uint8_t *data, const std::uint32_t *lengths,
-                      const std::int64_t *counts, std::uint64_t tokens) {
-    if (!table || ((!data || !lengths || !counts) && tokens > 0)) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { table->counter.add(data, lengths, counts, tokens); });
-}
-
-int bpeflow_table_size(const bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions,
-                       std::uint64_t *tokens, std::uint64_t *bytes) {
-    if (!table || partition >= partitions || !tokens || !bytes) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] {
-        const bpeflow::PartitionSize size = bpeflow::size_of(table->counter.table(), {partition, partitions});
-        *tokens = size.tokens;
-        *bytes = size.bytes;
-    });
+int bpeflow_table_size(const bpeflow_table *table, std::uint64_t *tokens, std::uint64_t *bytes) {
+    if (!table || !tokens || !bytes) return BPEFLOW_BAD_ARGUMENT;
+    *tokens = table->counter.table().tokens();
+    *bytes = table->counter.table().bytes();
+    return BPEFLOW_OK;
 }
 
 int bpeflow_table_memory(const bpeflow_table *table, std::uint64_t more, std::uint64_t *bytes) {
@@ -76,25 +66,23 @@ int bpeflow_table_memory(const bpeflow_table *table, std::uint64_t more, std::ui
     return BPEFLOW_OK;
 }
 
-int bpeflow_table_settle(bpeflow_table *table) {
-    if (!table) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { table->counter.table().settle(); });
-}
-
-int bpeflow_table_write(bpeflow_table *table, std::uint32_t partition, std::uint32_t partitions, std::uint8_t *data,
-                        const char *path) {
-    if (!table || partition >= partitions || (!data && !path)) return BPEFLOW_BAD_ARGUMENT;
+int bpeflow_table_settle(bpeflow_table *table, std::int64_t weight) {
+    if (!table || weight < 1) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
         bpeflow::Table &counts = table->counter.table();
         counts.settle();
-        const std::vector<bpeflow::Entry> entries = bpeflow::sorted(counts, {partition, partitions});
-        if (data) {
-            bpeflow::write_records(entries, [&](std::size_t size) { return std::exchange(data, data + size); });
-        } else {
-            bpeflow::ShardWriter writer(path, bpeflow::ShardWriter::usual_buffer);
-            bpeflow::write_records(entries, [&](std::size_t size) { return writer.reserve(size); });
-            writer.close();
-        }
+        if (weight != 1) counts.multiply(weight);
+    });
+}
+
+int bpeflow_table_write(bpeflow_table *table, std::uint32_t partitions, std::uint8_t *data, const char *path,
+                        std::uint64_t *tokens, std::uint64_t *sizes) {
+    if (!table || partitions == 0 || (!data && !path) || !tokens || !sizes) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] {
+        bpeflow::Table &counts = table->counter.table();
+        counts.settle();
+        const std::vector<bpeflow::Entry> entries = bpeflow::sorted(counts, partitions, tokens, sizes);
+        bpeflow::write_shard(data, path, [&](const auto &reserve) { bpeflow::write_records(entries, reserve); });
     });
 }
 

@@ -68,21 +68,6 @@ class Counter {
         table_.flush();
     }
 
-    // Add pre-tokens with their counts, as bpeflow_table_add does.
-    void add(const std::uint8_t *data, const std::uint32_t *lengths, const std::int64_t *counts, std::uint64_t tokens) {
-        std::size_t left = 0;
-        for (std::uint64_t i = 0; i < tokens; i++) {
-            if (lengths[i] == 0 || counts[i] < 1) throw Failure{BPEFLOW_BAD_ARGUMENT};
-            left += lengths[i];
-        }
-        for (std::uint64_t i = 0; i < tokens; i++) {
-            table_.add(data, lengths[i], left, counts[i]);
-            data += lengths[i];
-            left -= lengths[i];
-        }
-        table_.flush();
-    }
-
     Table &table() { return table_; }
     const Table &table() const { return table_; }
 

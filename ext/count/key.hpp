@@ -30,6 +30,12 @@ struct Pretoken {
         count += more;
     }
 
+    // One of several partitions, the same in every process. Partitions go by the upper half of the hash and buckets by the
+    // lower half, so a table with the pre-tokens of a single partition fills as evenly as any other.
+    std::uint32_t partition(std::uint32_t partitions) const {
+        return static_cast<std::uint32_t>(std::uint64_t{high} * partitions >> 32);
+    }
+
     void multiply(std::int64_t factor) {
         if (count > std::numeric_limits<std::int64_t>::max() / factor) throw Failure{BPEFLOW_OVERFLOW};
         count *= factor;

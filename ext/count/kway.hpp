@@ -14,34 +14,14 @@
 
 namespace bpeflow {
 
-// The order of records by bytes: first by a number, which settles most comparisons, then by the rest.
-struct ByBytes {
-    static constexpr bool adds_up = true; // a pre-token may be in several shards
-
-    static std::uint64_t number(const Record &record) { return record.prefix; }
-
-    // If the numbers are equal and one pre-token has up to 8 bytes, compare lengths. Most have no more. Equal lengths
-    // mean equal bytes. Otherwise the shorter pre-token is the smaller one: it has ended where the longer one has
-    // zeros.
-    static int rest(const Record &a, const Record &b) {
-        if (a.length <= 8 || b.length <= 8) return (a.length > b.length) - (a.length < b.length);
-        return order_of_bytes(a.bytes + 8, a.length - 8, b.bytes + 8, b.length - 8);
-    }
-};
-
-// The canonical order: count descending, then bytes ascending.
-struct ByCount {
-    static constexpr bool adds_up = false;
-
-    static std::uint64_t number(const Record &record) {
-        return static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - record.count);
-    }
-
-    static int rest(const Record &a, const Record &b) {
-        if (a.prefix != b.prefix) return a.prefix < b.prefix ? -1 : 1;
-        return ByBytes::rest(a, b);
-    }
-};
+// Compare two records by bytes whose prefixes are equal.
+//
+// If one pre-token has up to 8 bytes, compare lengths. Most have no more. Equal lengths mean equal bytes. Otherwise the
+// shorter pre-token is the smaller one: it has ended where the longer one has zeros.
+inline int order_of_rest(const Record &a, const Record &b) {
+    if (a.length <= 8 || b.length <= 8) return (a.length > b.length) - (a.length < b.length);
+    return order_of_bytes(a.bytes + 8, a.length - 8, b.bytes + 8, b.length - 8);
+}
 
 // A tree of losers (Knuth, The Art of Computer Programming 3, 5.4.1). Each inner node keeps the shard that lost the
 // match there, so the next record takes one comparison per level, on the way from one leaf to the root. A binary heap
@@ -49,9 +29,18 @@ struct ByCount {
 //
 // Tried with 57 shards: matches without branches (no gain), and comparing the second 8 bytes as a number instead of
 // with memcmp (4 %).
-template <typename Order> class KwaySum {
+class KwaySum {
   public:
-    explicit KwaySum(std::vector<ShardReader> &readers) : readers_(readers) {}
+    explicit KwaySum(std::vector<ShardReader> readers) : readers_(std::move(readers)) {}
+
+    // Call work(record) for each record of each shard, then go back to the first ones.
+    template <typename Work> void each(const Work &work) {
+        for (reading_ = 0; reading_ < readers_.size(); reading_++) {
+            while (readers_[reading_].next()) work(readers_[reading_].record());
+            readers_[reading_].restart();
+        }
+        started_ = false;
+    }
 
     // Index of the shard that was read last.
     std::size_t reading() const { return reading_; }
@@ -70,14 +59,13 @@ template <typename Order> class KwaySum {
         if (!room) return false;
         std::memcpy(room, first.bytes, first.length);
         const Record given = {room, first.length, first.count, first.prefix};
-        const std::uint64_t number = winner_.number;
         std::int64_t count = given.count;
         for (;;) {
             advance();
-            if (winner_.number > number || !live_[winner_.shard]) break;
-            const int order = winner_.number < number ? -1 : Order::rest(top(), given);
+            if (winner_.prefix > given.prefix || !live_[winner_.shard]) break;
+            const int order = winner_.prefix < given.prefix ? -1 : order_of_rest(top(), given);
             if (order > 0) break;
-            if (order < 0 || !Order::adds_up) throw Failure{BPEFLOW_DAMAGED};
+            if (order < 0) throw Failure{BPEFLOW_DAMAGED};
             if (count > std::numeric_limits<std::int64_t>::max() - top().count) throw Failure{BPEFLOW_OVERFLOW};
             count += top().count;
         }
@@ -86,10 +74,10 @@ template <typename Order> class KwaySum {
     }
 
   private:
-    // A shard in the tree and the number of its current record, `no_record` once the shard has ended. Most matches need
+    // A shard in the tree and the prefix of its current record, `no_record` once the shard has ended. Most matches need
     // no more than this.
     struct Player {
-        std::uint64_t number;
+        std::uint64_t prefix;
         std::size_t shard;
     };
 
@@ -100,13 +88,13 @@ template <typename Order> class KwaySum {
     Player read(std::size_t shard) {
         reading_ = shard;
         live_[shard] = readers_[shard].next();
-        return {live_[shard] ? Order::number(readers_[shard].record()) : no_record, shard};
+        return {live_[shard] ? readers_[shard].record().prefix : no_record, shard};
     }
 
     bool before(const Player &a, const Player &b) const {
-        if (a.number != b.number) return a.number < b.number;
-        if (a.number == no_record && !(live_[a.shard] && live_[b.shard])) return live_[a.shard];
-        return Order::rest(readers_[a.shard].record(), readers_[b.shard].record()) < 0;
+        if (a.prefix != b.prefix) return a.prefix < b.prefix;
+        if (a.prefix == no_record && !(live_[a.shard] && live_[b.shard])) return live_[a.shard];
+        return order_of_rest(readers_[a.shard].record(), readers_[b.shard].record()) < 0;
     }
 
     void start() {
@@ -134,7 +122,7 @@ template <typename Order> class KwaySum {
         winner_ = winner;
     }
 
-    std::vector<ShardReader> &readers_;
+    std::vector<ShardReader> readers_;
     std::vector<std::uint8_t> live_; // boolean: the shard has a current record
     std::vector<Player> losers_;
     Player winner_ = {no_record, 0};

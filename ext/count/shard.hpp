@@ -17,10 +17,10 @@
 
 namespace bpeflow {
 
-inline void put_record(std::uint8_t *to, const std::uint8_t *bytes, std::uint32_t length, std::int64_t count) {
-    std::memcpy(to, &length, sizeof length);
-    std::memcpy(to + sizeof length, &count, sizeof count);
-    std::memcpy(to + BPEFLOW_RECORD_SIZE, bytes, length);
+// Write the length and the count of a record.
+inline void put_header(std::uint8_t *record, std::uint32_t length, std::int64_t count) {
+    std::memcpy(record, &length, sizeof length);
+    std::memcpy(record + sizeof length, &count, sizeof count);
 }
 
 // Return the first 8 bytes as a big-endian number, padded with zeros. `readable` bytes, at least `length`, may be read
@@ -53,37 +53,6 @@ struct Record {
     std::uint64_t prefix;
 };
 
-// A range of pre-tokens, with its own copy of the limits.
-class KeyRange {
-  public:
-    KeyRange() = default;
-    explicit KeyRange(const bpeflow_range &range)
-        : low_(range.low, range.low_length), high_(range.high, range.high_length) {}
-
-    bool begins_after(const Record &record) const { return low_.set && low_.is_above(record); }
-    bool ends_before(const Record &record) const { return high_.set && !high_.is_above(record); }
-
-  private:
-    struct Limit {
-        Limit() = default;
-        Limit(const std::uint8_t *from, std::uint64_t length)
-            : bytes(from, from ? from + length : from), set(from != nullptr),
-              prefix(prefix_of(bytes.data(), bytes.size(), bytes.size())) {}
-
-        bool is_above(const Record &record) const {
-            if (record.prefix != prefix) return record.prefix < prefix;
-            if (bytes.empty()) return false; // nothing sorts before it, and its data may be null
-            return order_of_bytes(record.bytes, record.length, bytes.data(), bytes.size()) < 0;
-        }
-
-        std::vector<std::uint8_t> bytes;
-        bool set = false;
-        std::uint64_t prefix = 0;
-    };
-
-    Limit low_, high_;
-};
-
 struct CloseFile {
     void operator()(std::FILE *file) const { std::fclose(file); }
 };
@@ -96,32 +65,29 @@ template <typename OnFailure> File open_file(const std::string &path, const char
     return file;
 }
 
-// Reads the records of a shard that are in a range, and checks that its size, its number of records and each length are
-// consistent. KwaySum checks the order.
+// Reads the records of a shard, and checks that its size, its number of records and each length are consistent. KwaySum
+// checks the order.
 class ShardReader {
   public:
-    // Copy the path, borrow the data and the range.
-    explicit ShardReader(const bpeflow_shard &shard, std::size_t buffer_size, const KeyRange &range)
-        : next_(shard.data), end_(shard.data ? shard.data + shard.size : nullptr), path_(shard.data ? "" : shard.path),
-          buffer_size_(buffer_size), unread_(shard.data ? 0 : shard.size), tokens_left_(shard.tokens),
-          offset_(shard.offset), file_size_(shard.file_size), range_(&range) {}
+    // Copy the path, borrow the data. A file that is not kept open is opened for each read, so that any number of shards
+    // can be read at the same time.
+    ShardReader(const bpeflow_shard &shard, std::size_t buffer_size, bool keep_open)
+        : shard_(shard), path_(shard.data ? "" : shard.path), buffer_size_(buffer_size), keep_open_(keep_open) {
+        restart();
+    }
+
+    // Go back to the first record.
+    void restart() {
+        next_ = shard_.data;
+        end_ = shard_.data ? shard_.data + shard_.size : nullptr;
+        unread_ = shard_.data ? 0 : shard_.size;
+        position_ = shard_.offset;
+        tokens_left_ = shard_.tokens;
+        file_.reset();
+    }
 
     // Advance to the next record, which invalidates the bytes of the one before. Return false at the end.
     bool next() {
-        do {
-            if (!next_record()) return false;
-        } while (range_->begins_after(record_));
-        if (!range_->ends_before(record_)) return true;
-        next_ = end_;
-        unread_ = tokens_left_ = 0;
-        file_.reset();
-        return false;
-    }
-
-    const Record &record() const { return record_; }
-
-  private:
-    bool next_record() {
         if (tokens_left_ == 0) {
             if (next_ != end_ || unread_ != 0) throw Failure{BPEFLOW_DAMAGED};
             return false;
@@ -139,6 +105,9 @@ class ShardReader {
         return true;
     }
 
+    const Record &record() const { return record_; }
+
+  private:
     std::size_t available() const { return static_cast<std::size_t>(end_ - next_); }
 
     // Read until at least `needed` bytes are available.
@@ -163,9 +132,10 @@ class ShardReader {
             throw Failure{BPEFLOW_DAMAGED}; // the file was truncated meanwhile
         }
         unread_ -= wanted;
+        position_ += wanted;
         next_ = buffer_.get();
         end_ = next_ + room;
-        if (unread_ == 0) file_.reset();
+        if (unread_ == 0 || !keep_open_) file_.reset();
     }
 
     void open() {
@@ -173,16 +143,18 @@ class ShardReader {
         if (std::fseek(file_.get(), 0, SEEK_END) != 0) throw FileFailure(errno);
         const long size = std::ftell(file_.get());
         if (size < 0) throw FileFailure(errno);
-        if (static_cast<std::uint64_t>(size) != file_size_ || offset_ > file_size_ || unread_ > file_size_ - offset_)
+        const std::uint64_t file_size = shard_.file_size;
+        if (static_cast<std::uint64_t>(size) != file_size || position_ > file_size || unread_ > file_size - position_)
             throw Failure{BPEFLOW_DAMAGED};
-        if (std::fseek(file_.get(), static_cast<long>(offset_), SEEK_SET) != 0) throw FileFailure(errno);
+        if (std::fseek(file_.get(), static_cast<long>(position_), SEEK_SET) != 0) throw FileFailure(errno);
     }
 
-    const std::uint8_t *next_, *end_; // bytes read but not yet returned as records
+    bpeflow_shard shard_;
     std::string path_;
     std::size_t buffer_size_;
-    std::uint64_t unread_, tokens_left_, offset_, file_size_;
-    const KeyRange *range_;
+    bool keep_open_;
+    const std::uint8_t *next_ = nullptr, *end_ = nullptr; // bytes read but not yet returned as records
+    std::uint64_t unread_ = 0, position_ = 0, tokens_left_ = 0;
     File file_;
     std::unique_ptr<std::uint8_t[]> buffer_;
     std::size_t capacity_ = 0;
@@ -192,11 +164,7 @@ class ShardReader {
 // Writes a new file through a buffer. The file is complete only after close().
 class ShardWriter {
   public:
-    // A larger buffer gains nothing, a smaller one costs system calls.
-    static constexpr std::size_t usual_buffer = std::size_t{1} << 18;
-
-    ShardWriter(const char *path, std::size_t buffer_size)
-        : file_(open_file<OutputFailure>(path, "wbx")), buffer_(buffer_size) {}
+    explicit ShardWriter(const char *path) : file_(open_file<OutputFailure>(path, "wbx")), buffer_(usual_buffer) {}
 
     // Return the memory for the next `size` bytes, to be filled before the next call.
     std::uint8_t *reserve(std::size_t size) {
@@ -204,11 +172,8 @@ class ShardWriter {
             flush();
             if (size > buffer_.size()) buffer_.resize(size);
         }
-        written_ += size;
         return buffer_.data() + std::exchange(used_, used_ + size);
     }
-
-    std::uint64_t written() const { return written_; }
 
     void close() {
         flush();
@@ -216,6 +181,9 @@ class ShardWriter {
     }
 
   private:
+    // A larger buffer gains nothing, a smaller one costs system calls.
+    static constexpr std::size_t usual_buffer = std::size_t{1} << 18;
+
     void flush() {
         if (std::fwrite(buffer_.data(), 1, used_, file_.get()) != used_) throw OutputFailure(errno);
         used_ = 0;
@@ -224,7 +192,18 @@ class ShardWriter {
     File file_;
     std::vector<std::uint8_t> buffer_;
     std::size_t used_ = 0;
-    std::uint64_t written_ = 0;
 };
+
+// Call write(reserve) to write records to `data`, which has room for them, or to a new file if `data` is null.
+// reserve(size) returns the memory for the next record.
+template <typename Write> void write_shard(std::uint8_t *data, const char *path, const Write &write) {
+    if (data) {
+        write([&](std::size_t size) { return std::exchange(data, data + size); });
+        return;
+    }
+    ShardWriter writer(path);
+    write([&](std::size_t size) { return writer.reserve(size); });
+    writer.close();
+}
 
 } // namespace bpeflow

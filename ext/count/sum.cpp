@@ -18,18 +18,18 @@ struct bpeflow_sorted {
     bpeflow::SortedPart part;
 };
 
-int bpeflow_sum_new(bpeflow_table *const *tables, const std::int64_t *weights, std::uint64_t count,
-                    std::uint32_t partition, std::uint32_t partitions, bpeflow_sum **sum) {
+int bpeflow_sum_new(bpeflow_table *const *tables, std::uint64_t count, std::uint32_t partition,
+                    std::uint32_t partitions, bpeflow_sum **sum) {
     if (!sum) return BPEFLOW_BAD_ARGUMENT;
     *sum = nullptr;
-    if (((!tables || !weights) && count > 0) || partition >= partitions) return BPEFLOW_BAD_ARGUMENT;
+    if ((!tables && count > 0) || partition >= partitions) return BPEFLOW_BAD_ARGUMENT;
     for (std::uint64_t i = 0; i < count; i++)
-        if (!tables[i] || weights[i] < 1 || !tables[i]->counter.table().settled()) return BPEFLOW_BAD_ARGUMENT;
+        if (!tables[i] || !tables[i]->counter.table().settled()) return BPEFLOW_BAD_ARGUMENT;
     return bpeflow::status_of([&] {
         std::vector<bpeflow::Table *> summed;
         summed.reserve(count);
         for (std::uint64_t i = 0; i < count; i++) summed.push_back(&tables[i]->counter.table());
-        *sum = new bpeflow_sum{{summed, weights, {partition, partitions}}};
+        *sum = new bpeflow_sum{{summed, partition, partitions}};
     });
 }
 
@@ -48,7 +48,7 @@ int bpeflow_sorted_new(const bpeflow_sum *const *sums, std::uint64_t count, std:
         all.reserve(count);
         for (std::uint64_t i = 0; i < count; i++) {
             all.push_back(&sums[i]->sum);
-            const bool others = all[i]->tables() != all[0]->tables() || !all[i]->partition().is(i, count);
+            const bool others = all[i]->tables() != all[0]->tables() || !all[i]->is(i, count);
             if (others) throw bpeflow::Failure{BPEFLOW_BAD_ARGUMENT};
         }
         *sorted = new bpeflow_sorted{{all, part, parts}};

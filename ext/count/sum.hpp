@@ -7,9 +7,8 @@
 #include "failure.hpp"
 #include "index.hpp"
 #include "key.hpp"
-#include "partition.hpp"
 #include "shard.hpp"
-#include "sinks.hpp"
+#include "sorting.hpp"
 #include "table.hpp"
 
 #include <algorithm>
@@ -25,23 +24,24 @@ namespace bpeflow {
 // A partition of several tables, added up: each pre-token has its sum in one of the tables, and a count of 0 in others.
 class TableSum {
   public:
-    // `tables` must be settled, and stay as they are. Counts are multiplied by the table's weight.
-    TableSum(const std::vector<Table *> &tables, const std::int64_t *weights, const Partition &partition)
-        : tables_(tables), partition_(partition) {
+    // `tables` must be settled, and stay as they are.
+    TableSum(const std::vector<Table *> &tables, std::uint32_t partition, std::uint32_t partitions)
+        : tables_(tables), partition_(partition), partitions_(partitions) {
         if (tables.empty()) return;
         const auto smaller = [](const Table *a, const Table *b) { return a->tokens() < b->tokens(); };
-        const auto largest = std::max_element(tables.begin(), tables.end(), smaller); // so that few must be looked up
-        first_ = *largest;
+        first_ = *std::max_element(tables.begin(), tables.end(), smaller); // so that few must be looked up
         for (const Table *table : tables) sample_step_ += table->tokens() / sampled;
-        begin_with(*first_, weights[largest - tables.begin()]);
-        for (std::size_t i = 0; i < tables.size(); i++)
-            if (tables[i] != first_) add(*tables[i], weights[i]);
+        each_of_partition(*first_, [this](const Pretoken &record) { note(record); });
+        for (Table *table : tables)
+            if (table != first_) add(*table);
         others_ = {};
         index_.reset();
         std::sort(tables_.begin(), tables_.end());
     }
 
-    const Partition &partition() const { return partition_; }
+    bool is(std::uint64_t partition, std::uint64_t partitions) const {
+        return partition_ == partition && partitions_ == partitions;
+    }
     const std::vector<Table *> &tables() const { return tables_; } // in ascending order of addresses
     std::size_t tokens() const { return tokens_; }
 
@@ -52,19 +52,14 @@ class TableSum {
     static constexpr std::size_t batch_size = 32;
     static constexpr std::size_t sampled = 1 << 12; // of all partitions; with fewer, the parts to sort differ more
 
-    void begin_with(Table &table, std::int64_t weight) {
+    template <typename Work> void each_of_partition(Table &table, const Work &work) const {
         table.each([&](std::uint32_t place, const Pretoken &pretoken) {
-            if (!partition_.has(pretoken)) return;
-            if (weight != 1) table.record(place).multiply(weight);
-            note(pretoken);
+            if (pretoken.partition(partitions_) == partition_) work(table.record(place));
         });
     }
 
-    void add(Table &table, std::int64_t weight) {
-        table.each([&](std::uint32_t place, const Pretoken &pretoken) {
-            if (!partition_.has(pretoken)) return;
-            Pretoken &record = table.record(place);
-            if (weight != 1) record.multiply(weight);
+    void add(Table &table) {
+        each_of_partition(table, [this](Pretoken &record) {
             waiting_[number_waiting_] = {&record, record.hash()};
             first_->index().prefetch(waiting_[number_waiting_].hash);
             if (index_) index_->prefetch(waiting_[number_waiting_].hash);
@@ -148,7 +143,7 @@ class TableSum {
     };
 
     std::vector<Table *> tables_;
-    Partition partition_;
+    std::uint32_t partition_, partitions_;
     Table *first_ = nullptr;         // the other tables are looked up in it
     std::vector<Pretoken *> others_; // which are not in the first table
     std::unique_ptr<Index> index_;   // of their numbers, from 1 on
@@ -192,26 +187,19 @@ class SortedPart {
     // `counts`.
     void write(std::int64_t begin, std::uint8_t *data, std::int64_t *ends, std::int64_t *counts) const {
         static constexpr std::size_t ahead = 16; // they are in random order, so prefetch them
-        Columns columns(tokens(), bytes_, begin, data, ends, counts);
         for (std::size_t i = 0; i < entries_.size(); i++) {
             if (i + ahead < entries_.size()) __builtin_prefetch(entries_[i + ahead].record);
             const Pretoken &pretoken = *entries_[i].record;
-            std::memcpy(columns.reserve(pretoken.length), pretoken.bytes(), pretoken.length);
-            columns.finish(pretoken.count);
+            std::memcpy(data, pretoken.bytes(), pretoken.length);
+            data += pretoken.length;
+            ends[i] = begin += pretoken.length;
+            counts[i] = pretoken.count;
         }
     }
 
   private:
-    static constexpr std::int64_t great = 256; // counts below are sorted together with the first bytes
-    static constexpr std::size_t bytes_in_number = 7;
-
-    // A number that is smaller for a pre-token that comes earlier in canonical order, unless it is the same for both. Most
-    // counts are small. They leave room for bytes.
     static std::uint64_t number_of(const Pretoken &pretoken) {
-        static constexpr std::int64_t most = (std::int64_t{1} << 56) - 1;
-        if (pretoken.count >= great) return static_cast<std::uint64_t>(most - std::min(pretoken.count, most));
-        return static_cast<std::uint64_t>(great - pretoken.count) << 56 |
-               prefix_of(pretoken.bytes(), pretoken.length, 8) >> 8; // padded
+        return canonical_number(pretoken.count, pretoken.bytes(), pretoken.length, 8); // padded
     }
 
     // Return whether `a` is before `b` in canonical order.
@@ -247,7 +235,7 @@ class SortedPart {
             for (const Entry *entry = first; entry != last && end - entry > ahead; entry++)
                 __builtin_prefetch(entry[ahead].record);
             if (first->number >> 56)
-                sort_ties(first, last, bytes_in_number);
+                sort_ties(first, last, BYTES_IN_NUMBER);
             else
                 std::sort(first, last, [](const Entry &a, const Entry &b) { return before(*a.record, *b.record); });
         });

@@ -84,6 +84,11 @@ class Table {
         settled_ = true;
     }
 
+    // Multiply all counts of a settled table.
+    void multiply(std::int64_t factor) {
+        each([&](std::uint32_t place, const Pretoken &) { record(place).multiply(factor); });
+    }
+
     bool settled() const { return settled_; }
 
     const Index &index() const { return index_; } // the places of the records

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 /* Incremented with every change below. Python refuses a library with another number. */
-#define BPEFLOW_ABI 10
+#define BPEFLOW_ABI 11
 
 BPEFLOW_API uint32_t bpeflow_abi(void);
 
@@ -85,39 +85,32 @@ BPEFLOW_API int bpeflow_table_count_documents(bpeflow_table *table, uint32_t pat
                                               const bpeflow_delimiters *delimiters, const uint8_t *text,
                                               uint64_t length, bpeflow_documents *counted);
 
-/* Add `tokens` pre-tokens, stored one after another in `data`. Each is at least one byte long and has a count of at
- * least 1. */
-BPEFLOW_API int bpeflow_table_add(bpeflow_table *table, const uint8_t *data, const uint32_t *lengths,
-                                  const int64_t *counts, uint64_t tokens);
-
-/* Get the number of distinct pre-tokens in a partition, and the sum of their lengths. A hash that is the same in every
- * process assigns each pre-token to one of `partitions` partitions. */
-BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint32_t partition, uint32_t partitions,
-                                   uint64_t *tokens, uint64_t *bytes);
+/* Get the number of distinct pre-tokens and the sum of their lengths. */
+BPEFLOW_API int bpeflow_table_size(const bpeflow_table *table, uint64_t *tokens, uint64_t *bytes);
 
 /* Get an upper bound in bytes on the table's memory after `more` distinct pre-tokens of average length have been
  * added and a shard has been written, including temporary memory for growth and sorting. */
 BPEFLOW_API int bpeflow_table_memory(const bpeflow_table *table, uint64_t more, uint64_t *bytes);
 
-/* Write a partition as a shard in ascending order of bytes: to `data`, or to a new file if `data` is NULL. `data`
- * must hold the pre-tokens' bytes and BPEFLOW_RECORD_SIZE more per pre-token; bpeflow_table_size gives both numbers. */
-BPEFLOW_API int bpeflow_table_write(bpeflow_table *table, uint32_t partition, uint32_t partitions, uint8_t *data,
-                                    const char *path);
+/* Write the table as a shard: to `data`, or to a new file if `data` is NULL. `data` must hold the pre-tokens' bytes and
+ * BPEFLOW_RECORD_SIZE more per pre-token; bpeflow_table_size gives both numbers. tokens[partitions] and sizes[partitions]
+ * are set to the number of records in each partition and their size. */
+BPEFLOW_API int bpeflow_table_write(bpeflow_table *table, uint32_t partitions, uint8_t *data, const char *path,
+                                    uint64_t *tokens, uint64_t *sizes);
 
-/* Bring all counts into the table, until more is counted. It can then be read by several threads at the same time. */
-BPEFLOW_API int bpeflow_table_settle(bpeflow_table *table);
+/* Bring all counts into the table, each multiplied by `weight`, which is at least 1. Until more is counted, the table can
+ * then be read by several threads at the same time. */
+BPEFLOW_API int bpeflow_table_settle(bpeflow_table *table, int64_t weight);
 
 BPEFLOW_API void bpeflow_table_free(bpeflow_table *table);
 
-/* The sum of a partition of several tables: each pre-token once, its counts multiplied by weights[i] of the table and
- * added up. */
+/* The sum of a partition of several tables: each pre-token once, its counts added up. */
 typedef struct bpeflow_sum bpeflow_sum;
 
 /* Add up a partition of settled tables, which must outlive the sum. The counts of the partition in the tables are used
- * up; sums of other partitions may be made at the same time. Weights are at least 1. On success *sum is a handle,
- * otherwise NULL. */
-BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, const int64_t *weights, uint64_t count,
-                                uint32_t partition, uint32_t partitions, bpeflow_sum **sum);
+ * up; sums of other partitions may be made at the same time. On success *sum is a handle, otherwise NULL. */
+BPEFLOW_API int bpeflow_sum_new(bpeflow_table *const *tables, uint64_t count, uint32_t partition, uint32_t partitions,
+                                bpeflow_sum **sum);
 
 BPEFLOW_API void bpeflow_sum_free(bpeflow_sum *sum);
 
@@ -139,12 +132,13 @@ BPEFLOW_API void bpeflow_sorted_free(bpeflow_sorted *sorted);
 
 /* ---- shards of counts ----------------------------------------------------------------------------------------- */
 
-/* A shard is a sequence of distinct pre-tokens with their counts in a defined order. Each record is the length
- * (uint32_t), the count (int64_t) and the bytes, without padding and in native byte order, as shards never leave the
- * machine or a cluster of its kind. A shard is in memory or, in the same format, in a file of its own. */
+/* A shard is a sequence of distinct pre-tokens with their counts. A hash that is the same in every process assigns each
+ * pre-token to a partition. The partitions come one after another, each in ascending order of bytes. Each record is the
+ * length (uint32_t), the count (int64_t) and the bytes, without padding and in native byte order, as shards never leave
+ * the machine or a cluster of its kind. A shard is in memory or, in the same format, in a file. */
 enum { BPEFLOW_RECORD_SIZE = 12 }; /* size of a record without the pre-token's bytes */
 
-/* A shard, or consecutive records of one in a file. */
+/* A partition of a shard. */
 typedef struct {
     const uint8_t *data; /* NULL for a shard in a file */
     const char *path;    /* path of the file */
@@ -154,62 +148,39 @@ typedef struct {
     uint64_t file_size;  /* size of the file */
 } bpeflow_shard;
 
-/* A position in a shard at which reading can begin: that of a record with a short pre-token. */
-typedef struct {
-    uint64_t offset; /* of the record in bytes */
-    uint64_t token;  /* index of the record */
-} bpeflow_mark;
-enum { BPEFLOW_MARK_LENGTH = 256 }; /* the longest pre-token at a mark */
-
-enum bpeflow_shard_order {
-    BPEFLOW_BY_BYTES = 0, /* ascending; several shards may have the same pre-token, whose counts are added up */
-    BPEFLOW_BY_COUNT = 1, /* canonical: count descending, then bytes ascending; no two shards have the same pre-token */
-};
-
-/* The k-way sum of shards in the same order: their records as one sequence in that order. */
+/* The k-way sum of partitions: their records as one sequence in ascending order of bytes, in which the counts of equal
+ * pre-tokens are added up. */
 typedef struct bpeflow_kway bpeflow_kway;
 
-/* The pre-tokens from low[low_length] on and below high[high_length], in ascending order of bytes. A NULL is no limit. */
-typedef struct {
-    const uint8_t *low, *high;
-    uint64_t low_length, high_length;
-} bpeflow_range;
-
 /* Create a k-way sum. On success *kway is a handle, otherwise NULL. Shards in memory must outlive it. Files are
- * opened on first use and read in blocks of `buffer_size` bytes. With a range, for which the order must be by bytes, all
- * other records are left out; NULL for all records. */
-BPEFLOW_API int bpeflow_kway_new(const bpeflow_shard *shards, uint64_t count, uint32_t order, uint64_t buffer_size,
-                                 const bpeflow_range *range, bpeflow_kway **kway);
+ * opened on first use and read in blocks of `buffer_size` bytes. */
+BPEFLOW_API int bpeflow_kway_new(const bpeflow_shard *shards, uint64_t count, uint64_t buffer_size,
+                                 bpeflow_kway **kway);
 
 /* The index of the shard that caused BPEFLOW_IO or BPEFLOW_DAMAGED. UINT64_MAX if the output file caused it. */
 BPEFLOW_API uint64_t bpeflow_kway_failed(const bpeflow_kway *kway);
 
-/* Read up to max_tokens records as columns: the bytes, one after another, into data[max_bytes]; the end of each plus
- * `begin` into ends[max_tokens]; the counts into counts[max_tokens]. *tokens and *bytes are set to the numbers read.
- * These are smaller at the end of the shards, and if the next record does not fit. */
-BPEFLOW_API int bpeflow_kway_read(bpeflow_kway *kway, uint64_t max_tokens, uint64_t max_bytes, int64_t begin,
-                                  uint8_t *data, int64_t *ends, int64_t *counts, uint64_t *tokens, uint64_t *bytes);
+/* Write all records: to `data`, which has room for all records of all shards, or to a new file if `data` is NULL.
+ * *tokens and *size are set to the number of records and their size. */
+BPEFLOW_API int bpeflow_kway_write(bpeflow_kway *kway, uint8_t *data, const char *path, uint64_t *tokens,
+                                   uint64_t *size);
 
-/* Write all remaining records to a new file. Mark a record about every `mark_every` bytes, or none if that is 0. *marks
- * is set to the number of marks, for bpeflow_kway_marks. */
-BPEFLOW_API int bpeflow_kway_write(bpeflow_kway *kway, const char *path, uint64_t mark_every, uint64_t *tokens,
-                                   uint64_t *size, uint64_t *marks);
+/* Get the number of all records of all shards, and the sum of the pre-tokens' lengths, for bpeflow_kway_place. */
+BPEFLOW_API int bpeflow_kway_size(bpeflow_kway *kway, uint64_t *tokens, uint64_t *bytes);
 
-/* Copy the marks of the last bpeflow_kway_write to `marks`. */
-BPEFLOW_API int bpeflow_kway_marks(const bpeflow_kway *kway, bpeflow_mark *marks);
-
-/* Gather the next records of a BPEFLOW_BY_BYTES sum and sort them into canonical order: all that remain, or as many as
- * fit into `memory` bytes, but at least one. *tokens and *size are set to their number and size, 0 at the end of the
- * shards. Replaces the records gathered before. */
-BPEFLOW_API int bpeflow_kway_gather(bpeflow_kway *kway, uint64_t memory, uint64_t *tokens, uint64_t *size);
-
-/* Get whether all records have been read. */
-BPEFLOW_API int bpeflow_kway_ended(bpeflow_kway *kway, uint32_t *ended);
-
-/* Write the gathered records as a shard: to data[size], or to a new file if `data` is NULL. */
-BPEFLOW_API int bpeflow_kway_save(bpeflow_kway *kway, uint8_t *data, const char *path);
+/* After bpeflow_kway_size, put up to `most` more records in canonical order, which is count descending, then bytes
+ * ascending: the pre-tokens into data[bytes], the position at which each begins, and the end, into offsets[tokens + 1],
+ * and the counts into counts[tokens]. No two shards may have the same pre-token. The arrays are the same ones in each
+ * call. *left is set to the number of records that are left: the arrays are complete when it is 0. */
+BPEFLOW_API int bpeflow_kway_place(bpeflow_kway *kway, uint64_t most, uint8_t *data, int64_t *offsets, int64_t *counts,
+                                   uint64_t *left);
 
 BPEFLOW_API void bpeflow_kway_free(bpeflow_kway *kway);
+
+/* Find the canonical order of pre-tokens: pre-token i is data[offsets[i]:offsets[i + 1]] and has counts[i], at least 1. The
+ * indices in canonical order go into order[tokens]. */
+BPEFLOW_API int bpeflow_canonical_order(const uint8_t *data, const int64_t *offsets, const int64_t *counts,
+                                        uint64_t tokens, uint64_t *order);
 
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 

@@ -20,10 +20,8 @@ def test_shares_fit_the_limit(limit: int, counters: int, mergers: int) -> None:
     sent = counters * memory.largest_sent_table // 2  # a shard takes less than half of the table's memory
     assert counters * memory.counter + sent // 2 <= limit
     assert mergers * memory.merger <= limit
-    for held in (0, sent // mergers):
-        files = memory.open_shards()
+    for files in (1, 100, 200):
         assert files * memory.buffer_size(files) <= memory.merger // 4
-        assert held + memory.sorting(held) <= memory.merger * 3 // 4
     assert mergers * memory.largest_sent_result <= limit // 8
     assert memory.chunk_size(8_000_000) * 32 <= max(memory.counter, 32 << 16)
 
@@ -31,9 +29,7 @@ def test_shares_fit_the_limit(limit: int, counters: int, mergers: int) -> None:
 def test_every_process_gets_the_minimum_share() -> None:
     memory = MemoryBudget.share(16 * 10**6, 100, 100)
     assert memory == MemoryBudget(MIN_SHARE, MIN_SHARE)
-    assert memory.open_shards() >= 2
     assert memory.buffer_size(1000) > 0
-    assert memory.sorting(10**9) > 0
 
 
 def test_ample_memory_does_not_reduce_the_chunk_size() -> None:

@@ -13,7 +13,7 @@ from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MIN_SHARE, MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
-from bpeflow.counting.shards import Scratch, Shard, Spilled
+from bpeflow.counting.shards import Scratch, Shard, Spilled, owned_partitions
 from bpeflow.counting.table import new_table
 from bpeflow.pretokenize.native import Scanner
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -22,8 +22,8 @@ AMPLE = MemoryBudget(1 << 30, 1 << 30)
 TIGHT = MemoryBudget(MIN_SHARE, MIN_SHARE)
 
 
-def counter(scanner: Scanner, scratch: Path, memory: MemoryBudget = AMPLE, partitions: int = 1) -> ChunkCounter:
-    counted = ChunkCounter(rules(), partitions, memory, Scratch(scratch))
+def counter(scanner: Scanner, scratch: Path, memory: MemoryBudget = AMPLE, mergers: int = 1) -> ChunkCounter:
+    counted = ChunkCounter(rules(), mergers, memory, Scratch(scratch))
     assert counted.rules.scanner == scanner  # by the fixture
     return counted
 
@@ -54,12 +54,13 @@ def total(shards: list[Shard]) -> Counter[bytes]:
     return counts
 
 
-def test_every_pretoken_belongs_to_one_partition(scanner: Scanner, tmp_path: Path) -> None:
+def test_every_merger_gets_the_partitions_that_it_owns(scanner: Scanner, tmp_path: Path) -> None:
     chunks = chunks_of(tmp_path / "text", many_words()[:20_000], 5_000)
-    first, second = (list(counter(scanner, tmp_path / "s", partitions=4)([chunk])) for chunk in chunks[:2])
-    owners = {token: shard.partition for shard in first for token, _ in shard.items()}
-    assert {shard.partition for shard in first} == {0, 1, 2, 3}
-    assert all(owners.get(token, shard.partition) == shard.partition for shard in second for token, _ in shard.items())
+    for chunk in chunks:
+        shards = list(counter(scanner, tmp_path / "s", mergers=4)([chunk]))
+        assert [shard.merger for shard in shards] == [0, 1, 2, 3]
+        assert [shard.partitions for shard in shards] == owned_partitions(4)
+        assert all(len(shard) for shard in shards)
 
 
 def test_a_table_within_its_share_is_sent_in_memory(scanner: Scanner, tmp_path: Path) -> None:
@@ -71,14 +72,14 @@ def test_a_table_within_its_share_is_sent_in_memory(scanner: Scanner, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_a_table_beyond_its_share_is_spilled(scanner: Scanner, tmp_path: Path, partitions: int) -> None:
+@pytest.mark.parametrize("mergers", [1, 3])
+def test_a_table_beyond_its_share_is_spilled(scanner: Scanner, tmp_path: Path, mergers: int) -> None:
     text = many_words()
     chunks = chunks_of(tmp_path / "text", text, 10_000)
-    shards = list(counter(scanner, tmp_path / "s", TIGHT, partitions)(chunks))
+    shards = list(counter(scanner, tmp_path / "s", TIGHT, mergers)(chunks))
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.count(text)
-    assert len(shards) > 2 * partitions
+    assert len(shards) > 2 * mergers
     assert all(shard.path is not None for shard in shards if len(shard))
     assert total(shards) == dict(table.shard().items())
     assert sum((shard.statistics for shard in shards), start=DocumentStatistics()).bytes == len(text)

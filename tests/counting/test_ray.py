@@ -33,7 +33,6 @@ from bpeflow.counting import ray_tasks
 from bpeflow.counting.cluster import Cluster, connect
 from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.manifest import SegmentCounts
-from bpeflow.counting.merger import RangeSum
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
 from bpeflow.counting.shards import Shard
 from bpeflow.dataset.encode import encode_file
@@ -105,7 +104,7 @@ def counter(inputs: object, run: Path | None, **options: Any) -> CorpusCounter:
 def count(nodes: Any, inputs: object, run: Path, retries: int = 3, **options: Any) -> CorpusCounts:
     counting = counter(inputs, run, **options)
     with connected(nodes, task_memory="1gb", retries=retries) as cluster:
-        counted = counting.count(distributor=ClusterCounting(cluster))
+        counted = counting.count(cluster=ClusterCounting(cluster))
     counting.forget_segments()
     assert not list(run.iterdir())
     return counted
@@ -231,9 +230,9 @@ class DyingTasks(CountTasks):
             else super().count_segment(number, entries)
         )
 
-    def sum_range(self, task: RangeSum) -> Shard:
+    def sum_partitions(self, shards: Sequence[Shard]) -> Shard:
         dies = first_time(self.marks / "sum")
-        return run_and_die("named", super().sum_range, task) if dies else super().sum_range(task)
+        return run_and_die("named", super().sum_partitions, shards) if dies else super().sum_partitions(shards)
 
     @property
     def marks(self) -> Path:

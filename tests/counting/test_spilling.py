@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from bpeflow.counting.work import task_scratch
 from crash_run import Fault
 
 import bpeflow
@@ -236,20 +235,3 @@ def test_the_default_is_the_systems_temporary_folder(tmp_path: Path, monkeypatch
     with removed_at_end(scratch):
         assert scratch.new_path("counter").parent.parent == tmp_path
     assert not list(tmp_path.iterdir())
-
-
-def test_scratch_folders_of_killed_tasks_are_removed_by_the_next_task(tmp_path: Path) -> None:
-    with task_scratch(tmp_path) as live:
-        killed = tmp_path / "bpeflow-task-0123456789abcdef"
-        killed.mkdir()
-        (killed / "lock").touch()
-        (killed / "counter-1.shard").touch()
-        with task_scratch(tmp_path) as scratch:
-            assert {path.name for path in tmp_path.iterdir()} == {live.folder.name, scratch.folder.name}
-            scratch.new_path("counter").touch()
-    assert list(tmp_path.iterdir()) == []
-    with (
-        pytest.raises(ScratchError, match=r"cannot write counts to .*nowhere: No such file"),
-        task_scratch(tmp_path / "nowhere"),
-    ):
-        pass

@@ -1,4 +1,4 @@
-"""The count tables: the counts added to them, and the shards written from them."""
+"""The count tables: what they count, and the shards written from them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import random
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,37 +22,29 @@ from bpeflow.errors import CountOverflowError, ScratchError
 from bpeflow.pretokenize.native import Scanner, native_instructions
 from bpeflow.pretokenize.regex import load_pretokenizer
 
-tables = st.dictionaries(st.text(min_size=1, max_size=40), st.integers(1, 2**40), max_size=30)
+#: Words of control characters and punctuation, each of which is one pre-token. Some differ only in zeros at the end.
+words = st.text("!#\0\1\x7f", min_size=1, max_size=40).map(str.encode)
+tables = st.dictionaries(words, st.integers(1, 9), max_size=30)
+
+
+def add(table: CountTable, counts: Mapping[bytes, int]) -> None:
+    for word, count in counts.items():
+        for _ in range(count):
+            table.count(word)
 
 
 @pytest.mark.slow
-@given(parts=st.lists(tables, max_size=4), partitions=st.integers(1, 5))
-def test_shards_add_up_and_partitions_are_complete(
-    scanner: Scanner, parts: list[dict[str, int]], partitions: int
-) -> None:
+@given(parts=st.lists(tables, max_size=4), weight=st.sampled_from([1, 3, 2**50]))
+def test_the_shard_has_all_counts_in_order(scanner: Scanner, parts: list[dict[bytes, int]], weight: int) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     total: Counter[bytes] = Counter()
     for part in parts:
-        encoded = {text.encode(): count for text, count in part.items()}
-        total.update(encoded)
-        table.add(Shard.pack(0, encoded.items()))
-    in_order = sorted(total.items())
-    assert list(table.shard().items()) == in_order
+        total.update(part)
+        add(table, part)
     assert len(table) == len(total)
-    shards = [table.shard(partition, partitions) for partition in range(partitions)]
-    assert sorted(item for shard in shards for item in shard.items()) == sorted(total.items())
-    assert all(list(shard.items()) == [item for item in in_order if item in set(shard.items())] for shard in shards)
-    assert [shard.partition for shard in shards] == list(range(partitions))
-
-
-def test_the_partition_of_a_pretoken_does_not_depend_on_others(scanner: Scanner) -> None:
-    words = [f"word{number}".encode() for number in range(2000)]
-    both, half = (new_table(load_pretokenizer("gpt2"), scanner) for _ in range(2))
-    both.add(Shard.pack(0, [(word, 1) for word in words]))
-    half.add(Shard.pack(0, [(word, 9) for word in reversed(words[::2])]))
-    for partition in range(3):
-        assert {w for w, _ in half.shard(partition, 3).items()} <= {w for w, _ in both.shard(partition, 3).items()}
-        assert 500 < len(both.shard(partition, 3)) < 850
+    shard = table.shard(weight=weight)
+    assert dict(shard.items()) == {word: count * weight for word, count in total.items()}
+    assert shard == Shard.pack((word, count * weight) for word, count in total.items())
 
 
 @pytest.mark.slow
@@ -59,36 +52,32 @@ def test_keys_that_differ_only_in_trailing_zeros_are_distinct(scanner: Scanner) 
     seed = random.randrange(2**32)
     print("seed", seed)  # noqa: T201
     choose = random.Random(seed)
-    words = {bytes(choose.choices(b"\x00a", k=choose.randrange(1, 40))): choose.randrange(1, 9) for _ in range(50_000)}
+    words = {bytes(choose.choices(b"\x00!", k=choose.randrange(1, 40))): choose.randrange(1, 3) for _ in range(50_000)}
     table = new_table(load_pretokenizer("gpt2"), scanner)
-    table.add(Shard.pack(0, words.items()))
+    add(table, words)
     assert dict(table.shard().items()) == words
 
 
-def test_a_sum_beyond_64_bits_raises(scanner: Scanner) -> None:
-    def add_twice(table: CountTable) -> None:
-        for _ in range(2):
-            table.add(Shard.pack(0, [(b"a", 2**62), (b"b", 1)]))
-        table.shard()
-
+def test_a_count_beyond_64_bits_raises(scanner: Scanner) -> None:
+    table = new_table(load_pretokenizer("gpt2"), scanner)
+    add(table, {b"!": 2, b"#": 1})
     with pytest.raises(CountOverflowError, match="64 bits"):
-        add_twice(new_table(load_pretokenizer("gpt2"), scanner))
+        table.shard(weight=2**62)
 
 
-def test_a_shard_is_the_same_in_memory_and_in_a_file(scanner: Scanner, tmp_path: Path) -> None:
+def test_shards_in_memory_and_in_files_have_the_same_records(scanner: Scanner, tmp_path: Path) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.count(b"the cat and the hat and the rest " * 10_000 + " naïve 日本語".encode())
-    for partition in range(3):
-        in_memory, in_file = table.shard(partition, 3), table.shard(partition, 3, tmp_path / f"{partition}.shard")
-        assert in_file.path is not None
-        assert in_file.path.read_bytes() == in_memory.data
-        assert (in_file.tokens, in_file.size) == (in_memory.tokens, in_memory.size)
-        assert in_file.spilled == Spilled(1, in_memory.size)
-        assert list(in_file.items()) == list(in_memory.items())
+    in_memory, in_file = table.shard(), table.shard(tmp_path / "shard")
+    assert in_file.path is not None
+    assert in_file.path.read_bytes() == in_memory.data
+    assert (in_file.tokens, in_file.sizes) == (in_memory.tokens, in_memory.sizes)
+    assert in_file.spilled == Spilled(1, in_memory.size)
+    assert list(in_file.items()) == list(in_memory.items())
 
 
 def test_an_empty_table_writes_no_file(scanner: Scanner, tmp_path: Path) -> None:
-    shard = new_table(load_pretokenizer("gpt2"), scanner).shard(0, 1, tmp_path / "shard")
+    shard = new_table(load_pretokenizer("gpt2"), scanner).shard(tmp_path / "shard")
     assert (len(shard), shard.path, shard.spilled, shard.statistics) == (0, None, Spilled(), DocumentStatistics())
     assert not list(tmp_path.iterdir())
 
@@ -97,31 +86,32 @@ def test_a_shard_that_cannot_be_written_is_an_error(scanner: Scanner, tmp_path: 
     table = new_table(load_pretokenizer("gpt2"), scanner)
     table.count(b"some words")
     with pytest.raises(ScratchError, match=r"cannot write counts to .*there/shard: No such file.*scratch_dir"):
-        table.shard(path=tmp_path / "not" / "there" / "shard")
+        table.shard(tmp_path / "not" / "there" / "shard")
     (tmp_path / "shard").write_bytes(b"somebody else's")
     with pytest.raises(ScratchError, match="File exists"):
-        table.shard(path=tmp_path / "shard")
+        table.shard(tmp_path / "shard")
     assert (tmp_path / "shard").read_bytes() == b"somebody else's"
 
 
 def test_memory_covers_present_and_future_pretokens(scanner: Scanner) -> None:
     table = new_table(load_pretokenizer("gpt2"), scanner)
     empty = table.memory(0)
-    table.add(Shard.pack(0, [(f"word{number}".encode(), 1) for number in range(20_000)]))
+    letters = str.maketrans("0123456789", "ghijklmnop")
+    table.count("".join(f" {number:x}".translate(letters) for number in range(20_000)).encode())
     assert table.memory(0) >= max(empty, 20_000 * 50)
     assert table.memory(100_000) >= max(table.memory(0), 120_000 * 50)
-    table.add(Shard.pack(0, [(b"long" * 250_000, 1)]))
+    table.count(b"long" * 250_000)
     assert table.memory(0) > 1_000_000 or scanner == "regex"  # which estimates by the number alone
 
 
 def test_long_prefixes_and_zeros_are_in_order(scanner: Scanner) -> None:
     """These could be misplaced by a sort of the first bytes as integers."""
-    words = [b"a" * length + end for length in range(1, 40) for end in (b"", b"\0", b"\0\0", b"b", b"\x7f")]
-    words += [bytes([first]) + b"\0" * zeros for first in range(1, 128) for zeros in range(12)]
-    counts = {word: number + 1 for number, word in enumerate(words)}
+    words = [b"!" * length + end for length in range(1, 40) for end in (b"", b"\0", b"\0\0", b"#", b"\x7f")]
+    words += [bytes([first]) + b"\0" * zeros for first in (1, 2, 3, 33, 35, 64, 126, 127) for zeros in range(12)]
+    counts = {word: number % 4 + 1 for number, word in enumerate(words)}
     table = new_table(load_pretokenizer("gpt2"), scanner)
-    table.add(Shard.pack(0, counts.items()))
-    assert list(table.shard().items()) == sorted(counts.items())
+    add(table, counts)
+    assert table.shard() == Shard.pack(counts.items())
 
 
 # ---- the native table's levels ----
@@ -217,7 +207,7 @@ def test_words_with_the_same_place_and_tag_are_distinct(scanner: Scanner) -> Non
     counts = {word: number + 1 for number, word in enumerate(pairs)}
     table = new_table(load_pretokenizer("gpt2"), scanner)
     for _ in range(2):
-        table.add(Shard.pack(0, counts.items()))
+        add(table, counts)
     assert dict(table.shard().items()) == {word: 2 * count for word, count in counts.items()}
 
 

@@ -32,8 +32,8 @@ WORKERS = {
         name="counter",
         yields="bpeflow.counting.counter:ChunkCounter._shards",
     ),
-    "merger": Place("bpeflow.counting.merger:CountMerger._sum_partition", name="merger"),
-    "merger of segments": Place("bpeflow.counting.merger:CountMerger._sorted_pieces", 1, "text", "300kb", "merger"),
+    "merger": Place("bpeflow.counting.merger:CountMerger.sum_partition", name="merger"),
+    "segment reader": Place("bpeflow.counting.shards:owned_partitions", 3, "text", "300kb", "segment reader"),
 }
 MAIN = {
     "segment": Place("bpeflow.counting.segments:write_segment", 2, segment_size="300kb"),

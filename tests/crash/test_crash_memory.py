@@ -17,7 +17,7 @@ from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 
 _PRELUDE = """
-import random, resource, sys
+import random, resource, sys, tempfile
 from pathlib import Path
 
 def counts(words):
@@ -48,14 +48,15 @@ text = " ".join(f"w{number:x}" for number in range(300_000)).encode()
 fails_until_there_is_enough(lambda: NativeTable().count(text))
 """,
     "k-way sum": """
-from bpeflow.counting.native_kway import NativeKWaySum
+from bpeflow.counting.kway import NativeSum
 from bpeflow.counting.shards import Shard
-shards = [Shard.pack(0, [(b"%08x" % number, 1) for number in range(300_000)])] * 2
-def gather(shards):
-    with NativeKWaySum(shards, "bytes", 1 << 16) as kway:
-        kway.gather(1 << 40)
-gather(shards[:0])
-fails_until_there_is_enough(lambda: gather(shards))
+folder = tempfile.TemporaryDirectory()
+shard = Shard.pack([(b"%08x" % number, 1) for number in range(300_000)], Path(folder.name) / "shard")
+parts = [shard.select(range(number, number + 1)) for number in shard.partitions]
+def total(parts):
+    NativeSum(parts, 1 << 20).counts()
+total(parts[:0])
+fails_until_there_is_enough(lambda: total(parts))
 """,
     "backend": """
 from bpeflow.backends import choose_backend

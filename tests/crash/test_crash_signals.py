@@ -36,7 +36,7 @@ def resume(train: Train, place: Place) -> Run:
 
 #: Workers get no signal of the terminal, so the stage matters in the main process. The first of several Ctrl-C does
 #: what a single one does, and SIGTERM has another status and message.
-CELLS = [(stage, "Ctrl-C again and again") for stage in (*MAIN, "stream reader", "merger of segments")]
+CELLS = [(stage, "Ctrl-C again and again") for stage in (*MAIN, "stream reader", "segment reader")]
 CELLS += [("counter", "Ctrl-C"), ("learning", "Ctrl-C"), ("counter", "SIGTERM"), ("learning", "SIGTERM")]
 
 
@@ -63,7 +63,7 @@ def test_a_terminal_that_is_closed_ends_a_run(train: Train, out: Path, earlier: 
     assert finished_files(out) == contents(earlier)
 
 
-@pytest.mark.parametrize("stage", ["chunk reader", "counter", "merger of segments"])
+@pytest.mark.parametrize("stage", ["chunk reader", "counter", "segment reader"])
 def test_workers_follow_a_killed_main_process_and_clean_up(
     train: Train, stage: str, out: Path, earlier: Path, expected: dict[str, bytes]
 ) -> None:

@@ -46,7 +46,7 @@ def assert_next_run_succeeds(train: Train, place: Place, out: Path, expected: di
 # go through a pipeline, whatever the stage, is tested with the framework.
 CELLS = [("counter", action) for action in SAID]
 CELLS += [("chunk reader", "unpicklable"), ("chunk reader", "kill"), ("stream reader", "raise")]
-CELLS += [("merger", "memory"), ("merger", "raise"), ("merger of segments", "kill")]
+CELLS += [("merger", "memory"), ("merger", "raise"), ("segment reader", "kill")]
 
 
 @pytest.mark.parametrize(("stage", "action"), CELLS)
@@ -61,7 +61,7 @@ def test_a_fault_in_a_worker(
     run.assert_clean()
     assert finished_files(out) == contents(earlier)
     assert not unfinished_files(out)
-    if action == "kill" and stage in ("counter", "merger of segments"):
+    if action == "kill" and stage in ("counter", "segment reader"):
         assert_next_run_succeeds(train, place, out, expected)
 
 

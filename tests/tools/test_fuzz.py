@@ -14,7 +14,7 @@ from available import skip_missing
 
 from bpeflow.backends import BACKENDS
 from bpeflow.backends.native_backend import NativeSession
-from bpeflow.counting.native_kway import NativeKWaySum
+from bpeflow.counting.kway import NativeSum
 from bpeflow.counting.shards import Shard
 from bpeflow.counting.table import NativeTable
 from bpeflow.pretokenize.native import native_unicode_version, why_regex
@@ -54,9 +54,9 @@ def test_native_code_and_specification_agree(target: str) -> None:
 
 #: For each target, a way to break native code: a method, and a function that spoils its result.
 WRONG: dict[str, tuple[type, str, Callable[[Any], Any]]] = {
-    "scanner": (NativeTable, "shard", lambda shard: Shard.pack(0, list(shard.items())[1:])),
+    "scanner": (NativeTable, "shard", lambda shard: Shard.pack(list(shard.items())[1:])),
     "table": (NativeTable, "__len__", lambda length: length + 1),
-    "shards": (NativeKWaySum, "write", lambda shard: Shard.pack(0, [(token, 1) for token, _ in shard.items()])),
+    "shards": (NativeSum, "write", lambda shard: Shard.pack((token, 1) for token, _ in shard.items())),
     "merge": (NativeSession, "step", lambda merges: merges[:-1]),
     "encoder": (NativeEncoder, "encode_to_array", lambda ids: np.flip(ids)),
 }

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from bpeflow.corpus.documents import Delimiters
-from bpeflow.counting.native_kway import NativeKWaySum
-from bpeflow.counting.shards import MAX_COUNT, Shard
+from bpeflow.counting.kway import NativeSum
+from bpeflow.counting.shards import MAX_COUNT, PARTITIONS, Shard
 from bpeflow.counting.table import CountedDocuments, NativeTable
 from bpeflow.errors import CountOverflowError
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions
@@ -20,7 +19,6 @@ from fuzzing.choices import Choices
 from fuzzing.difference import REFUSED, DifferenceError, must_equal, outcome
 from fuzzing.scanner import pretokenizer
 from fuzzing.text import make_text
-from fuzzing.words import make_many_words, make_words
 
 _OVERFLOW = (CountOverflowError,)
 _DELIMITERS = (
@@ -30,6 +28,9 @@ _DELIMITERS = (
     Delimiters(None, ["<s>", "<s><s>"]),
     Delimiters(None, ["<s>"], record_end=b"\xff"),
 )
+#: Units of single pre-tokens.
+_UNITS = ("a", "!", "!\0", "#######", "########", "#######\0", "!" * 15, "!" * 16, "é" * 8, "b" * 16)
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
 _PIECES = (
     *(b"<|end|>", b"<|end", b"<s>", "é".encode(), b"||", b"<", b"|", b">", b" a", b"b.", b"\n", b"x" * 60),
     *(b"\xff", b"\xc3", b"\xe4\xb8", b"\xa9", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"),
@@ -39,36 +40,39 @@ _PIECES = (
 def check(data: bytes) -> None:
     choices = Choices(data)
     pattern, instructions = choices.one_of(tuple(NATIVE_PATTERNS)), choices.one_of(native_instructions())
-    partitions = choices.below(5) + 1
-    spilled: list[list[Shard]] = []
+    shards: list[Shard] = []
     total: Counter[bytes] = Counter()
     with TemporaryDirectory() as name:
-        while choices.left or not spilled:
+        while choices.left or not shards:
             table, counts = NativeTable(pattern, instructions), Counter[bytes]()
             for _ in range(choices.below(6)):
-                if not _count(choices, table, counts, pattern):
-                    return
-            spilled.append(_spill(table, counts, partitions, Path(name) / str(len(spilled))))
+                _count(choices, table, counts, pattern)
+            weight = choices.one_of((1, 1, 1, 3, 2**61))
+            counts = Counter({token: count * weight for token, count in counts.items()})
+            _must_be_right(table, counts)
+            shard = outcome(_OVERFLOW, table.shard, choices.one_of((None, Path(name) / str(len(shards)))), weight)
+            must_equal("overflow", shard == REFUSED, any(count > MAX_COUNT for count in counts.values()))
+            if shard == REFUSED:
+                return
+            must_equal("a shard", list(shard.items()), list(Shard.pack(counts.items()).items()))
+            shards.append(shard)
             total.update(counts)
-        _check_sum([list(shards) for shards in zip(*spilled, strict=True)], total, choices.below(200) + 1)
+        _check_sum(shards, total, choices.below(200) + 1)
 
 
-def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern: str) -> bool:
-    """Count something with a table and by the definition. Return False, to stop, if a count overflows."""
+def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern: str) -> None:
+    """Count something with a table and by the definition."""
     pretokens = pretokenizer(pattern).pretokens
-    kind = choices.below(5)
-    if kind == 0:
+    kind = choices.below(4)
+    if kind < 3:
         text = make_text(Choices(choices.take(choices.below(120))))
+        if kind == 1:  # so many words that tables must grow
+            first = choices.below(1 << 16)
+            text += "".join(f" {number:x}".translate(_LETTERS) for number in range(first, first + choices.below(4000)))
+        if kind == 2:  # whose lengths are around the special cases, some with zeros at the end
+            text = "\n".join(choices.one_of(_UNITS) * (choices.below(3) + 1) for _ in range(choices.below(40)))
         table.count(text.encode())
         counts.update(token.encode() for token in pretokens(text))
-    elif kind < 4:
-        # Few words, many words, or all existing words once more.
-        words = (make_words, make_many_words, lambda _: dict.fromkeys(counts, 1))[kind - 1](choices)
-        counts.update(words)
-        overflows = any(counts[word] > MAX_COUNT for word in words)
-        added = outcome(_OVERFLOW, table.add, Shard.pack(0, words.items()))
-        must_equal(f"overflow of {words}", added == REFUSED, overflows)
-        return not overflows
     else:
         delimiters = choices.one_of(_DELIMITERS)
         data = b"".join(choices.one_of(_PIECES) for _ in range(choices.below(40)))
@@ -76,7 +80,6 @@ def _count(choices: Choices, table: NativeTable, counts: Counter[bytes], pattern
         counted, texts = _documents(data, delimiters)
         must_equal(f"{delimiters}: {data!r}", table.count_documents(exact, delimiters), counted)
         counts.update(token.encode() for text in texts for token in pretokens(text))
-    return True
 
 
 def _documents(data: bytes, delimiters: Delimiters) -> tuple[CountedDocuments, list[str]]:
@@ -94,43 +97,24 @@ def _documents(data: bytes, delimiters: Delimiters) -> tuple[CountedDocuments, l
     return done, texts
 
 
-def _spill(table: NativeTable, counts: Counter[bytes], partitions: int, path: Path) -> list[Shard]:
-    """Write every partition to memory and to a file. Return the shards, alternating between the two."""
+def _must_be_right(table: NativeTable, counts: Counter[bytes]) -> None:
     must_equal("distinct pre-tokens", len(table), len(counts))
     if table.memory(1000) < table.memory(0) or table.memory(0) < sum(map(len, counts)):
         raise DifferenceError(f"the table reports {table.memory(0)} bytes, and {table.memory(1000)} with 1000 more")
-    shards: list[Shard] = []
-    found: dict[bytes, int] = {}
-    for partition in range(partitions):
-        in_memory = table.shard(partition, partitions)
-        in_file = table.shard(partition, partitions, path.with_suffix(f".{partition}"))
-        must_equal("a shard in a file", list(in_file.items()), items := list(in_memory.items()))
-        _must_be_sorted([token for token, _ in items])
-        if found.keys() & dict(items).keys():
-            raise DifferenceError(f"pre-tokens in two of {partitions} partitions: {found.keys() & dict(items).keys()}")
-        found |= dict(items)
-        shards.append(in_file if partition % 2 else in_memory)
-    must_equal("counts", found, dict(counts))
-    return shards
 
 
-def _check_sum(partitions: Sequence[list[Shard]], total: Counter[bytes], buffer_size: int) -> None:
+def _check_sum(shards: Sequence[Shard], total: Counter[bytes], buffer_size: int) -> None:
     """Check that the k-way sums of all partitions together give the total counts, or overflow."""
     added: Counter[bytes] = Counter()
     overflows = any(count > MAX_COUNT for count in total.values())
     refused = False
-    for shards in partitions:
-        with NativeKWaySum(shards, "bytes", buffer_size) as kway:
-            if outcome(_OVERFLOW, kway.gather, 1 << 30) == REFUSED:
-                refused = True
-            else:
-                added.update(dict(kway.gathered().items()))
+    for partition in range(PARTITIONS):
+        own = [part for part in (shard.select(range(partition, partition + 1)) for shard in shards) if len(part)]
+        summed = outcome(_OVERFLOW, NativeSum(own, buffer_size).write) if own else Shard.empty()
+        if summed == REFUSED:
+            refused = True
+        else:
+            added.update(dict(summed.items()))
     must_equal("overflow", refused, overflows)
     if not overflows:
         must_equal("total counts", dict(added), dict(total))
-
-
-def _must_be_sorted(tokens: Sequence[bytes]) -> None:
-    for token, following in pairwise(tokens):
-        if token >= following:
-            raise DifferenceError(f"{token!r} before {following!r}")

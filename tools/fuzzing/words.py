@@ -16,9 +16,3 @@ def make_words(choices: Choices) -> dict[bytes, int]:
             word += choices.take(choices.below(20))
         words[word] = choices.count()
     return words
-
-
-def make_many_words(choices: Choices) -> dict[bytes, int]:
-    """Make up to thousands of words, so that tables must grow."""
-    unit, first = choices.one_of(_UNITS), choices.below(1 << 16)
-    return {unit + b"%d" % number: 1 for number in range(first, first + choices.below(4000))}

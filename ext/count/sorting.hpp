@@ -1,4 +1,4 @@
-// Selecting the pre-tokens of a partition from a table, sorting them, and writing them as a shard.
+// Sorting the pre-tokens of a table, by partition, and writing them as a shard.
 #pragma once
 
 #include "bpeflow.h"
@@ -9,43 +9,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 namespace bpeflow {
 
-// One of several partitions. Partitions go by the upper half of the hash and buckets by the lower half, so a table with
-// the pre-tokens of a single partition fills as evenly as any other.
-class Partition {
-  public:
-    Partition(std::uint32_t partition, std::uint32_t partitions) : partition_(partition), partitions_(partitions) {}
-
-    bool has(const Pretoken &pretoken) const {
-        return (std::uint64_t{pretoken.high} * partitions_) >> 32 == partition_;
-    }
-
-    bool is_all() const { return partitions_ == 1; }
-    bool is(std::uint64_t partition, std::uint64_t partitions) const {
-        return partition_ == partition && partitions_ == partitions;
-    }
-
-  private:
-    std::uint64_t partition_, partitions_;
-};
-
-struct PartitionSize {
-    std::uint64_t tokens = 0, bytes = 0;
-};
-
-inline PartitionSize size_of(const Table &table, const Partition &partition) {
-    if (partition.is_all()) return {table.tokens(), table.bytes()}; // called often, to check the table's size
-    PartitionSize size;
-    table.each([&](std::uint32_t, const Pretoken &pretoken) {
-        if (!partition.has(pretoken)) return;
-        size.tokens++;
-        size.bytes += pretoken.length;
-    });
-    return size;
+// Return a number that is smaller for a pre-token that comes earlier in canonical order, unless it is the same for both.
+// Most counts are small. Those leave room for the first bytes. `readable` as for prefix_of().
+constexpr std::size_t BYTES_IN_NUMBER = 7;
+inline std::uint64_t canonical_number(std::int64_t count, const std::uint8_t *bytes, std::size_t length,
+                                      std::size_t readable) {
+    static constexpr std::int64_t great = 256, most = (std::int64_t{1} << 56) - 1;
+    if (count >= great) return static_cast<std::uint64_t>(most - std::min(count, most));
+    return static_cast<std::uint64_t>(great - count) << 56 | prefix_of(bytes, length, readable) >> 8;
 }
 
 // A pre-token to sort.
@@ -56,7 +33,7 @@ struct Entry {
 
 // Sort by number, or by its bytes up to the one at `shift` if the others agree: partition the entries by that byte in
 // place, then sort each part (American flag sort: McIlroy, Bostic and McIlroy, "Engineering radix sort", 1993).
-inline void sort_by_number(Entry *begin, Entry *end, int shift = 56) {
+template <typename Entry> void sort_by_number(Entry *begin, Entry *end, int shift = 56) {
     static constexpr std::ptrdiff_t few = 128; // below this size, 256 parts cost more than they save
     if (shift < 0) return;
     if (end - begin <= few) {
@@ -88,7 +65,7 @@ inline void sort_by_number(Entry *begin, Entry *end, int shift = 56) {
 }
 
 // Call work(begin, end) for the groups of two and more entries with the same number, which are next to each other.
-template <typename Work> void each_group(Entry *begin, Entry *end, const Work &work) {
+template <typename Entry, typename Work> void each_group(Entry *begin, Entry *end, const Work &work) {
     for (Entry *same = begin; same != end;) {
         Entry *next = same + 1;
         while (next != end && next->number == same->number) next++;
@@ -130,14 +107,25 @@ inline void sort_ties(Entry *begin, Entry *end, std::size_t position) {
     });
 }
 
-// Return the pre-tokens of a partition in ascending order of bytes.
-inline std::vector<Entry> sorted(Table &table, const Partition &partition) {
-    std::vector<Entry> entries;
-    entries.reserve(size_of(table, partition).tokens);
-    table.each([&](std::uint32_t place, const Pretoken &pretoken) {
-        if (partition.has(pretoken)) entries.push_back({0, &table.record(place)});
+// Return the pre-tokens of a table by partition, in ascending order of bytes in each, and set the number of records and
+// their size in each partition.
+inline std::vector<Entry> sorted(Table &table, std::uint32_t partitions, std::uint64_t *tokens, std::uint64_t *sizes) {
+    std::fill(tokens, tokens + partitions, 0);
+    std::fill(sizes, sizes + partitions, 0);
+    table.each([&](std::uint32_t, const Pretoken &pretoken) {
+        const std::uint32_t partition = pretoken.partition(partitions);
+        tokens[partition]++;
+        sizes[partition] += BPEFLOW_RECORD_SIZE + std::uint64_t{pretoken.length};
     });
-    sort_by_bytes(entries.data(), entries.data() + entries.size());
+    std::vector<Entry> entries(table.tokens());
+    std::vector<Entry *> ends{entries.data()};
+    for (std::uint32_t partition = 1; partition < partitions; partition++)
+        ends.push_back(ends.back() + tokens[partition - 1]);
+    table.each([&](std::uint32_t place, const Pretoken &pretoken) {
+        *ends[pretoken.partition(partitions)]++ = {0, &table.record(place)};
+    });
+    for (std::uint32_t partition = 0; partition < partitions; partition++)
+        sort_by_bytes(ends[partition] - tokens[partition], ends[partition]);
     return entries;
 }
 
@@ -147,8 +135,9 @@ template <typename Reserve> void write_records(const std::vector<Entry> &entries
     for (std::size_t i = 0; i < entries.size(); i++) {
         if (i + ahead < entries.size()) __builtin_prefetch(entries[i + ahead].record);
         const Pretoken &pretoken = *entries[i].record;
-        put_record(reserve(BPEFLOW_RECORD_SIZE + std::size_t{pretoken.length}), pretoken.bytes(), pretoken.length,
-                   pretoken.count);
+        std::uint8_t *const record = reserve(BPEFLOW_RECORD_SIZE + std::size_t{pretoken.length});
+        put_header(record, pretoken.length, pretoken.count);
+        std::memcpy(record + BPEFLOW_RECORD_SIZE, pretoken.bytes(), pretoken.length);
     }
 }
 
