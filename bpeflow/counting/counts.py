@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
-from bpeflow.counting.kway import canonical_order
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.counting.thinning import Arrays, pretoken_hashes, thin
+from bpeflow.counting.thinning import Arrays, canonical_order, pretoken_hashes, thin
 from bpeflow.counting.tsv import read_tsv, write_tsv
 from bpeflow.errors import ConfigError, CountOverflowError, FormatError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer

@@ -24,9 +24,6 @@ from bpeflow.counting.shards import MAX_COUNT, Shard, cannot_read, cannot_write
 from bpeflow.errors import CountOverflowError, FormatError, NativeUnavailableError
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from bpeflow.counting.counts import PretokenCounts
 
 #: Records placed per native call, which takes about 50 ms. Python handles Ctrl-C between two calls: with more records
@@ -143,26 +140,6 @@ def _as_native(shard: Shard) -> native.Shard:
 def address(data: bytearray | memoryview) -> int:
     """Return the address of the first byte, which is valid while the caller keeps `data` alive."""
     return ctypes.addressof((c_char * len(data)).from_buffer(data))
-
-
-def canonical_order(
-    data: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    """Return the indices of pre-tokens in canonical order. Pre-token `i` is `data[starts[i]:ends[i]]`."""
-    import numpy as np
-
-    order = np.empty(len(counts), dtype=np.int64)
-    arrays = [np.ascontiguousarray(array) for array in (data, starts, ends, counts)]
-    columns = [array.ctypes.data for array in arrays]
-    try:
-        native.load_library("count").bpeflow_canonical_order(*columns, len(counts), order.ctypes.data)
-    except NativeUnavailableError:
-        tokens = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-        order[:] = sorted(range(len(counts)), key=lambda index: (-counts[index], tokens[index]))
-    return order
 
 
 def kway_sum(shards: Sequence[Shard], buffer_size: int) -> NativeSum | PythonSum:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bpeflow.counting.kway import canonical_order
+from bpeflow._util import native
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.errors import CountOverflowError
+from bpeflow.errors import CountOverflowError, NativeUnavailableError
 
 #: The base of the polynomial: 2^64 divided by the golden ratio, an odd number with well-mixed bits.
 BASE = 0x9E3779B97F4A7C15
@@ -118,6 +118,24 @@ def thin(table: Arrays, below: int, one_in: int) -> Arrays:
     order = canonical_order(table.data, table.offsets[kept], table.offsets[kept + 1], counts)
     data, offsets = _copied(table, kept[order])
     return Arrays(data, offsets, counts[order])
+
+
+def canonical_order(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Return the indices of pre-tokens in canonical order. Pre-token `i` is `data[starts[i]:ends[i]]`."""
+    order = np.empty(len(counts), dtype=np.int64)
+    arrays = [np.ascontiguousarray(array) for array in (data, starts, ends, counts)]
+    columns = [array.ctypes.data for array in arrays]
+    try:
+        native.load_library("count").bpeflow_canonical_order(*columns, len(counts), order.ctypes.data)
+    except NativeUnavailableError:
+        tokens = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        order[:] = sorted(range(len(counts)), key=lambda index: (-counts[index], tokens[index]))
+    return order
 
 
 def _copied(table: Arrays, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
