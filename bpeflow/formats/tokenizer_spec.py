@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol, runtime_checkable
 
@@ -97,7 +97,7 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
     digest = sha256(b"bpeflow tokenizer 1\n")
     specials = sorted(vocab.special_tokens.items(), key=lambda item: (item[1], item[0]))
     for entries in (
-        vocab.packed_tokens(),
+        vocab.packed_tokens,
         PackedBytes.of([text.encode() for text, _ in specials]),
         PackedBytes.of([str(token_id).encode() for _, token_id in specials]),
         *vocab.packed_merges(),
@@ -142,7 +142,7 @@ def add_special_tokens(vocab: Vocab, special_tokens: Mapping[str, int | None] | 
         else:
             ids[special] = len(tokens)
             tokens.append(token)
-    return vocab if ids == vocab.special_tokens else replace(vocab, tokens=tuple(tokens), special_tokens=ids)
+    return vocab if ids == vocab.special_tokens else vocab.replaced(tokens=tokens, special_tokens=ids)
 
 
 def _place(special: str, token: bytes, token_id: int, tokens: list[bytes], ids: dict[str, int]) -> None:
