@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from argparse import Namespace
 from importlib import import_module
 from typing import Any
 
@@ -42,12 +42,10 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Print the script."""
-    shell = make_parser().parse(argv).shell
     shtab = load_extra("shtab", "completion", "completion scripts")
-    print(shtab.complete(_all_commands(shtab), shell))  # noqa: T201
-    return 0
+    print(shtab.complete(_all_commands(shtab), options.shell))  # noqa: T201
 
 
 def _all_commands(shtab: Any) -> argparse.ArgumentParser:

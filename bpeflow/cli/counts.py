@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from bpeflow.cli.parser import Parser
@@ -24,10 +24,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Convert counts."""
-    options = make_parser().parse(argv)
     counts = PretokenCounts.read(options.source)
     counts.write(options.target)
     print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")  # noqa: T201
-    return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,16 +48,14 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Encode a corpus."""
-    options = make_parser().parse(argv)
     settings = corpus_of(options, EncodeSettings)
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.load(options.tokenizer, **description(options))
         corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
     with summary(options.quiet) as lines:
         _print_summary(lines, corpus)
-    return 0
 
 
 def _print_summary(lines: Summary, corpus: EncodedCorpus) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from typing import IO, cast
@@ -38,8 +38,9 @@ def _run(argv: Sequence[str]) -> int:
     if (status := answer(argv)) is not None:
         return status
     name, rest = _command(argv)
-    run: Callable[[Sequence[str]], int] = import_module(f"bpeflow.cli.{name}").run
-    return run(rest)
+    command = import_module(f"bpeflow.cli.{name}")
+    command.run(command.make_parser().parse(rest))
+    return 0
 
 
 def _command(argv: Sequence[str]) -> tuple[str, Sequence[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +42,17 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Learn merges again."""
-    options = make_parser().parse(argv)
-    return merge(options.counts, options.config, settings_of(options), options.quiet)
+    merge(options.counts, options.config, settings_of(options), options.quiet)
 
 
-def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> int:
+def merge(source: Path, config: Path | None, overrides: Mapping[str, Any], quiet: bool) -> None:
     """Learn merges from the counts at `source` and write the run folder."""
     counts, path, earlier = read_counts(source)
     settings = settings_for_learning(earlier, path, source, config, overrides)
     counts_path = str(source / COUNTS_FILE if source.is_dir() else source)  # their final place
-    return run_training(
+    run_training(
         settings,
         quiet,
         lambda observer: train_from_counts(counts, settings, observer, earlier, path.parent, counts_path),
