@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
-from bpeflow._util.byte_level import BYTE_CHARACTERS, BYTES_BY_CHARACTER, mergeable_bytes
+import numpy as np
+from numpy.typing import NDArray
+
+from bpeflow._util.byte_level import BYTES_BY_CHARACTER, UTF8_BYTES, mergeable_bytes
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
-from bpeflow.vocab_ids import VocabIds, read_only
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from bpeflow.errors import FormatError
 
 #: A learned pair: the bytes of its left and of its right token.
 Merge = tuple[bytes, bytes]
 
+#: The usual names of the special token that ends a text, in order of precedence.
+END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
+
 #: Number of special tokens that `repr` of a `Vocab` lists by name.
 _SPECIAL_TOKENS_IN_REPR = 5
 
+#: What a `Vocab` has besides tokens and merges.
+_FIELDS = ("special_tokens", "pattern", "unmatched", "normalizer", "merge_counts")
 
-@dataclass(frozen=True, eq=False)
-class Vocab(VocabIds, Mapping[int, bytes]):
+
+class Vocab(Mapping[int, bytes]):
     """An immutable vocabulary: a mapping from each id to its bytes.
 
     Training returns one, and `bpeflow.Tokenizer` has one. `Vocab.build` makes one from a list of merges. The keys are
@@ -56,13 +61,47 @@ class Vocab(VocabIds, Mapping[int, bytes]):
     [[116, 104, 257], [257, 101, 258]]
     """
 
-    tokens: tuple[bytes, ...]
     special_tokens: dict[str, int]
-    merges: tuple[Merge, ...]
-    pattern: Pattern | None = field(default=None, compare=False)
-    unmatched: UnmatchedPolicy | None = field(default=None, compare=False)
-    normalizer: tuple[NormalizerName, ...] = field(default=(), compare=False)
-    merge_counts: tuple[int | None, ...] | None = field(default=None, compare=False)
+    pattern: Pattern | None
+    unmatched: UnmatchedPolicy | None
+    normalizer: tuple[NormalizerName, ...]
+    merge_counts: tuple[int | None, ...] | None
+
+    #: Whether merging the bytes of each ordinary token is known to yield that token.
+    merging_yields_all = False
+
+    #: Whether no two ordinary tokens are known to be equal, and no special token to share its id with another string.
+    _distinct = False
+
+    def __init__(
+        self,
+        tokens: Iterable[bytes],
+        special_tokens: dict[str, int],
+        merges: Iterable[Merge] | NDArray[np.uint32],
+        pattern: Pattern | None = None,
+        unmatched: UnmatchedPolicy | None = None,
+        normalizer: tuple[NormalizerName, ...] = (),
+        merge_counts: tuple[int | None, ...] | None = None,
+    ) -> None:
+        """Make a vocabulary of given ids. The attributes explain the arguments.
+
+        Tokens may also be `PackedBytes`, and merges ids, as `merge_ids` has them. Each form is made from the other when
+        it is first needed.
+        """
+        values = (special_tokens, pattern, unmatched, normalizer, merge_counts)
+        known: dict[str, Any] = dict(zip(_FIELDS, values, strict=True))
+        if isinstance(tokens, PackedBytes):
+            known["packed_tokens"] = tokens
+        else:
+            known["tokens"] = tuple(tokens)
+        if isinstance(merges, np.ndarray):
+            known["merge_ids"] = _read_only(merges)
+        else:
+            known["merges"] = tuple(merges)
+        self.__dict__.update(known)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Vocab is immutable: {name} cannot be set; `replaced` makes a copy with other values")
 
     @classmethod
     def from_merge_ids(
@@ -72,64 +111,55 @@ class Vocab(VocabIds, Mapping[int, bytes]):
         merge_ids: NDArray[np.uint32],
         merging_yields_all: bool = False,
     ) -> Vocab:
-        """Make a vocabulary from packed tokens and merges as ids. `tokens` and `merges` are made when first needed.
+        """Make a vocabulary whose ordinary tokens are all different, which need not be checked again.
 
         Args:
             tokens: the bytes of each id. Except for special tokens, no two are equal.
             special_tokens: as for the class.
             merge_ids: as the property has them.
-            merging_yields_all: as for `VocabIds`.
+            merging_yields_all: whether merging the bytes of each ordinary token is known to yield that token.
 
         >>> vocab = Vocab.build([(b"t", b"h"), (b"th", b"e")])
         >>> Vocab.from_merge_ids(PackedBytes.of(vocab.tokens), {}, vocab.merge_ids).merges
         ((b't', b'h'), (b'th', b'e'))
         """
-        ordinary = tokens.without(special_tokens.values())
-        vocab = cls((), special_tokens, ())
-        del vocab.__dict__["tokens"], vocab.__dict__["merges"]  # `__getattr__` makes them
-        vocab.__dict__.update(
-            _packed=(tokens, ordinary), merge_ids=read_only(merge_ids), merging_yields_all=merging_yields_all
-        )
-        shares_ids = vocab._merges_special_tokens or any(len(token) == 1 for token in special_tokens)
-        return cls(tuple(tokens), special_tokens, vocab.merges) if shares_ids else vocab
+        vocab = cls(tokens, special_tokens, merge_ids)
+        if vocab._merges_special_tokens or any(len(token) == 1 for token in special_tokens):
+            return cls(vocab.tokens, special_tokens, vocab.merges)
+        vocab.__dict__.update(_distinct=True, merging_yields_all=merging_yields_all)
+        return vocab
 
-    if not TYPE_CHECKING:  # type checkers would accept any name
-
-        def __getattr__(self, name: str) -> tuple[Any, ...]:
-            """Make the `tokens` or `merges` that were left out. Python calls this for attributes that are not set."""
-            if name == "tokens" and self._packed:
-                made = tuple(self._packed[0])
-            elif name == "merges" and "merge_ids" in self.__dict__:
-                left, right = (map(self.tokens.__getitem__, ids) for ids in self.merge_ids[:, :2].T.tolist())
-                made = tuple(zip(left, right, strict=True))
-            else:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            self.__dict__[name] = made
-            return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the cached properties. Merges are pickled as ids and tokens in one piece, if they are known so."""
-        names = {field.name for field in fields(self)} - {"merges"}
-        if self._packed:
-            names = names - {"tokens"} | {"_packed", "merging_yields_all"}
-        state = {name: getattr(self, name) for name in names}
-        if "merge_ids" not in self.__dict__ or self._merges_special_tokens:
-            return state | {"merges": self.merges}
-        return state | {"merge_ids": self.merge_ids}
-
-    @property
-    def merge_count(self) -> int:
-        """The number of merges."""
-        return len(self.merges if "merges" in self.__dict__ else self.merge_ids)
+    def replaced(self, **changes: Any) -> Vocab:
+        """Return a copy with other values of attributes, such as `tokens` or `merges`."""
+        return Vocab(**{name: getattr(self, name) for name in ("tokens", "merges", *_FIELDS)} | changes)
 
     def annotated(self, **changes: Any) -> Vocab:
-        """Return a copy with other values of fields that no id depends on. It shares the cached properties."""
+        """Return a copy with other values of attributes that no id depends on. It shares the cached properties."""
         other = Vocab.__new__(Vocab)
         other.__dict__.update(self.__dict__ | changes)
         return other
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be computed. Merges are pickled as ids and tokens in one piece, if they are known so."""
+        tokens = "packed_tokens" if self._distinct else "tokens"
+        are_ids = "merge_ids" in self.__dict__ and not self._merges_special_tokens
+        names = (*_FIELDS, tokens, "merge_ids" if are_ids else "merges", "merging_yields_all", "_distinct")
+        return {name: getattr(self, name) for name in names}
+
+    # ---- tokens by id ----
+
+    @cached_property
+    def tokens(self) -> tuple[bytes, ...]:
+        """The bytes of each token, indexed by id."""
+        return tuple(self.packed_tokens)
+
+    @cached_property
+    def packed_tokens(self) -> PackedBytes:
+        """`tokens` in one piece."""
+        return PackedBytes.of(self.tokens)
+
     def __len__(self) -> int:
-        return len(self._packed[0] if self._packed else self.tokens)
+        return len(self.packed_tokens if self._distinct else self.tokens)
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self)))
@@ -145,7 +175,8 @@ class Vocab(VocabIds, Mapping[int, bytes]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocab):
             return super().__eq__(other)
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self) if field.compare)
+        names = ("tokens", "special_tokens", "merges")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]  # equal to dicts, which have no hash
 
@@ -156,6 +187,167 @@ class Vocab(VocabIds, Mapping[int, bytes]):
             listed.append(f"{len(self.special_tokens) - len(listed):,} more")
         specials = ", ".join(listed) or "none"
         return f"Vocab({len(self):,} tokens, {self.merge_count:,} merges, special tokens: {specials})"
+
+    def to_dict(self) -> dict[int, bytes]:
+        """Return the tokens as ``{id: bytes}``, as CS336's ``train_bpe`` does."""
+        return dict(enumerate(self.tokens))
+
+    # ---- merges ----
+
+    @cached_property
+    def merges(self) -> tuple[Merge, ...]:
+        """The merges by rank."""
+        left, right = (map(self.tokens.__getitem__, ids) for ids in self.merge_ids[:, :2].T.tolist())
+        return tuple(zip(left, right, strict=True))
+
+    @cached_property
+    def merge_ids(self) -> NDArray[np.uint32]:
+        """The merges as ids: an array of shape (merges, 3) with the columns left, right and result.
+
+        If a merge and a special token have the same bytes but separate ids, the result is the merge's own id. If they
+        share an id, as in HuggingFace's mode, the result is the shared id. Merges that make the same string have the
+        same result.
+
+        Raises:
+            FormatError: a part or the result of a merge has no id. The message has the merge's rank and bytes.
+        """
+        left, right = [left for left, _ in self.merges], [right for _, right in self.merges]
+        id_of = self._ids.__getitem__
+        merge_ids = np.empty((len(left), 3), np.uint32)
+        try:
+            for column, tokens in enumerate((left, right, map(operator.add, left, right))):
+                merge_ids[:, column] = np.fromiter(map(id_of, tokens), np.uint32, len(left))
+        except KeyError:
+            raise self._unfit_merge() from None
+        return _read_only(merge_ids)
+
+    @property
+    def merge_count(self) -> int:
+        """The number of merges."""
+        return len(self.merges if "merges" in self.__dict__ else self.merge_ids)
+
+    def packed_merges(self) -> tuple[PackedBytes, PackedBytes]:
+        """Return the left and the right sides of `merges`, each in one piece."""
+        if "merges" in self.__dict__:
+            left, right = zip(*self.merges, strict=True) if self.merges else ((), ())
+            return PackedBytes.of(left), PackedBytes.of(right)
+        return self.packed_tokens.taken(self.merge_ids[:, 0]), self.packed_tokens.taken(self.merge_ids[:, 1])
+
+    # ---- what encoding yields ----
+
+    def packed(self) -> tuple[PackedBytes, PackedBytes]:
+        """Return `decoded_tokens` and `ordinary_tokens`, each in one piece."""
+        if self._distinct:
+            return self.packed_tokens, self.packed_tokens.without(self.special_tokens.values())
+        return PackedBytes.of(self.decoded_tokens), PackedBytes.of(self.ordinary_tokens)
+
+    @cached_property
+    def byte_ids(self) -> tuple[int, ...]:
+        """The id of each of the 256 bytes: of its own token, or of the special token that it shares an id with.
+
+        Bytes that UTF-8 never has, and that published vocabularies may leave out, then have the id 0.
+
+        Raises:
+            FormatError: another byte has no id.
+        """
+        ids = self.packed()[1].singles() if self._distinct else self._ids
+        missing = [byte for byte in range(256) if bytes([byte]) not in ids]
+        if not set(UTF8_BYTES).isdisjoint(missing):
+            raise FormatError(
+                f"the vocabulary has no token for {len(missing)} of the 256 bytes, the first of them 0x{missing[0]:02x}"
+            )
+        return tuple(ids.get(bytes([byte]), 0) for byte in range(256))
+
+    @cached_property
+    def ordinary_tokens(self) -> tuple[bytes, ...]:
+        """The bytes of each id that encoding ordinary text can yield; ``b""`` for all other ids.
+
+        Ordinary text never yields a special token, unless that shares its id with a byte or a merge. Of two ids with
+        the same bytes, it never yields the higher.
+
+        Raises:
+            FormatError: as for `merge_ids`.
+        """
+        if self._distinct:
+            return tuple(self.packed()[1])
+        ids = self._ids
+        ordinary = [token if ids.get(token) == token_id else b"" for token_id, token in enumerate(self._own_tokens())]
+        shared = np.flatnonzero(np.isin(self.merge_ids[:, 2], [*self._special_ids]))
+        for token in [*(b"".join(self.merges[rank]) for rank in shared), *(bytes([byte]) for byte in range(256))]:
+            if token in ids:
+                ordinary[ids[token]] = token
+        return tuple(ordinary)
+
+    @cached_property
+    def decoded_tokens(self) -> tuple[bytes, ...]:
+        """The bytes that each id is decoded to: those of ordinary text if that can yield the id, else the token's own.
+
+        The two differ if a special token shares its id with other bytes, as ``"Ġthe"`` can with ``b" the"`` in
+        HuggingFace's mode. Then ordinary text survives the round trip. HuggingFace also decodes such a special token to
+        the other bytes.
+
+        Raises:
+            FormatError: as for `merge_ids`.
+        """
+        decoded = list(self.tokens)
+        for token_id in self._special_ids:
+            decoded[token_id] = self.ordinary_tokens[token_id] or decoded[token_id]
+        return tuple(decoded)
+
+    @cached_property
+    def token_ids(self) -> dict[bytes, int]:
+        """The id of each token by its bytes: the id that encoding yields for them.
+
+        If a special token has the same bytes as an ordinary one, but an id of its own, the id is the ordinary one's.
+
+        Raises:
+            FormatError: as for `merge_ids`.
+        """
+        specials = {token.encode(): token_id for token, token_id in self.special_tokens.items()}
+        return specials | {token: token_id for token_id, token in enumerate(self.ordinary_tokens) if token}
+
+    @cached_property
+    def _ids(self) -> dict[bytes, int]:
+        """The id of each byte string: the lowest id of an ordinary token, else the id of a special token.
+
+        A special token provides the id of two strings: of the bytes that HuggingFace takes it for while merging
+        (`mergeable_bytes`) and, with lower precedence, of its own bytes.
+        """
+        texts = {token_id: token for token, token_id in self.special_tokens.items()}
+        same_bytes = {token.encode(): token_id for token_id, token in texts.items()}
+        shared = {mergeable_bytes(token): token_id for token_id, token in texts.items()}
+        own = self._own_tokens()
+        ids = same_bytes | shared | dict(zip(reversed(own), reversed(range(len(own))), strict=True))
+        ids.pop(b"", None)
+        return ids
+
+    def _own_tokens(self) -> list[bytes]:
+        """Return the tokens, with ``b""`` for special ones."""
+        own = [*self.tokens]
+        for token_id in self._special_ids:
+            own[token_id] = b""
+        return own
+
+    @property
+    def _special_ids(self) -> set[int]:
+        return {token_id for token_id in self.special_tokens.values() if token_id < len(self.tokens)}
+
+    @property
+    def _merges_special_tokens(self) -> bool:
+        """Whether a merge has the id of a special token, which may have other bytes than the merge."""
+        return bool(np.isin(self.merge_ids, [*self.special_tokens.values()]).any())
+
+    def _unfit_merge(self) -> FormatError:
+        rank, (left, right) = next(
+            (r, m) for r, m in enumerate(self.merges) if not {*m, m[0] + m[1]} <= self._ids.keys()
+        )
+        missing = next(part for part in (left, right, left + right) if part not in self._ids)
+        return FormatError(
+            f"merge {rank}, {left!r} + {right!r}, does not fit the vocabulary, which has no token {missing!r}; "
+            "do the merges and the vocabulary belong to the same tokenizer?"
+        )
+
+    # ---- building ----
 
     @classmethod
     def build(
@@ -194,13 +386,8 @@ class Vocab(VocabIds, Mapping[int, bytes]):
             for byte in range(256):
                 builder.add(bytes([byte]))
             specials = {token: builder.add_special(token) for token in special_tokens}
-        taken = []
-        for left, right in merges:
-            if max_tokens is not None and len(builder.tokens) >= max_tokens:
-                break
-            builder.add(left + right)
-            taken.append((left, right))
-        return cls(tuple(builder.tokens), specials, tuple(taken))
+        taken = builder.add_merges(merges, max_tokens)
+        return cls(builder.tokens, specials, taken)
 
     def extend(
         self,
@@ -233,19 +420,12 @@ class Vocab(VocabIds, Mapping[int, bytes]):
         for token in special_tokens:
             if token not in specials:
                 specials[token] = builder.add_special(token) if reuse_tokens else builder.append(token.encode())
-        taken = list(self.merges)
-        for left, right in merges:
-            if max_tokens is not None and len(builder.tokens) >= max_tokens:
-                break
-            builder.add(left + right)
-            taken.append((left, right))
-        unknown = (None,) * (len(taken) - len(self.merges))
-        return replace(
-            self,
-            tokens=tuple(builder.tokens),
+        taken = builder.add_merges(merges, max_tokens)
+        return self.replaced(
+            tokens=builder.tokens,
             special_tokens=specials,
-            merges=tuple(taken),
-            merge_counts=self.merge_counts and self.merge_counts + unknown,
+            merges=self.merges + taken,
+            merge_counts=self.merge_counts and self.merge_counts + (None,) * len(taken),
         )
 
     def reusable_ids(self, *, special_tokens: bool) -> dict[bytes, int]:
@@ -265,12 +445,13 @@ class Vocab(VocabIds, Mapping[int, bytes]):
     @property
     def longest_token(self) -> bytes:
         """The longest token that is not a special token; of several, the one with the lowest id."""
-        specials = set(self.special_tokens.values())
-        return max((t for i, t in enumerate(self.tokens) if i not in specials), key=len)
+        return max(self._own_tokens(), key=len)
 
-    def to_dict(self) -> dict[int, bytes]:
-        """Return the tokens as ``{id: bytes}``, as CS336's ``train_bpe`` does."""
-        return dict(enumerate(self.tokens))
+
+def _read_only(merge_ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Protect an array, which others share, from changes."""
+    merge_ids.flags.writeable = False
+    return merge_ids
 
 
 class _VocabBuilder:
@@ -296,25 +477,12 @@ class _VocabBuilder:
     def add_special(self, token: str) -> int:
         return self.add(token.encode(), mergeable_bytes(token))
 
-
-def check_special_tokens(special_tokens: Iterable[str], reuse_tokens: bool) -> None:
-    """Check, before training, that ``vocab.json`` will be able to hold the special tokens and all bytes.
-
-    A special token that is the printable form of a byte, such as ``"a"`` or ``"Ġ"``, would share an entry with that
-    byte. With `reuse_tokens` (HuggingFace's way) they also share an id, so nothing is lost.
-
-    Raises:
-        ValueError: a special token is the printable form of a byte, and `reuse_tokens` is false.
-    """
-    for token in special_tokens:
-        if token in BYTE_CHARACTERS and len(token) == 1 and not reuse_tokens:
-            raise ValueError(describe_byte_conflict(token))
-
-
-def describe_byte_conflict(special_token: str) -> str:
-    """Return the error message for a special token that is the printable form of a byte."""
-    byte = BYTE_CHARACTERS.index(special_token)
-    return (
-        f"special token {special_token!r} is the printable form of byte 0x{byte:02x}, and would replace it in "
-        "vocab.json; choose a longer special token, or tie_break: huggingface, where both have the same id"
-    )
+    def add_merges(self, merges: Iterable[Merge], max_tokens: int | None) -> tuple[Merge, ...]:
+        """Add the tokens that merges make, up to `max_tokens` in all. Return these merges."""
+        taken = []
+        for left, right in merges:
+            if max_tokens is not None and len(self.tokens) >= max_tokens:
+                break
+            self.add(left + right)
+            taken.append((left, right))
+        return tuple(taken)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bpeflow._util.byte_level import BYTE_CHARACTERS, BYTES_BY_CHARACTER, from_printable, mergeable_bytes, to_printable
+from bpeflow._util.byte_level import (
+    BYTE_CHARACTERS,
+    BYTES_BY_CHARACTER,
+    check_special_tokens,
+    from_printable,
+    mergeable_bytes,
+    to_printable,
+)
 from bpeflow._util.packed import PackedBytes
 from bpeflow.errors import FormatError
-from bpeflow.vocab import Vocab, check_special_tokens
+from bpeflow.vocab import Vocab
 
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b" ", b"ab")]
 
@@ -75,8 +81,8 @@ def test_an_unused_id_is_a_key_without_bytes() -> None:
 def test_vocabularies_are_equal_with_the_same_special_tokens_and_merges_and_to_a_mapping_of_the_same_items() -> None:
     vocab = Vocab.build(MERGES, ["<s>"])
     assert vocab == Vocab.build(MERGES, ["<s>"])
-    assert vocab != replace(vocab, special_tokens={})
-    assert vocab != replace(vocab, merges=())
+    assert vocab != vocab.replaced(special_tokens={})
+    assert vocab != vocab.replaced(merges=())
     assert vocab == vocab.to_dict()
     assert vocab.to_dict() == vocab
     assert vocab != vocab.to_dict() | {3: b"other"}

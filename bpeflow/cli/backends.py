@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
 
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser
@@ -16,15 +16,13 @@ def make_parser() -> Parser:
     return Parser("backends", "List the merge backends, and why any is unavailable.", "")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:  # noqa: ARG001
     """List the backends."""
-    make_parser().parse(argv)
     reasons = {backend: backend.unavailable() for backend in BACKENDS}
     rows = [(b.name, "no" if reason else "yes", reason or b.describe()) for b, reason in reasons.items()]
     print_table(output_console(), ("backend", "available", "description, or the reason"), rows, "lll")
     print(f"backend: auto selects {next(b.name for b, reason in reasons.items() if reason is None)}")  # noqa: T201
     print(f"counting: {scanner_in_use()}")  # noqa: T201
-    return 0
 
 
 def scanner_in_use() -> str:

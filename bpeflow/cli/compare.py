@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -52,9 +53,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Compare backends."""
-    options = make_parser().parse(argv)
     available = [backend.name for backend in BACKENDS if backend.unavailable() is None]
     entrants = contenders(options.backends or available, options.threads or [available_cores()])
     counts, path, earlier = read_counts(options.counts)
@@ -77,7 +77,6 @@ def run(argv: Sequence[str]) -> int:
         with atomic_path(options.json) as temporary:
             temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     print_comparison(output_console(), counts, learned, entrants)
-    return 0
 
 
 def print_comparison(

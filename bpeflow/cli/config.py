@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -38,12 +39,10 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Print the settings."""
-    options = make_parser().parse(argv)
     values = read_yaml(options.config) if options.config else {}
     print(as_markdown() if options.markdown else as_yaml(values), end="")  # noqa: T201
-    return 0
 
 
 # ---- the two forms ----

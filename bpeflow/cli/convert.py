@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from bpeflow.cli.parser import Parser, add_description_flags, description
@@ -10,7 +10,7 @@ from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
 from bpeflow.formats import any_format
-from bpeflow.formats.transformers import TransformersOptions
+from bpeflow.formats.tokenizer_spec import TransformersOptions
 
 _DESCRIPTION = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and
@@ -38,12 +38,10 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Convert a tokenizer."""
-    options = make_parser().parse(argv)
     set_up_logging()
     output = make_settings(OutputSettings, {"formats": "huggingface", **settings_of(options)})
     spec = any_format.load(options.source, **description(options))
     for path in any_format.save(spec, options.target, options.to, options.overwrite, TransformersOptions.of(output)):
         print(path)  # noqa: T201
-    return 0

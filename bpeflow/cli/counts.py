@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from bpeflow.cli.parser import Parser
 from bpeflow.counting.counts import PretokenCounts
 
 _DESCRIPTION = """\
-Convert pre-token counts between bpeflow's own format (.npz), JSON ({"pre-token": count}) and TSV (pre-token TAB count,
-with backslash escapes). File name extensions select the formats.
+Convert pre-token counts between bpeflow's own format (.npz) and TSV (pre-token TAB count, with backslash escapes).
+File name extensions select the formats.
 
-  bpeflow counts runs/owt/counts.npz counts.json
+  bpeflow counts runs/owt/counts.npz counts.tsv
 """
 
 
@@ -24,10 +24,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Convert counts."""
-    options = make_parser().parse(argv)
     counts = PretokenCounts.read(options.source)
     counts.write(options.target)
     print(f"{options.target}: {len(counts):,} distinct pre-tokens, {counts.total:,} in total")  # noqa: T201
-    return 0

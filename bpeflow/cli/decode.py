@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line
@@ -33,9 +33,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Decode a token file."""
-    options = make_parser().parse(argv)
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.load(options.tokenizer, **description(options))
         decoded = decode_file(
@@ -54,4 +53,3 @@ def run(argv: Sequence[str]) -> int:
             f"{format_size(decoded.bytes)}, {rate}/s",
         )
         lines.line("written", one_line(str(options.out)))
-    return 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -16,6 +17,7 @@ from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.cli.progress import observing
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.cli.tables import TOKEN_WIDTH, list_tokens, output_console, print_fields, print_table
+from bpeflow.errors import ConfigError
 from bpeflow.look.difference import (
     Block,
     PretokenDifference,
@@ -56,27 +58,26 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Compare two vocabularies."""
-    parser = make_parser()
-    options = parser.parse(argv)
     settings = corpus_of(options, required=False)
     paths, inputs, text = [options.first, options.second], settings.pop("inputs"), options.text
     names = [*short_names(list(map(str, paths))).values()]
     if len(names) == 1:
-        parser.error(f"{paths[0]} is given twice: need two tokenizers")
+        raise ConfigError(f"{paths[0]} is given twice: need two tokenizers")
     if "-" in inputs:
-        parser.error("standard input can be read only once: save it to a file, and give that as --input")
+        raise ConfigError("standard input can be read only once: save it to a file, and give that as --input")
     with observing(options.quiet) as observer:
         tokenizers = [Tokenizer.load(path) for path in paths]
         difference = compare_vocabs(tokenizers[0], tokenizers[1])
         content: dict[str, Any] = {"tokenizers": names, "vocabulary": to_json(difference)}
-        text_tokens, blocks, words = [], [], []
+        parts: list[_Part] = []
         if text is not None:
             explained = [tokenizer.explain(text) for tokenizer in tokenizers]
             blocks = [block for block in compare_texts(explained[0], explained[1]) if block.differs]
-            text_tokens = [len(explanation.tokens) for explanation in explained]
-            content["text"] = {"tokens": text_tokens, "blocks": to_json(blocks)}
+            tokens = [len(explanation.tokens) for explanation in explained]
+            content["text"] = {"tokens": tokens, "blocks": to_json(blocks)}
+            parts.append(_Part("text", [len(text.encode())] * 2, tokens, "bytes", map(_block_row, blocks)))
         if inputs:
             counts = [count_pretokens(tokenizers[0], inputs, observer, **settings)]
             alike = not difference.splits_differ
@@ -85,17 +86,47 @@ def run(argv: Sequence[str]) -> int:
             sizes = [of_one.total_bytes for of_one in counts]
             words = list(compare_pretokens(tokenizers[0], tokenizers[1], counts[0], _PRETOKENS))
             content["corpus"] = {"bytes": sizes, "tokens": tokens, "pretokens": to_json(words)}
+            parts.append(_Part("corpus", sizes, tokens, "count", map(_word_row, words)))
     if options.json:
         json.dump(content, sys.stdout, indent=2)
         sys.stdout.write("\n")
-        return 0
+        return
     console = output_console()
     print_fields(console, _fields(difference, names))
-    if text is not None:
-        _print_texts(console, len(text.encode()), text_tokens, blocks)
-    if inputs:
-        _print_corpus(console, sizes, tokens, words)
-    return 0
+    for part in parts:
+        part.print(console)
+
+
+class _Part(NamedTuple):
+    """How much of a text or a corpus the tokens of both take, and rows of those that differ."""
+
+    title: str
+    sizes: Sequence[int]
+    tokens: Sequence[int]
+    heading: str
+    rows: Iterable[tuple[str, ...]]
+
+    def print(self, console: Console) -> None:
+        """Print the sizes and the rows."""
+        console.print(Text(f"\n{self.title}", "bold"))
+        ratios = []
+        for letter, size, number in zip("AB", self.sizes, self.tokens, strict=True):
+            ratio = f", {size / number:.3f} bytes per token" if number else ""
+            ratios.append((letter, f"{format_count(number, 'token')} for {format_size(size)}{ratio}"))
+        print_fields(console, ratios)
+        if rows := list(self.rows):
+            print_table(console, (self.heading, "A", "B"), rows, "rll")
+        else:
+            console.print("both divide it in the same way")
+
+
+def _block_row(block: Block) -> tuple[str, ...]:
+    sides = (" ".join(f"{_token(token.bytes)}:{token.id}" for token in side) for side in (block.first, block.second))
+    return (f"{block.span[0]}-{block.span[1]}", *sides)
+
+
+def _word_row(word: PretokenDifference) -> tuple[str, ...]:
+    return (f"{word.count:,}", *(" ".join(map(_token, side)) for side in (word.first, word.second)))
 
 
 def _fields(difference: VocabDifference, names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -115,40 +146,6 @@ def _fields(difference: VocabDifference, names: Sequence[str]) -> Iterator[tuple
     for name, values in difference.settings.items():
         for letter, value in zip("AB", values, strict=True):
             yield name, f"{letter}: {one_line(str(value))}"
-
-
-def _ratios(sizes: Sequence[int], tokens: Sequence[int]) -> Iterator[tuple[str, str]]:
-    for letter, size, number in zip("AB", sizes, tokens, strict=True):
-        ratio = f", {size / number:.3f} bytes per token" if number else ""
-        yield letter, f"{format_count(number, 'token')} for {format_size(size)}{ratio}"
-
-
-def _print_texts(console: Console, size: int, tokens: Sequence[int], blocks: Sequence[Block]) -> None:
-    console.print(Text("\ntext", "bold"))
-    print_fields(console, _ratios([size, size], tokens))
-    rows = [
-        (
-            f"{block.span[0]}-{block.span[1]}",
-            *(" ".join(f"{_token(t.bytes)}:{t.id}" for t in side) for side in (block.first, block.second)),
-        )
-        for block in blocks
-    ]
-    if rows:
-        print_table(console, ("bytes", "A", "B"), rows, "rll")
-    else:
-        console.print("both divide it in the same way")
-
-
-def _print_corpus(
-    console: Console, sizes: Sequence[int], tokens: Sequence[int], words: Sequence[PretokenDifference]
-) -> None:
-    console.print(Text("\ncorpus", "bold"))
-    print_fields(console, _ratios(sizes, tokens))
-    if words:
-        rows = [(f"{w.count:,}", *(" ".join(map(_token, side)) for side in (w.first, w.second))) for w in words]
-        print_table(console, ("count", "A", "B"), rows, "rll")
-    else:
-        console.print("both divide every pre-token in the same way")
 
 
 def _merge(merge: Merge | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.config import EncodeSettings
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.encode import encode_file
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -47,16 +48,14 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Encode a corpus."""
-    options = make_parser().parse(argv)
     settings = corpus_of(options, EncodeSettings)
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.load(options.tokenizer, **description(options))
         corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
     with summary(options.quiet) as lines:
         _print_summary(lines, corpus)
-    return 0
 
 
 def _print_summary(lines: Summary, corpus: EncodedCorpus) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -59,9 +60,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Measure tokenizers."""
-    options = make_parser().parse(argv)
     corpus = corpus_of(options)
     with observing(options.quiet) as observer:
         tokenizers, described = options.tokenizers, description(options)
@@ -74,7 +74,6 @@ def run(argv: Sequence[str]) -> int:
         with atomic_path(options.json_path) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
     print_report(report, output_console(), options.for_size)
-    return 0
 
 
 # ---- tables ----

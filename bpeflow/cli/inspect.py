@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -63,9 +64,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Describe a vocabulary."""
-    options = make_parser().parse(argv)
     settings = corpus_of(options, required=False)
     inputs = settings.pop("inputs")
     corpus = None
@@ -83,7 +83,6 @@ def run(argv: Sequence[str]) -> int:
         _print_vocab(console, figures)
         if corpus:
             _print_corpus(console, corpus)
-    return 0
 
 
 def _print_vocab(console: Console, figures: VocabFigures) -> None:

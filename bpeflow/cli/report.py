@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from bpeflow.cli.parser import Parser
@@ -32,12 +32,10 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Write the page."""
     from bpeflow.look.page import write_page
 
-    options = make_parser().parse(argv)
     path = options.out or options.run / PAGE_FILE
     write_page(options.run, path, options.sample)
     print(path)  # noqa: T201
-    return 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import format_size
 from bpeflow.cli.parser import Parser, add_description_flags, description, size
 from bpeflow.cli.progress import set_up_logging
+from bpeflow.errors import ConfigError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
@@ -54,12 +55,10 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Show a text."""
-    parser = make_parser()
-    options = parser.parse(argv)
     if (options.text is None) == (options.inputs is None):
-        parser.error("need a TEXT to show, - for standard input, or --input PATH")
+        raise ConfigError("need a TEXT to show, - for standard input, or --input PATH")
     set_up_logging()
     from rich.console import Console
 
@@ -81,10 +80,9 @@ def run(argv: Sequence[str]) -> int:
         page = explanation.to_page(options.tokenizer.resolve().name, options.explain)
         with atomic_path(options.html) as temporary:
             temporary.write_text(page, encoding="utf-8")
-        return 0
+        return
     console, table = Console(), explanation.table(options.explain)
     if console.is_terminal and console.color_system is not None and not console.no_color:
         console.print(explanation.coloured(), "", table, sep="\n")
     else:
         sys.stdout.write(f"{table.plain}\n")
-    return 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
@@ -38,20 +39,19 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Train as the flags and the config say."""
-    if not argv:
+    flags = settings_of(options)
+    if not flags and options.config is None:
         raise ConfigError("nothing to train on: give --input PATH or --config FILE (see bpeflow train --help)")
-    options = make_parser().parse(argv)
     from bpeflow.run_dir.resume import make_run_settings
     from bpeflow.training.train import train
 
-    flags = settings_of(options)
     settings = make_run_settings(load_values(options.config, flags), str(options.config or ""), flags)
-    return run_training(settings, options.quiet, lambda observer: train(settings, observer))
+    run_training(settings, options.quiet, lambda observer: train(settings, observer))
 
 
-def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> int:
+def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> None:
     """Do `work` with progress shown, and print the summary of its result."""
     from bpeflow.cli.progress import observing, summary
 
@@ -61,7 +61,6 @@ def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], Tra
         result = work(observer)
     with summary(quiet) as lines:
         print_summary(lines, result, str(settings.out_dir))
-    return 0
 
 
 # ---- the summary ----

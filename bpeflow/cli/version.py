@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import psutil
@@ -29,13 +30,12 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str]) -> int:
+def run(options: Namespace) -> None:
     """Print the version and, on request, the details."""
     print(f"bpeflow {__version__}")  # noqa: T201
-    if make_parser().parse(argv).verbose:
+    if options.verbose:
         for name, value in _details():
             print(f"  {name:<16}{value}")  # noqa: T201
-    return 0
 
 
 def _details() -> Iterator[tuple[str, str]]:

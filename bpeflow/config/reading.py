@@ -154,7 +154,8 @@ def _nearest(model: type[BaseModel], key: str) -> str:
     names = [setting.key for setting in all_settings(model)]
     section, _, last = key.rpartition(".")
     prefix = _without_indices(f"{section}." if section else "")
-    known = {name.removeprefix(prefix): name for name in names if prefix and name.startswith(prefix)}
+    inside = [name.removeprefix(prefix) for name in names if prefix and name.startswith(prefix)]
+    known = {name: f"{section}.{name}" for name in inside}
     if not known:
         last = key
         sections = {name.partition(".")[0] for name in names}

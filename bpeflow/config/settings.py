@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, ByteSize, model_validator
 
+from bpeflow._util.byte_level import check_special_tokens
 from bpeflow._util.text import (
     BadRecordsPolicy,
     InvalidUtf8Policy,
@@ -39,7 +40,6 @@ from bpeflow.config.sections import (
     as_tuple,
     setting,
 )
-from bpeflow.vocab import check_special_tokens
 
 TieBreak = Literal["greatest_bytes", "smallest_ids", "huggingface"]
 

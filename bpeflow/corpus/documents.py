@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import starmap, zip_longest
 from operator import add
 from typing import NamedTuple
@@ -47,8 +48,6 @@ class Delimiters:
         special_tokens: the special tokens.
         record_end: bytes that end each document in place of a separator, where the text is made of records. They are
             not valid UTF-8.
-        all: the separator and the special tokens, each once, longest first.
-        longest: length of the longest delimiter in bytes; 0 if there is none.
 
     Raises:
         ConfigError: a delimiter is empty or not valid Unicode.
@@ -57,31 +56,35 @@ class Delimiters:
     separator: str | None
     special_tokens: Sequence[str] = ()
     record_end: bytes | None = None
-    all: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
-    longest: int = field(init=False, repr=False, compare=False)
-    _separator: bytes | None = field(init=False, repr=False, compare=False)
-    _pattern: re.Pattern[bytes] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        separator = self.record_end if self.separator is None else _encode(self.separator)
-        delimiters = {_encode(token) for token in self.special_tokens} | ({separator} if separator else set())
-        longest_first = tuple(sorted(delimiters, key=lambda delimiter: (-len(delimiter), delimiter)))
-        pattern = re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None
-        set_field = object.__setattr__  # the dataclass is frozen
-        set_field(self, "all", longest_first)
-        set_field(self, "longest", max(map(len, delimiters), default=0))
-        set_field(self, "_separator", separator)
-        set_field(self, "_pattern", pattern)
+        """Check the delimiters."""
+        _ = self.all
+
+    @cached_property
+    def all(self) -> tuple[bytes, ...]:
+        """The separator and the special tokens as UTF-8, each once, longest first."""
+        delimiters = {self.separator_bytes, *map(_encode, self.special_tokens)} - {b""}
+        return tuple(sorted(delimiters, key=lambda delimiter: (-len(delimiter), delimiter)))
+
+    @cached_property
+    def separator_bytes(self) -> bytes:
+        """The separator, or what ends records; empty if there is none."""
+        return (self.record_end or b"") if self.separator is None else _encode(self.separator)
 
     @property
-    def separator_bytes(self) -> bytes:
-        """The separator; empty if there is none."""
-        return self._separator or b""
+    def longest(self) -> int:
+        """Length of the longest delimiter in bytes; 0 if there is none."""
+        return len(self.all[0]) if self.all else 0
 
     @property
     def separator_index(self) -> int:
         """The index of the separator in `all`; the length of `all` if there is none."""
-        return len(self.all) if self._separator is None else self.all.index(self._separator)
+        return self.all.index(self.separator_bytes) if self.separator_bytes else len(self.all)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[bytes] | None:
+        return re.compile(b"|".join(map(re.escape, self.all))) if self.all else None
 
     def documents(self, data: bytes) -> Iterator[Document]:
         """Yield the documents of `data`, which must not begin inside a delimiter.
@@ -102,7 +105,7 @@ class Delimiters:
 
     def is_separator(self, match: re.Match[bytes]) -> bool:
         """Return whether a match is the document separator."""
-        return match.group() == self._separator
+        return match.group() == self.separator_bytes
 
     def matches(self, data: bytes) -> Iterator[re.Match[bytes]]:
         """Yield the delimiters that are removed from `data`, which must not begin inside a delimiter."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bpeflow.corpus.chunk import Chunk, StreamChunk
 from bpeflow.corpus.documents import NOTHING, Delimiters, Document, DocumentStatistics
-from bpeflow.corpus.records import UTF8_REMEDY, parse_line, read_lines
+from bpeflow.corpus.records import UTF8_REMEDY, RecordBuffer, parse_lines
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.errors import CorpusError, InvalidUtf8Error
 
@@ -125,12 +125,7 @@ class OpenChunk:
         chunk = self.chunk
         if not isinstance(chunk, StreamChunk) or chunk.holds == "records":
             return f"byte {self.offset + position - document:,} of its documents' text"
-        lines = [
-            number
-            for number, line in enumerate(chunk.data.split(b"\n"), chunk.line)
-            for found in parse_line(line, number, chunk, self.rules)
-            if isinstance(found, bytes)
-        ]
+        lines = [number for number, text in parse_lines(chunk, self.rules) if isinstance(text, bytes)]
         return f"line {lines[document]:,}"
 
 
@@ -160,6 +155,9 @@ def open_chunk(chunk: Chunk, rules: TextRules, buffer: ChunkBuffer | None = None
     if chunk.holds == "text":
         return OpenChunk(chunk, rules, memoryview(chunk.data), rules.delimiters, chunk.offset)
     if chunk.holds == "jsonl":
-        data, left_out = read_lines(chunk, rules)
-        return OpenChunk(chunk, rules, memoryview(data), rules.record_delimiters, chunk.offset, left_out)
+        records = RecordBuffer(rules, chunk.source)
+        for _, text in parse_lines(chunk, rules):
+            records.add(text)
+        data = memoryview(records.data)
+        return OpenChunk(chunk, rules, data, rules.record_delimiters, chunk.offset, records.left_out)
     return OpenChunk(chunk, rules, memoryview(chunk.data), rules.record_delimiters, chunk.offset, chunk.left_out)

@@ -18,7 +18,6 @@ from bpeflow.corpus.chunk import Chunk, StreamChunk
 from bpeflow.corpus.files import Blocks, InputFile, SampledFiles, open_blocks
 from bpeflow.corpus.parquet import read_rows, row_groups
 from bpeflow.corpus.records import (
-    DOCUMENTS,
     SKIP_REMEDY,
     DocumentIterable,
     RecordText,
@@ -92,12 +91,12 @@ class CorpusReader:
 
     def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
         if isinstance(entry, DocumentIterable):
-            return record_chunks(entry.texts(self.rules), DOCUMENTS, self.chunk_size)
+            return record_chunks(entry.texts(self.rules), entry.files[0], self.chunk_size, self.rules)
         return self._sampled(entry.files) if isinstance(entry, SampledFiles) else self._chunks(entry)
 
     def _chunks(self, file: InputFile) -> Iterator[StreamChunk]:
         if file.format == "parquet":
-            yield from record_chunks(self._rows(file), file.name, self.chunk_size, file.source, file.weight)
+            yield from record_chunks(self._rows(file), file, self.chunk_size, self.rules)
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
@@ -131,7 +130,7 @@ class CorpusReader:
                 for index, document in enumerate(self._documents(file))
                 if not isinstance(document, bytes) or sample.number(file_index, index) < threshold
             )
-            yield from record_chunks(chosen, file.name, self.chunk_size, file.source, file.weight)
+            yield from record_chunks(chosen, file, self.chunk_size, self.rules)
 
     def _documents(self, file: InputFile) -> Iterator[RecordText]:
         """Yield the documents of a stream, including skipped ones."""
@@ -141,7 +140,7 @@ class CorpusReader:
         with self._open(file) as blocks:
             if file.format == "jsonl":
                 for lines in cut_lines(blocks, self.chunk_size, self.longest, file.source):
-                    yield from parse_lines(lines, self.rules)
+                    yield from (text for _, text in parse_lines(lines, self.rules))
                 return
             whole = replace(self.rules, invalid_utf8="skip")  # under which no document is cut
             for chunk in cut_text(blocks, self.chunk_size, whole, self.longest):
@@ -152,16 +151,12 @@ class CorpusReader:
                     yield encode_document(data[start:end], where, self.rules.invalid_utf8)
 
     def _rows(self, file: InputFile) -> Iterator[RecordText]:
-        source = self.rules.sources[file.source]
-        for row, value in read_rows(file, source.text_column):
+        for row, value in read_rows(file, self.rules.sources[file.source].text_column):
             where = f"{file.name}: row {row:,}"
-            if value is not None:
+            if value is None:
+                yield BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
+            else:
                 yield encode_document(value, where, self.rules.invalid_utf8)
-                continue
-            error = BadRecordError(f"{where}: the text is null; {SKIP_REMEDY}")
-            if source.bad_records == "error":
-                raise error
-            yield error
 
 
 def check_unchanged(entries: Iterable[CorpusEntry], remedy: str, may_grow: bool = False, was_read: bool = True) -> None:

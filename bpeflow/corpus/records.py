@@ -31,57 +31,44 @@ _BOM = b"\xef\xbb\xbf"
 #: Upper bound on the names that `format_names` lists. More: longer messages; fewer: the right name may be missing.
 _SHOWN_NAMES = 8
 
-#: What a record yields: its document in valid UTF-8, None if that is skipped, or the error of a bad record.
-RecordText = bytes | None | BadRecordError
+#: What a record holds: its document in valid UTF-8, or the error of a record without one. `RecordBuffer` raises it, or
+#: leaves the record out, as the policies say.
+RecordText = bytes | BadRecordError | InvalidUtf8Error
 
 #: The name of an iterable wherever a file would have its own.
 DOCUMENTS = "<documents>"
 
 
-def encode_document(document: str | bytes, where: str, invalid_utf8: InvalidUtf8Policy) -> bytes | None:
-    """Return a document as valid UTF-8; None if it is skipped.
-
-    Raises:
-        InvalidUtf8Error: the policy is ``"error"`` and the document is not UTF-8. The message begins with `where`.
-    """
+def encode_document(document: str | bytes, where: str, invalid_utf8: InvalidUtf8Policy) -> RecordText:
+    """Return a document as valid UTF-8; or the error that it is not, which begins with `where`."""
     try:
         if isinstance(document, str):
             return document.encode()
         if not document.isascii():
             document.decode()
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
-        if invalid_utf8 == "skip":
-            return None
-        if invalid_utf8 == "error":
-            at = f"character {error.start} of" if isinstance(error, UnicodeEncodeError) else f"byte {error.start} of"
-            raise InvalidUtf8Error(f"{where}: not UTF-8 at {at} the document ({error.reason}); {UTF8_REMEDY}") from None
-        return _replace_invalid(document).encode()
+        if invalid_utf8 == "replace":
+            return _replace_invalid(document).encode()
+        unit = "character" if isinstance(error, UnicodeEncodeError) else "byte"
+        return InvalidUtf8Error(
+            f"{where}: not UTF-8 at {unit} {error.start} of the document ({error.reason}); {UTF8_REMEDY}"
+        )
     return document
 
 
 def text_of_record(record: Any, where: str, source: Source, invalid_utf8: InvalidUtf8Policy) -> RecordText:
-    """Return the text in a field of a record.
+    """Return the text of a record, usually a mapping, in the field of its source; or the error that there is none.
 
-    Args:
-        record: the record, usually a mapping.
-        where: the position of the record, for messages.
-        source: the source, with the path of the field and what to do if it holds no string.
-        invalid_utf8: how to handle text that is not UTF-8.
-
-    Raises:
-        BadRecordError: the field is not a string, and the source does not skip such records.
-        InvalidUtf8Error: as for `encode_document`.
+    The error begins with `where`, the position of the record.
     """
     try:
         value = _value_at(record, source.text_field, where)
-        if not isinstance(value, str):
-            remedy = SKIP_REMEDY if value is None else f"text_field must name a field of strings, or {SKIP_REMEDY}"
-            raise BadRecordError(f"{where}: {'.'.join(source.text_field)} is {_kind(value)}, not a string; {remedy}")
     except BadRecordError as error:
-        if source.bad_records == "error":
-            raise
         return error
-    return encode_document(value, where, invalid_utf8)
+    if isinstance(value, str):
+        return encode_document(value, where, invalid_utf8)
+    remedy = SKIP_REMEDY if value is None else f"text_field must name a field of strings, or {SKIP_REMEDY}"
+    return BadRecordError(f"{where}: {'.'.join(source.text_field)} is {_kind(value)}, not a string; {remedy}")
 
 
 def _value_at(value: Any, field: Sequence[str], where: str) -> Any:
@@ -119,55 +106,68 @@ def format_names(names: Iterable[str]) -> str:
 
 
 class RecordBuffer:
-    """Collects documents.
+    """Collects the documents of records.
 
     Attributes:
         data: the documents, each followed by `RECORD_END`.
-        left_out: statistics of the records that have no document.
+        left_out: statistics of the records without a document.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: TextRules, source: int) -> None:
+        """Start with no documents. The rules and the source say what happens to records without one."""
         self.data = bytearray()
         self.left_out = NOTHING
+        self._keeps_utf8 = rules.invalid_utf8 != "skip"
+        self._keeps_bad_records = rules.sources[source].bad_records == "error"
 
     def add(self, text: RecordText) -> None:
-        """Add a document, or one that is left out."""
+        """Add a document, or count a record without one. Raises its error unless such records are skipped."""
         if isinstance(text, bytes):
             self.data += text
             self.data += RECORD_END
-        elif text is None:
+        elif isinstance(text, InvalidUtf8Error):
+            if self._keeps_utf8:
+                raise text
             self.left_out += DocumentStatistics(documents=1, skipped_documents=1)
         else:
+            if self._keeps_bad_records:
+                raise text
             self.left_out += DocumentStatistics(bad_records=1, first_bad_record=str(text))
-
-    def chunk(self, path: str, offset: int, source: int, bytes_read: int) -> StreamChunk:
-        """Return the documents as a chunk of `path`."""
-        return StreamChunk(
-            path, offset, len(self.data), False, source,
-            data=self.data, holds="records", left_out=self.left_out, bytes_read=bytes_read,
-        )  # fmt: skip
 
 
 def record_chunks(
-    texts: Iterable[RecordText], path: str, chunk_size: int, source: int = 0, file_bytes: int | None = None
+    texts: Iterable[RecordText], file: InputFile, chunk_size: int, rules: TextRules
 ) -> Iterator[StreamChunk]:
     """Gather whole documents into chunks of about `chunk_size` bytes.
 
+    The last chunk stands for all bytes that were read of the file; without a file, each stands for its text.
+
     Args:
         texts: the documents.
-        path: the name of their file.
+        file: their file.
         chunk_size: bytes of text in a chunk, approximately.
-        source: number of the source.
-        file_bytes: bytes of the file, all of which the last chunk has read; None to count the bytes of the text.
+        rules: what happens to records without a document.
+
+    Raises:
+        BadRecordError: a record has no text, and the source does not skip such records.
+        InvalidUtf8Error: a document is not UTF-8, and the rules do not skip such documents.
     """
-    offset, records = 0, RecordBuffer()
+    has_file = file.location != "iterable"
+    offset, records = 0, RecordBuffer(rules, file.source)
+
+    def chunk(bytes_read: int) -> StreamChunk:
+        return StreamChunk(
+            file.name, offset, len(records.data), False, file.source,
+            data=records.data, holds="records", left_out=records.left_out, bytes_read=bytes_read,
+        )  # fmt: skip
+
     for text in texts:
         records.add(text)
         size = len(records.data)
         if size >= chunk_size:
-            yield records.chunk(path, offset, source, size if file_bytes is None else 0)
-            offset, records = offset + size, RecordBuffer()
-    yield records.chunk(path, offset, source, len(records.data) if file_bytes is None else file_bytes)
+            yield chunk(0 if has_file else size)
+            offset, records = offset + size, RecordBuffer(rules, file.source)
+    yield chunk(file.weight if has_file else len(records.data))
 
 
 # ---- JSON Lines ----
@@ -188,93 +188,59 @@ def cut_lines(blocks: Blocks, chunk_size: int, longest: int, source: int = 0) ->
     data = bytearray()
     offset = reported = searched = 0  # `reported`: bytes read for the chunks yielded so far
     line = 1
+
+    def chunk(ends_file: bool) -> StreamChunk:
+        return StreamChunk(
+            blocks.name, offset, len(data), ends_file, source,
+            data=data, holds="jsonl", line=line, bytes_read=blocks.bytes_read - reported,
+        )  # fmt: skip
+
     for block in blocks:
         data += block
         if len(data) < chunk_size:
             continue
         end = data.rfind(b"\n", searched) + 1
-        if not end:
+        if end:
+            rest = data[end:]
+            del data[end:]
+            yield chunk(ends_file=False)
+            line += data.count(b"\n")
+            offset, reported, data, searched = offset + end, blocks.bytes_read, rest, 0
+        elif len(data) > max(longest, chunk_size):
+            raise CorpusError(
+                f"{blocks.name}: line {line:,} has more than {format_size(longest)}, and memory_limit leaves no room "
+                "for more; raise memory_limit, or remove the line"
+            )
+        else:
             searched = len(data)
-            if len(data) > max(longest, chunk_size):
-                raise CorpusError(
-                    f"{blocks.name}: line {line:,} has more than {format_size(longest)}, and memory_limit leaves no "
-                    "room for more; raise memory_limit, or remove the line"
-                )
-            continue
-        rest = data[end:]
-        del data[end:]
-        yield StreamChunk(
-            blocks.name, offset, end, False, source,
-            data=data, holds="jsonl", line=line, bytes_read=blocks.bytes_read - reported,
-        )  # fmt: skip
-        line += data.count(b"\n")
-        offset, reported, data, searched = offset + end, blocks.bytes_read, rest, 0
     if data:
-        yield StreamChunk(
-            blocks.name, offset, len(data), True, source,
-            data=data, holds="jsonl", line=line, bytes_read=blocks.bytes_read - reported,
-        )  # fmt: skip
+        yield chunk(ends_file=True)
 
 
-def read_lines(chunk: StreamChunk, rules: TextRules) -> tuple[bytearray, DocumentStatistics]:
-    """Return the documents in a chunk of lines, each followed by `RECORD_END`, and statistics of the other records.
-
-    Raises:
-        BadRecordError: the policy is ``"error"`` and a line is not a JSON object with a string in the field of its
-            source. The message gives the number of the line.
-        InvalidUtf8Error: the policy is ``"error"`` and a line is not UTF-8. The message gives the number of the line.
-    """
-    records = RecordBuffer()
-    for text in parse_lines(chunk, rules):
-        records.add(text)
-    return records.data, records.left_out
-
-
-def parse_lines(chunk: StreamChunk, rules: TextRules) -> Iterator[RecordText]:
-    """Yield the record of each line of a chunk, except lines of white space. Raises as `read_lines` does."""
+def parse_lines(chunk: StreamChunk, rules: TextRules) -> Iterator[tuple[int, RecordText]]:
+    """Yield the number and the record of each line of a chunk, except lines of white space."""
     for number, line in enumerate(chunk.data.split(b"\n"), chunk.line):
-        yield from parse_line(line, number, chunk, rules)
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        if line and not line.isspace():
+            where = f"{chunk.path}: line {number:,}"
+            yield number, _parse_line(line, where, rules.sources[chunk.source], rules.invalid_utf8)
 
 
-def parse_line(line: bytearray, number: int, chunk: StreamChunk, rules: TextRules) -> Iterator[RecordText]:
-    """Yield the record of a line of a chunk, given its number from 1; yield nothing for a line of white space.
-
-    Raises as `read_lines` does.
-    """
-    source = rules.sources[chunk.source]
-    if number == 1 and line.startswith(_BOM):
-        line = line[len(_BOM) :]
-    if not line or line.isspace():
-        return
-    where = f"{chunk.path}: line {number:,}"
+def _parse_line(line: bytearray, where: str, source: Source, invalid_utf8: InvalidUtf8Policy) -> RecordText:
     try:
-        text = line.decode(errors="replace" if rules.invalid_utf8 == "replace" else "strict")
+        record = json.loads(line.decode(errors="replace" if invalid_utf8 == "replace" else "strict"))
     except UnicodeDecodeError as error:
-        if rules.invalid_utf8 != "skip":
-            raise InvalidUtf8Error(f"{where}: not UTF-8 at byte {error.start} of the line; {UTF8_REMEDY}") from None
-        yield None
-        return
-    try:
-        record = _parse(text, where)
-    except BadRecordError as error:
-        if source.bad_records == "error":
-            raise
-        yield error
-        return
-    yield text_of_record(record, where, source, rules.invalid_utf8)
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
+        return InvalidUtf8Error(f"{where}: not UTF-8 at byte {error.start} of the line; {UTF8_REMEDY}")
     except json.JSONDecodeError as error:
         problem = error.msg.removesuffix(" starting at")
-        raise BadRecordError(
+        return BadRecordError(
             f"{where}: not JSON at character {error.pos}: {problem}; each line must be a JSON object (is "
             f"input_format right?), or {SKIP_REMEDY}"
-        ) from None
+        )
     except (ValueError, RecursionError) as error:
-        raise BadRecordError(f"{where}: cannot parse the JSON: {error}") from None
+        return BadRecordError(f"{where}: cannot parse the JSON: {error}")
+    return text_of_record(record, where, source, invalid_utf8)
 
 
 # ---- iterables ----
@@ -317,13 +283,7 @@ class DocumentIterable:
         return self
 
     def texts(self, rules: TextRules) -> Iterator[RecordText]:
-        """Yield the documents.
-
-        Raises:
-            InputTypeError: a document is of none of the known types. The message gives its number, from 0.
-            BadRecordError: a document is None, or a mapping without the text, under ``bad_records: error``.
-            InvalidUtf8Error: the policy is ``"error"`` and a document is not UTF-8.
-        """
+        """Yield the documents. Raises `InputTypeError` for one of another type, with its number, from 0."""
         for number, document in enumerate(self.documents):
             where = f"document {number}"
             if isinstance(document, str | bytes):
@@ -362,11 +322,8 @@ def check_iterable(value: object) -> None:
 
 
 def _is_documents(value: object, text_field: object) -> bool:
-    """Return whether an input is an iterable of documents.
-
-    Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field. Mappings
-    and sets are refused elsewhere. All other iterables hold documents.
-    """
+    """Return whether an input is an iterable of documents. Mappings and sets are refused elsewhere."""
+    # Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field.
     if isinstance(value, list | tuple):
         field = str(text_field).partition(".")[0]
         return any(isinstance(entry, bytes) or (isinstance(entry, Mapping) and field in entry) for entry in value)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
@@ -26,9 +26,9 @@ from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.merger import reduce_shards
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
-from bpeflow.counting.report import CorpusReport, CountingReport, EngineReport, describe_sources, describe_stages
+from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
 from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
-from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, new_scratch, removed_at_end
+from bpeflow.counting.shards import PARTITIONS, RECORD, new_scratch, removed_at_end
 from bpeflow.counting.shared_tables import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow.config.keywords import CountKeywords
+    from bpeflow.counting.ray_tasks import ClusterCounting
 
 #: By scanner, the most bytes of input that are counted in the calling process: in threads by the native scanner, in one
 #: thread by the `regex` module. Counting that much takes about as long as worker processes take to start, to import
@@ -65,31 +66,6 @@ _END_OF_TEXT_REMEDY = (
 _SMALL_SUM = 128_000_000
 
 log = logging.getLogger(__name__)
-
-
-class Distributor(Protocol):
-    """Has the segments of a corpus counted by other machines, and their counts summed."""
-
-    @property
-    def memory(self) -> MemoryBudget:
-        """The shares of a task's memory limit."""
-        ...
-
-    def segment_size(self, total: int, wanted: int) -> int:
-        """Return the size of a segment of a corpus of `total` bytes, at most `wanted`."""
-        ...
-
-    def count(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> None:
-        """Count the segments that are missing."""
-        ...
-
-    def sum(self, segments: SegmentFolder, build: PipelineBuilder, runner: PipelineRunner) -> list[Shard]:
-        """Return the sums of all partitions of all segments, without statistics."""
-        ...
-
-    def report(self) -> EngineReport:
-        """Describe the work of other machines."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -164,7 +140,7 @@ class CorpusCounter:
         observer: Observer | None = None,
         on_sample: Callable[[MonitorSample], None] | None = None,
         sample_interval: float = 10.0,
-        distributor: Distributor | None = None,
+        cluster: ClusterCounting | None = None,
     ) -> CorpusCounts:
         """Count the corpus.
 
@@ -175,7 +151,7 @@ class CorpusCounter:
             observer: progress callbacks.
             on_sample: callback for samples of the queue monitor.
             sample_interval: seconds between two samples.
-            distributor: has the segments counted elsewhere. There must be a folder for them, which all tasks share.
+            cluster: counts the segments, and sums them. There must be a folder for them, which all nodes share.
 
         Raises:
             ResumeError: the segments are of another corpus or of other settings.
@@ -207,13 +183,13 @@ class CorpusCounter:
             look=look,
         )
         shared = SharedTables()
-        segments = self._segments(memory, distributor)
+        segments = self._segments(memory, cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
-            if distributor is not None and segments is not None:
-                distributor.count(segments, build, runner)
+            if cluster is not None and segments is not None:
+                cluster.count(segments, build, runner)
                 if segments.statistics().bytes > _SMALL_SUM:
-                    shards = distributor.sum(segments, build, runner)
+                    shards = cluster.sum(segments, build, runner)
                 else:
                     shards = runner.run(build.summing(segments.shards(), limit), "threads")
             elif segments is None:
@@ -239,7 +215,7 @@ class CorpusCounter:
         statistics = segments.statistics() if segments else None
         workers = segments.reports(runner) if segments else runner.reports
         reduced_bytes = len(counts.data) + len(counts) * RECORD.size
-        local = in_process and distributor is None
+        local = in_process and cluster is None
         return CorpusCounts(
             counts=counts.with_pattern(self.settings.pattern, self.settings.unmatched, self.settings.normalizer),
             documents=documents,
@@ -254,7 +230,7 @@ class CorpusCounter:
                 threads=counters if local else 1,
                 stages=describe_stages(workers, documents.bytes, reduced_bytes, ended - reducing),
                 fingerprint=self.fingerprint.summary(),
-                engine=distributor.report() if distributor else None,
+                engine=cluster.report() if cluster else None,
             ),
         )
 
@@ -294,10 +270,10 @@ class CorpusCounter:
                 "or use engine.kind: local"
             )
 
-    def _segments(self, memory: MemoryBudget, distributor: Distributor | None) -> SegmentFolder | None:
+    def _segments(self, memory: MemoryBudget, cluster: ClusterCounting | None) -> SegmentFolder | None:
         folder, size = self._segments_folder, int(self.settings.segment_size)
-        if distributor is not None:
-            size, memory = distributor.segment_size(self.total_bytes, size), distributor.memory
+        if cluster is not None:
+            size, memory = cluster.segment_size(self.total_bytes, size), cluster.memory
         elif folder is None or not (self.total_bytes > size or has_segments(folder)):
             return None
         if folder is None or self.corpus.main_process_only:  # can be read only once, so no other run could resume it

@@ -80,7 +80,7 @@ class CountTasks:
 
 
 class ClusterCounting:
-    """Counts the segments of a corpus on a cluster: a `Distributor`.
+    """Counts the segments of a corpus on a cluster, and sums them.
 
     Attributes:
         memory: the shares of a task's memory limit.

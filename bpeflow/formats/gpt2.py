@@ -32,7 +32,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bpeflow._util.atomic import atomic_path
-from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES
+from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, describe_byte_conflict
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats.printable import find_bad_merge, find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
@@ -49,7 +49,7 @@ from bpeflow.formats.untrusted import (
 )
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
-from bpeflow.vocab import Vocab, describe_byte_conflict
+from bpeflow.vocab import Vocab
 
 VOCAB_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
@@ -81,7 +81,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
 
     Raises:
         FormatError: a special token would replace a byte. Nothing has been written. Before training,
-            `bpeflow.vocab.check_special_tokens` finds such tokens.
+            `bpeflow._util.byte_level.check_special_tokens` finds such tokens.
     """
     vocab = spec.vocab
     ids, hidden = ids_by_form(vocab)

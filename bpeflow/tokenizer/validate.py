@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from mmap import mmap
 from operator import index as as_integer
@@ -171,7 +170,7 @@ def make_vocab(vocab: Mapping[int, bytes] | Vocab, merges: Iterable[Merge]) -> V
     if not are_tuples or not {*map(type, chain.from_iterable(pairs))} <= {bytes}:
         pairs = tuple(_validate_merge(rank, merge) for rank, merge in enumerate(pairs))
     if isinstance(vocab, Vocab):
-        return vocab if pairs == vocab.merges else replace(vocab, merges=pairs, merge_counts=None)
+        return vocab if pairs == vocab.merges else vocab.replaced(merges=pairs, merge_counts=None)
     if not isinstance(vocab, Mapping):
         raise InputTypeError(f"vocab must be a mapping from id to bytes, not {type(vocab).__name__}")
     for token_id, token in vocab.items():

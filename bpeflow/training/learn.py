@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -109,8 +109,7 @@ class LearnedMerges(Sequence[Merge]):
             reuse_tokens=self.reuse_tokens,
             max_tokens=max_tokens,
         )
-        return replace(
-            vocab,
+        return vocab.annotated(
             pattern=self.pattern,
             unmatched=self.unmatched,
             normalizer=self.normalizer,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bpeflow.backends import choose_backend
 from bpeflow.config import EngineSettings, Settings, load_values
 from bpeflow.corpus.records import DocumentIterable, split_off_documents
-from bpeflow.counting.count import CorpusCounter, Distributor
+from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from bpeflow.config.keywords import TrainKeywords
+    from bpeflow.counting.ray_tasks import ClusterCounting
     from bpeflow.tokenizer.tokenizer import Tokenizer
 
 #: Seconds that a run takes at least to get a page about it without being asked. Writing one takes about two.
@@ -273,9 +274,9 @@ class _Training:
         interval = settings.monitor.interval or observer.sample_interval
         with (
             folder.monitor(settings.monitor.enabled, observer, append=settings.resume) as on_sample,
-            _distributor(settings.engine) as distributor,
+            _cluster(settings.engine) as cluster,
         ):
-            counted = corpus.count(observer, on_sample, interval, distributor)
+            counted = corpus.count(observer, on_sample, interval, cluster)
         folder.write(COUNTS_FILE, counted.counts.dump)
         report = replace(start_report(settings), corpus=counted.corpus, counting=counted.counting)
         report = folder.write_report(report, self._started)
@@ -352,7 +353,7 @@ def _check_init_from(settings: Settings) -> None:
 
 
 @contextmanager
-def _distributor(settings: EngineSettings) -> Iterator[Distributor | None]:
+def _cluster(settings: EngineSettings) -> Iterator[ClusterCounting | None]:
     """Yield the cluster of the settings; None for the local engine."""
     if settings.kind == "local":
         yield None

@@ -104,7 +104,7 @@ def counter(inputs: object, run: Path | None, **options: Any) -> CorpusCounter:
 def count(nodes: Any, inputs: object, run: Path, retries: int = 3, **options: Any) -> CorpusCounts:
     counting = counter(inputs, run, **options)
     with connected(nodes, task_memory="1gb", retries=retries) as cluster:
-        counted = counting.count(distributor=ClusterCounting(cluster))
+        counted = counting.count(cluster=ClusterCounting(cluster))
     counting.forget_segments()
     assert not list(run.iterdir())
     return counted

@@ -59,7 +59,7 @@ def counter(corpus: Path | str, run: Path | None, **options: Any) -> CorpusCount
 def count(corpus: Path | str, run: Path, engine: dict[str, Any] | None = None, **options: Any) -> CorpusCounts:
     """Count on the cluster."""
     with connect(make_settings(EngineSettings, {"kind": "ray", **(engine or {})})) as cluster:
-        return counter(corpus, run, **options).count(distributor=ClusterCounting(cluster))
+        return counter(corpus, run, **options).count(cluster=ClusterCounting(cluster))
 
 
 def assert_equal(counted: CorpusCounts, whole: CorpusCounts, total: int) -> None:
@@ -128,7 +128,7 @@ def test_streams_and_sources_are_counted(
     counting = make_settings(CountSettings, {"input": sources, **SMALL})
     whole = CorpusCounter(counting).count()
     with connect(EngineSettings(kind="ray")) as cluster:
-        counted = CorpusCounter(counting, Path("segments")).count(distributor=ClusterCounting(cluster))
+        counted = CorpusCounter(counting, Path("segments")).count(cluster=ClusterCounting(cluster))
     assert counted.counts == whole.counts
     assert counted.documents == whole.documents
 

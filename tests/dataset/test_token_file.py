@@ -275,11 +275,11 @@ def test_the_hash_does_not_depend_on_how_a_vocabulary_is_held(
     [
         replace(SPEC, pattern="cl100k"),
         replace(SPEC, whole_tokens=True),
-        replace(SPEC, vocab=replace(SPEC.vocab, merges=SPEC.vocab.merges[:1])),
-        replace(SPEC, vocab=replace(SPEC.vocab, merges=((b"a", b"b"), (b"", b"cd")))),
-        replace(SPEC, vocab=replace(SPEC.vocab, special_tokens={"<s>": 256})),
-        replace(SPEC, vocab=replace(SPEC.vocab, special_tokens={"<s>": 257, "<p>": 256})),
-        replace(SPEC, vocab=replace(SPEC.vocab, tokens=(*SPEC.vocab.tokens, b""))),
+        replace(SPEC, vocab=SPEC.vocab.replaced(merges=SPEC.vocab.merges[:1])),
+        replace(SPEC, vocab=SPEC.vocab.replaced(merges=((b"a", b"b"), (b"", b"cd")))),
+        replace(SPEC, vocab=SPEC.vocab.replaced(special_tokens={"<s>": 256})),
+        replace(SPEC, vocab=SPEC.vocab.replaced(special_tokens={"<s>": 257, "<p>": 256})),
+        replace(SPEC, vocab=SPEC.vocab.replaced(tokens=(*SPEC.vocab.tokens, b""))),
     ],
 )
 def test_everything_that_determines_the_ids_is_in_the_hash(other: TokenizerSpec) -> None:

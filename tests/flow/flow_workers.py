@@ -6,7 +6,6 @@ import pickle
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -95,13 +94,6 @@ def swallow(items: Iterator[Any]) -> Iterator[Any]:
     for _ in items:
         pass
     yield from ()
-
-
-def count_words(lines: Iterator[str]) -> Iterator[Counter[str]]:
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(line.split())
-    yield counts
 
 
 def yield_and_change(items: Iterator[int]) -> Iterator[list[int]]:
