@@ -12,7 +12,8 @@ from bpeflow.backends import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import SETTING
-from bpeflow.config import EncodeSettings, Settings, all_settings
+from bpeflow.config import Settings, all_settings
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS

@@ -25,7 +25,7 @@ settings are those of the run that counted; a config and flags override them. Wi
 completed; if it has a tokenizer already, the new one is written beside it, to a folder such as runs/owt-16000.
 
   bpeflow merge --counts runs/owt --vocab_size 16000
-  bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
+  bpeflow merge --counts counts.tsv --vocab_size 1000 --backend python --out_dir runs/small
   bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     extend what was learned
 """
 

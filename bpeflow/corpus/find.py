@@ -237,21 +237,16 @@ def _matches_glob(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 def _walk(folder: Path) -> Iterator[Path]:
     """Yield every regular file in a folder at any depth, except hidden files and the content of linked folders."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _walk(folder / entry.name)
-                elif entry.is_file() or _is_dangling(entry):  # a dangling link is an error later, unless excluded
-                    yield folder / entry.name
-    except OSError as error:
-        raise CorpusError(f"cannot read the folder {folder} ({error.strerror}); change its mode or move it") from error
 
+    def refuse(error: OSError) -> None:
+        name = error.filename or folder
+        raise CorpusError(f"cannot read the folder {name} ({error.strerror}); change its mode or move it") from error
 
-def _is_dangling(entry: os.DirEntry[str]) -> bool:
-    return entry.is_symlink() and not Path(entry).exists()
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(parent, name) for name in names if not name.startswith(".")):
+            if path.is_file() or not path.exists():  # a dangling link is an error later, unless excluded
+                yield path
 
 
 # ---- URLs ----

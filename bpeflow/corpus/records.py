@@ -322,11 +322,8 @@ def check_iterable(value: object) -> None:
 
 
 def _is_documents(value: object, text_field: object) -> bool:
-    """Return whether an input is an iterable of documents.
-
-    Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field. Mappings
-    and sets are refused elsewhere. All other iterables hold documents.
-    """
+    """Return whether an input is an iterable of documents. Mappings and sets are refused elsewhere."""
+    # Lists and tuples hold paths and sources, unless they contain bytes, or mappings with the text in a field.
     if isinstance(value, list | tuple):
         field = str(text_field).partition(".")[0]
         return any(isinstance(entry, bytes) or (isinstance(entry, Mapping) and field in entry) for entry in value)

@@ -11,9 +11,9 @@ A *normalizer* becomes names of normalizers. This module also refuses one for th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, short_repr
 from bpeflow.errors import FormatError
@@ -25,38 +25,9 @@ from bpeflow.formats.regex_dialects import (
     unmatched_is_error,
 )
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.untrusted import is_text
+from bpeflow.formats.untrusted import Part, is_text
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
 from bpeflow.pretokenize.regex import simplest_pattern
-
-# ---- components in general ----
-
-
-def read_flag(values: Mapping[str, Any], key: str, where: str, path: Path, default: bool = False) -> bool:
-    """Return a value that is true or false. Raises `FormatError` for any other."""
-    value = values.get(key, default)
-    if type(value) is not bool:
-        raise FormatError(f"{path}: {where}: need true or false, found {short_repr(value)}")
-    return value
-
-
-def type_of(part: object) -> object:
-    """Return the type of a component, or `part` itself if it is none."""
-    return part.get("type") if isinstance(part, dict) else part
-
-
-def refuse(path: Path, where: str, part: object, reason: str) -> NoReturn:
-    """Raise `FormatError` for a part that bpeflow does not support."""
-    raise FormatError(f"{path}: {where}: {short_repr(describe(part))} is not supported: {reason}")
-
-
-def describe(part: object) -> object:
-    """Return the type of a part, or the types of the steps of a sequence."""
-    if isinstance(part, dict) and part.get("type") == "Sequence":
-        steps = next((value for value in part.values() if isinstance(value, list)), [])
-        return f"Sequence of {', '.join(str(type_of(step)) for step in steps)}"
-    return type_of(part) if isinstance(part, dict) and "type" in part else part
-
 
 # ---- pre-tokenizers ----
 
@@ -73,57 +44,53 @@ _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _WHOLE_TEXT = r"[\s\S]+"
 
 
-def read_pre_tokenizer(value: object, path: Path) -> tuple[Pattern, UnmatchedPolicy]:
+def read_pre_tokenizer(part: Part) -> tuple[Pattern, UnmatchedPolicy]:
     """Return the pattern, and what to do with text that it does not match. Raises `FormatError` if there is none."""
-    steps = [value]
-    if isinstance(value, dict) and value.get("type") == "Sequence":
-        steps = value.get("pretokenizers", [])
-    *splits, last = steps if isinstance(steps, list) and steps else [None]
-    if not isinstance(last, dict) or last.get("type") != "ByteLevel":
-        refuse(path, "pre_tokenizer", value, "bpeflow needs ByteLevel, alone or after a Split")
-    if read_flag(last, "add_prefix_space", "pre_tokenizer.add_prefix_space", path, default=True):
-        refuse(path, "pre_tokenizer.add_prefix_space", True, "bpeflow does not prepend a space to text")
+    steps = part["pretokenizers"].entries() if part.type == "Sequence" else [part]
+    *splits, last = steps or [part]
+    if last.type != "ByteLevel":
+        raise part.refusal("bpeflow needs ByteLevel, alone or after a Split")
+    if last["add_prefix_space"].flag(default=True):
+        raise last["add_prefix_space"].refusal("bpeflow does not prepend a space to text, and needs false")
     patterns = []
     policies: set[UnmatchedPolicy] = set()
     for split in splits:
-        pattern, policy = _read_split(split, path)
+        pattern, policy = _read_split(split)
         patterns.append(pattern)
         if policy is not None:
             policies.add(policy)
-    if read_flag(last, "use_regex", "pre_tokenizer.use_regex", path, default=True):
+    if last["use_regex"].flag(default=True):
         patterns.append("gpt2")
     if len(policies) > 1:
-        refuse(path, "pre_tokenizer", value, "bpeflow drops unmatched text with all of several Splits or with none")
+        raise part.refusal("bpeflow drops unmatched text with all of several Splits or with none")
     return simplest_pattern(patterns or [_WHOLE_TEXT]), policies.pop() if policies else "isolate"
 
 
-def _read_split(split: object, path: Path) -> tuple[str, UnmatchedPolicy | None]:
+def _read_split(split: Part) -> tuple[str, UnmatchedPolicy | None]:
     """Return the pattern of a component, and the policy for unmatched text; None if the pattern matches all text."""
-    if not isinstance(split, dict) or split.get("type") not in ("Split", "Digits"):
-        refuse(path, "pre_tokenizer", split, "bpeflow splits with a regular expression")
-    if type_of(split) == "Digits":
-        return _DIGITS[read_flag(split, "individual_digits", "pre_tokenizer.Digits.individual_digits", path)], None
-    where = "pre_tokenizer.Split"
-    regex = _read_regex(split.get("pattern"), path, f"{where}.pattern")
-    behavior = split.get("behavior")
-    inverted = read_flag(split, "invert", f"{where}.invert", path)
-    unmatched: UnmatchedPolicy = "isolate" if behavior == "Isolated" else "drop"
-    if unmatched == "drop" and not (behavior == "Removed" and inverted):
-        refuse(path, f"{where}.behavior", behavior, "in bpeflow the matches are the pre-tokens")
+    if split.type == "Digits":
+        return _DIGITS[split["individual_digits"].flag()], None
+    if split.type != "Split":
+        raise split.refusal("bpeflow splits with a regular expression")
+    regex = _read_regex(split["pattern"])
+    behavior, inverted = split["behavior"], split["invert"].flag()
+    unmatched: UnmatchedPolicy = "isolate" if behavior.value == "Isolated" else "drop"
+    if unmatched == "drop" and not (behavior.value == "Removed" and inverted):
+        raise behavior.refusal("in bpeflow the matches are the pre-tokens")
     name = regex_to_pattern(regex)
-    if name in NAMED_PATTERNS and (name != "cl100k" or regex == pattern_to_regex(name, "Oniguruma", path)):
+    if name in NAMED_PATTERNS and (name != "cl100k" or regex == pattern_to_regex(name, "Oniguruma", split.path)):
         return name, None
     regex = regex if name in NAMED_PATTERNS else name
-    refuse_differences(check_pattern(regex, path), "Oniguruma", path)
+    refuse_differences(check_pattern(regex, split.path), "Oniguruma", split.path)
     return regex, unmatched
 
 
-def _read_regex(pattern: object, path: Path, where: str) -> str:
+def _read_regex(pattern: Part) -> str:
     """Return the regular expression of a `Split`, which has one or a string to search for."""
-    texts = pattern if isinstance(pattern, dict) else {}
+    texts = pattern.value if isinstance(pattern.value, dict) else {}
     text = texts.get("Regex") or texts.get("String")
     if len(texts) != 1 or not text or not is_text(text):
-        refuse(path, where, pattern, "bpeflow splits with a regular expression")
+        raise pattern.refusal("bpeflow splits with a regular expression")
     regex = str(text) if "Regex" in texts else re.escape(text)
     return f"(?:{regex})" if _WORD.fullmatch(regex) else regex
 
@@ -168,22 +135,20 @@ _KEPT = r"[^K;`\x80-\U0010ffff]*[^A-Za-z<=>;`\x80-\U0010ffff]"
 _CANONICAL = frozenset({"nfc", "nfd"})
 
 
-def read_normalizer(value: object, path: Path) -> tuple[NormalizerName, ...]:
+def read_normalizer(part: Part) -> tuple[NormalizerName, ...]:
     """Read the ``normalizer`` of a ``tokenizer.json``. Raises `FormatError` for a type that bpeflow does not have."""
     names: list[NormalizerName] = []
-    steps = [] if value is None else [value]
+    steps = [] if part.value is None else [part]
     while steps:
         step = steps.pop(0)
-        type_ = step.get("type") if isinstance(step, dict) else step
-        nested = step.get("normalizers") if isinstance(step, dict) and type_ == "Sequence" else None
-        if isinstance(nested, list):
-            steps[:0] = nested
-        elif isinstance(step, dict) and isinstance(type_, str) and type_ in _NAMES:
-            names.append(_NAMES[type_])
+        if step.type == "Sequence" and isinstance(step["normalizers"].value, list):
+            steps[:0] = step["normalizers"].entries()
+        elif isinstance(step.type, str) and step.type in _NAMES:
+            names.append(_NAMES[step.type])
         else:
-            raise FormatError(
-                f"{path}: normalizer: {short_repr(type_)} is not supported: bpeflow has {', '.join(_NAMES)} and "
-                "Sequences of these; normalize your text yourself, and set normalizer to null in the file"
+            raise step.refusal(
+                f"bpeflow has {', '.join(_NAMES)} and Sequences of these; normalize your text yourself, and set "
+                "normalizer to null in the file"
             )
     return tuple(names)
 

@@ -22,18 +22,14 @@ from bpeflow.errors import FormatError
 from bpeflow.formats.components import (
     byte_level,
     check_normalized_tokens,
-    describe,
     normalizer_to_json,
-    read_flag,
     read_normalizer,
     read_pre_tokenizer,
-    refuse,
-    type_of,
     write_pre_tokenizer,
 )
 from bpeflow.formats.printable import find_bad_merge, find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.untrusted import check_bytes, check_ids, has_duplicates, is_text, read_json, require
+from bpeflow.formats.untrusted import Part, check_bytes, check_ids, has_duplicates, is_text, read_json, require
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.json"
@@ -61,19 +57,19 @@ def load(path: Path) -> TokenizerSpec:
             does not support (another normalizer or pre-tokenizer, options that affect merging). The message has the
             file and the position.
     """
-    content = read_json(path)
-    model = _model(content, path)
-    pattern, unmatched = read_pre_tokenizer(content.get("pre_tokenizer"), path)
-    normalizer = read_normalizer(content.get("normalizer"), path)
-    decoder = content.get("decoder")
-    if decoder is not None and type_of(decoder) != "ByteLevel":
-        refuse(path, "decoder", decoder, "bpeflow decodes bytes as ByteLevel does")
-    specials = _read_added_tokens(content.get("added_tokens"), normalizer, path)
-    vocab = _read_vocab(model, specials, path)
-    whole_tokens = read_flag(model, "ignore_merges", "model.ignore_merges", path)
+    file = Part(path, read_json(path))
+    model = _model(file)
+    pattern, unmatched = read_pre_tokenizer(file["pre_tokenizer"])
+    normalizer = read_normalizer(file["normalizer"])
+    decoder = file["decoder"]
+    if decoder.value is not None and decoder.type != "ByteLevel":
+        raise decoder.refusal("bpeflow decodes bytes as ByteLevel does")
+    specials = _read_added_tokens(file["added_tokens"], normalizer)
+    vocab = _read_vocab(model, specials)
+    whole_tokens = model["ignore_merges"].flag()
     if whole_tokens:
-        _check_whole_tokens(vocab, specials.keys() & model["vocab"].keys(), path)
-    _warn_of_ignored_parts(content, path)
+        _check_whole_tokens(vocab, specials.keys() & model["vocab"].value.keys(), path)
+    _warn_of_ignored_parts(file)
     return TokenizerSpec(vocab, pattern, whole_tokens, unmatched, normalizer)
 
 
@@ -174,59 +170,55 @@ def _ids(vocab: Vocab, path: Path) -> dict[str, int]:
 # ---- reading ----
 
 
-def _model(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    model = content.get("model")
-    if not isinstance(model, dict):
+def _model(file: Part) -> Part:
+    model, path = file["model"], file.path
+    if not isinstance(model.value, dict):
         names = "vocab.json and merges.txt, or encoder.json and vocab.bpe"
-        hint = f"; for {names} (with these names) give their folder" if "a" in content else ""
+        hint = f"; for {names} (with these names) give their folder" if "a" in file.value else ""
         raise FormatError(f'{path}: no "model" in it, so it is not a tokenizer.json{hint}')
-    model_type = model.get("type", "BPE" if "merges" in model else None)  # older files with BPE have no type
-    if model_type != "BPE":
+    is_bpe = model.type == "BPE" if "type" in model.value else "merges" in model.value  # older files have no type
+    if not is_bpe:
         raise FormatError(
-            f"{path}: a {short_repr(model_type)} model, which HuggingFace's tokenizers read; bpeflow reads byte-level "
+            f"{path}: a {short_repr(model.type)} model, which HuggingFace's tokenizers read; bpeflow reads byte-level "
             "BPE only"
         )
-    if model.get("byte_fallback"):
+    if model["byte_fallback"].value:
         raise FormatError(
             f"{path}: a SentencePiece BPE model (model.byte_fallback), which merges characters and HuggingFace's "
             "tokenizers read; bpeflow reads byte-level BPE only"
         )
     for option, neutral in _NEUTRAL.items():
-        if option in model and model[option] not in neutral:
-            refuse(path, f"model.{option}", model[option], "it affects merging")
+        if option in model.value and model[option].value not in neutral:
+            raise model[option].refusal("it affects merging")
     return model
 
 
-def _read_added_tokens(value: object, normalizer: Sequence[NormalizerName], path: Path) -> dict[str, int]:
+def _read_added_tokens(part: Part, normalizer: Sequence[NormalizerName]) -> dict[str, int]:
     ids: dict[str, int] = {}
-    normalized: dict[str, bool] = {}
-    if not isinstance(value, list | None):
-        raise FormatError(f"{path}: added_tokens: need a list, found {short_repr(value)}")
-    for index, entry in enumerate(value or ()):
-        where = f"added_tokens[{index}]"
-        text, token_id = (entry.get("content"), entry.get("id")) if isinstance(entry, dict) else (None, None)
+    verbatim: list[str] = []
+    in_normalized_text: list[str] = []
+    if not isinstance(part.value, list | None):
+        raise part.need("a list")
+    for token in part.entries():
+        text, token_id = token["content"].value, token["id"].value
         if not is_text(text) or not text or type(token_id) is not int:
-            raise FormatError(f"{path}: {where}: need an object with content and id, found {short_repr(entry)}")
+            raise token.need("an object with content and id")
         for option in ("lstrip", "rstrip", "single_word"):
-            if read_flag(entry, option, f"{where}.{option}", path):
-                refuse(
-                    path,
-                    f"{where}.{option}",
-                    text,
-                    "bpeflow matches special tokens anywhere and without the text around them",
+            if token[option].flag():
+                raise token[option].error(
+                    f"{short_repr(text)} is not supported: bpeflow matches special tokens anywhere and without the "
+                    "text around them"
                 )
         if text in ids:
-            raise FormatError(f"{path}: {where}: duplicate token {short_repr(text)}")
+            raise token.error(f"duplicate token {short_repr(text)}")
         ids[text] = token_id
-        normalized[text] = read_flag(entry, "normalized", f"{where}.normalized", path)
-    verbatim = [text for text, flag in normalized.items() if not flag]
-    in_normalized_text = [text for text, flag in normalized.items() if flag]
-    _check_overlaps(in_normalized_text, verbatim, path)
-    check_normalized_tokens(in_normalized_text, normalizer, path)
+        (in_normalized_text if token["normalized"].flag() else verbatim).append(text)
+    _check_overlaps(in_normalized_text, verbatim, part)
+    check_normalized_tokens(in_normalized_text, normalizer, part.path)
     return ids
 
 
-def _check_overlaps(normalized: Collection[str], verbatim: Collection[str], path: Path) -> None:
+def _check_overlaps(normalized: Collection[str], verbatim: Collection[str], part: Part) -> None:
     """Refuse normalized tokens from which HuggingFace can take a part for a verbatim token.
 
     HuggingFace searches for verbatim tokens first. In bpeflow all overlaps are resolved leftmost-longest, which takes
@@ -235,7 +227,7 @@ def _check_overlaps(normalized: Collection[str], verbatim: Collection[str], path
     if not normalized or not verbatim:
         return
     if long := [text for text in (*normalized, *verbatim) if len(text) > _MAX_MIXED_LENGTH]:
-        refuse(path, "added_tokens", long[0], "it is too long for the check for overlaps with the other tokens")
+        raise part.error(f"{short_repr(long[0])} is too long for the check for overlaps with the other tokens")
     starts = {text[:end] for text in verbatim for end in range(1, len(text) + 1)}
     joined = "\0".join(verbatim)
     for text in normalized:
@@ -244,19 +236,20 @@ def _check_overlaps(normalized: Collection[str], verbatim: Collection[str], path
             or any(text[-size:] in starts for size in range(1, len(text) + 1))
             or any(other in text for other in verbatim)
         ):
-            refuse(path, "added_tokens", text, "it is normalized, and overlaps with a token that is not")
+            raise part.error(f"{short_repr(text)} is normalized, and overlaps with a token that is not")
 
 
-def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Path) -> Vocab:
-    ids = check_ids(path, "model.vocab", model.get("vocab"))
+def _read_vocab(model: Part, specials: dict[str, int]) -> Vocab:
+    path, merges = model.path, model["merges"].value
+    ids = check_ids(path, "model.vocab", model["vocab"].value)
     for text, token_id in specials.items():
         if ids.get(text, token_id) != token_id:
             raise FormatError(
                 f"{path}: added token {short_repr(text)} has id {token_id}, but {ids[text]} in model.vocab"
             )
     check_bytes(path, (bytes([byte]) for byte, character in enumerate(BYTE_CHARACTERS) if character in ids))
-    merges: Any = model.get("merges")
-    require(path, isinstance(merges, list), f"model.merges must be a list, found {short_repr(merges)}")
+    if not isinstance(merges, list):
+        raise model["merges"].need("a list")
     lines = _merge_lines(merges)
     merge_ids = find_merge_ids(lines, ids) if lines.count("\n") == len(merges) else None
     if merge_ids is None:
@@ -268,7 +261,7 @@ def _read_vocab(model: Mapping[str, Any], specials: Mapping[str, int], path: Pat
             if (first := ranks.setdefault(pair, rank)) < rank:
                 same = f"{short_repr(merges[rank])} is the same as merge {first}"
                 raise FormatError(f"{path}: model.merges[{rank}]: {same}")
-    return vocab_of_forms(path, ids, dict(specials), lines, merge_ids)
+    return vocab_of_forms(path, ids, specials, lines, merge_ids)
 
 
 def _merge_lines(merges: Any) -> str:
@@ -285,25 +278,24 @@ def _merge_lines(merges: Any) -> str:
         return ""
 
 
-def _warn_of_ignored_parts(content: Mapping[str, Any], path: Path) -> None:
-    processor = content.get("post_processor")
+def _warn_of_ignored_parts(file: Part) -> None:
+    processor = file["post_processor"]
     if _changes_ids(processor):
         log.warning(
             "%s: the post-processor, %s, is ignored: ids are those of encode(..., add_special_tokens=False)",
-            path,
-            short_repr(describe(processor)),
+            file.path,
+            short_repr(processor.description),
         )
     for key in ("truncation", "padding"):
-        if content.get(key) is not None:
-            log.warning("%s: %s is ignored: each text is encoded separately and in full", path, key)
+        if file[key].value is not None:
+            log.warning("%s: %s is ignored: each text is encoded separately and in full", file.path, key)
 
 
-def _changes_ids(processor: object) -> bool:
+def _changes_ids(processor: Part) -> bool:
     """Return whether a post-processor changes the ids of a text, and not only offsets or those of a pair of texts."""
-    values: dict[str, Any] = processor if isinstance(processor, dict) else {}
-    steps, single = values.get("processors"), values.get("single")
-    if type_of(processor) == "Sequence" and isinstance(steps, list):
-        return any(map(_changes_ids, steps))
-    if type_of(processor) == "TemplateProcessing" and isinstance(single, list):
+    single = processor["single"].value
+    if processor.type == "Sequence" and isinstance(processor["processors"].value, list):
+        return any(map(_changes_ids, processor["processors"].entries()))
+    if processor.type == "TemplateProcessing" and isinstance(single, list):
         return [next(iter(part), None) if isinstance(part, dict) else part for part in single] != ["Sequence"]
-    return type_of(processor) not in (None, "ByteLevel")
+    return processor.value is not None and processor.type != "ByteLevel"

@@ -70,6 +70,61 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+class Part:
+    """A part of a JSON file, and its place there. Whatever is missing or of another kind has parts with the value None.
+
+    >>> model = Part(Path("tokenizer.json"), {"model": {"type": "BPE"}})["model"]
+    >>> model.type, model["dropout"].value, str(model["merges"].need("a list"))
+    ('BPE', None, 'tokenizer.json: model.merges: need a list, found None')
+    """
+
+    def __init__(self, path: Path, value: Any, where: str = "") -> None:
+        """Take the file, the value, and its place, which is empty for the whole content."""
+        self.path, self.value, self.where = path, value, where
+
+    def __getitem__(self, key: str) -> Part:
+        value = self.value.get(key) if isinstance(self.value, dict) else None
+        return Part(self.path, value, f"{self.where}.{key}" if self.where else key)
+
+    def entries(self) -> list[Part]:
+        """Return the entries of a list."""
+        values = self.value if isinstance(self.value, list) else []
+        return [Part(self.path, value, f"{self.where}[{index}]") for index, value in enumerate(values)]
+
+    @property
+    def type(self) -> object:
+        """The type that an object names."""
+        return self.value.get("type") if isinstance(self.value, dict) else None
+
+    def flag(self, default: bool = False) -> bool:
+        """Return a value that is true, false or missing. Raises `FormatError` for any other."""
+        if self.value is None:
+            return default
+        if not isinstance(self.value, bool):
+            raise self.need("true or false")
+        return self.value
+
+    def error(self, problem: str) -> FormatError:
+        """Return an error that names the place."""
+        return FormatError(f"{self.path}: {self.where}: {problem}")
+
+    def need(self, need: str) -> FormatError:
+        """Return the error for a value of another kind."""
+        return self.error(f"need {need}, found {short_repr(self.value)}")
+
+    def refusal(self, reason: str) -> FormatError:
+        """Return the error for a part that bpeflow does not support."""
+        return self.error(f"{short_repr(self.description)} is not supported: {reason}")
+
+    @property
+    def description(self) -> object:
+        """The type, or the types of the steps of a sequence, or the value if it has no type."""
+        if self.type == "Sequence":
+            steps = next((self[key].entries() for key, value in self.value.items() if isinstance(value, list)), [])
+            return f"Sequence of {', '.join(str(step.type) for step in steps)}"
+        return self.value if self.type is None else self.type
+
+
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """Pause the garbage collector while many lists are made. It would inspect them again and again."""

@@ -125,18 +125,11 @@ _WIDE_SPACE_3 = rb"(?:\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xa8\xa9\xaf]|\xe2\x81\x9f|
 
 
 def _cut(spaces: bytes, line_starts: bool, digits: bool) -> bytes:
-    """Return the rules as one regular expression.
-
-    The expression is built for speed. It begins with a set of bytes, to which `re` skips by a table. Then comes a
-    lookbehind at two bytes, the last of x and the first of w, which rejects most positions. As the first byte of w has
-    been matched by then, lookbehinds reach over it, and lookaheads see the rest of w.
-
-    Args:
-        spaces: the ASCII white space that rule 3 allows as w.
-        line_starts: whether rule 4 holds. It is used only where w is not ASCII, which is enough for lines in any
-            script.
-        digits: whether w may be anything after an ASCII digit.
-    """
+    """Return the rules as one regular expression: rule 3's ASCII spaces, whether rule 4 holds, and qwen2's rule 2."""
+    # The expression is built for speed. It begins with a set of bytes, to which `re` skips by a table. Then comes a
+    # lookbehind at two bytes, the last of x and the first of w, which rejects most positions. As the first byte of w
+    # has been matched by then, lookbehinds reach over it, and lookaheads see the rest of w. Rule 4 is used only where w
+    # is not ASCII, which is enough for lines in any script.
     leads = rb"\xc3-\xf4" if line_starts or digits else rb"\xe2\xe3\xef"
     return b"".join([
         rb"(?s)[\t\n\r -&(-@[-`{-~", leads, rb"]",

@@ -71,6 +71,7 @@ class Pretokenizer:
         self.regex = source
         self.unmatched = unmatched
         self.normalizer = normalizer
+        self._steps: tuple[Pretokenizer, ...] = ()  # of a `SequencePretokenizer`, each expression
         self._cut = None if cut is None else re.compile(cuts.NORMALIZED[cut] if normalizer else cut)
 
     @cached_property
@@ -113,9 +114,9 @@ class Pretokenizer:
             return matches, []
         if sum(map(len, matches)) == len(text):
             return list(filter(None, matches)), []
-        gaps = self._gaps(text)
         if self.unmatched == "error":
-            raise UnmatchedTextError(self.describe(self._first(text, matches, gaps)))
+            raise self._unmatched_error(text)
+        gaps = self._gaps(text)
         isolate = self.unmatched == "isolate"
         pieces = chain.from_iterable(zip_longest(gaps, matches, fillvalue="")) if isolate else iter(matches)
         return list(filter(None, pieces)), list(filter(None, gaps))
@@ -126,8 +127,8 @@ class Pretokenizer:
         >>> load_pretokenizer("[a-z]+").find_unmatched("hello, world")
         Unmatched(start=5, example="', ' in 'hello, world'")
         """
-        matches = self._matches(text)
-        return self._first(text, matches, self._gaps(text)) if sum(map(len, matches)) < len(text) else None
+        unmatched = self._split_spans(text)[1]
+        return _show(text, *unmatched[0]) if unmatched else None
 
     def find_unmatched_before_normalizing(self, text: str) -> Unmatched | None:
         """Return what `find_unmatched` does for the normalized text, with its position in `text`."""
@@ -145,8 +146,9 @@ class Pretokenizer:
         )
 
     def finds_anything(self, text: str) -> bool:
-        """Return whether the pattern matches at least one character of `text`."""
-        return any(match.group() for match in self.compiled.finditer(text))
+        """Return whether the pattern (of several, any) matches at least one character of `text`."""
+        pieces, unmatched = self._split_spans(text)
+        return (self.unmatched == "drop" and bool(pieces)) or len(pieces) > len(unmatched)
 
     def _matches(self, text: str) -> list[str]:
         """Return the matches from left to right, including empty ones."""
@@ -175,11 +177,29 @@ class Pretokenizer:
 
         return bool(self.compiled.flags & regex.REVERSE)
 
-    @staticmethod
-    def _first(text: str, matches: list[str], gaps: list[str]) -> Unmatched:
-        before = next(index for index, gap in enumerate(gaps) if gap)
-        start = sum(map(len, matches[:before]))
-        return _show(text, start, start + len(gaps[before]))
+    def _split_spans(self, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return the start and end of each pre-token, and of each stretch of unmatched text."""
+        pieces = [(0, len(text), False)] if text else []
+        dropped = []
+        for step in self._steps or (self,):
+            before, pieces = pieces, []
+            for start, end, matched in before:
+                position = start
+                for first, last in [*step.match_spans(text[start:end]), (end - start, end - start)]:
+                    if position < start + first:
+                        if self.unmatched == "drop":
+                            dropped.append((position, start + first))
+                        else:
+                            pieces.append((position, start + first, matched))
+                    if first < last:
+                        pieces.append((start + first, start + last, True))
+                    position = start + last
+        unmatched = sorted(dropped) if self.unmatched == "drop" else [(s, e) for s, e, matched in pieces if not matched]
+        return [(start, end) for start, end, _ in pieces], unmatched
+
+    def _unmatched_error(self, text: str) -> UnmatchedTextError:
+        unmatched = self.find_unmatched(text)
+        return UnmatchedTextError(self.describe(unmatched) if unmatched else "")
 
     def find_cut(self, window: cuts.Utf8, start: int) -> int | None:
         """Return the first position ``>= start`` at which a document that contains `window` may be cut.
@@ -225,49 +245,20 @@ class SequencePretokenizer(Pretokenizer):
 
     def __init__(self, patterns: Sequence[str], unmatched: UnmatchedPolicy, normalizer: Normalizer) -> None:
         """Initialize a pre-tokenizer. Raises as `load_pretokenizer` does."""
-        self._steps = [load_pretokenizer(pattern) for pattern in patterns]
-        super().__init__(_CUSTOM, tuple(str(step.regex) for step in self._steps), None, unmatched, normalizer)
+        steps = tuple(load_pretokenizer(pattern) for pattern in patterns)
+        super().__init__(_CUSTOM, tuple(str(step.regex) for step in steps), None, unmatched, normalizer)
+        self._steps = steps
 
     def split(self, text: str) -> tuple[list[str], list[str]]:
         """Return the pre-tokens of `text` as `pretokens` does, and the stretches that are unmatched."""
         pieces, unmatched = self._split_spans(text)
         if unmatched and self.unmatched == "error":
-            raise UnmatchedTextError(self.describe(_show(text, *unmatched[0])))
+            raise self._unmatched_error(text)
         return [text[start:end] for start, end in pieces], [text[start:end] for start, end in unmatched]
-
-    def find_unmatched(self, text: str) -> Unmatched | None:
-        """Return the first stretch of `text` that is unmatched; None if there is none."""
-        unmatched = self._split_spans(text)[1]
-        return _show(text, *unmatched[0]) if unmatched else None
-
-    def finds_anything(self, text: str) -> bool:
-        """Return whether any of the expressions matches at least one character of `text`."""
-        pieces, unmatched = self._split_spans(text)
-        return (self.unmatched == "drop" and bool(pieces)) or len(pieces) > len(unmatched)
 
     def match_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the start and end of each pre-token."""
         return self._split_spans(text)[0]
-
-    def _split_spans(self, text: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the start and end of each pre-token, and of each stretch of unmatched text."""
-        pieces = [(0, len(text), False)] if text else []
-        dropped = []
-        for step in self._steps:
-            before, pieces = pieces, []
-            for start, end, matched in before:
-                position = start
-                for first, last in [*step.match_spans(text[start:end]), (end - start, end - start)]:
-                    if position < start + first:
-                        if self.unmatched == "drop":
-                            dropped.append((position, start + first))
-                        else:
-                            pieces.append((position, start + first, matched))
-                    if first < last:
-                        pieces.append((start + first, start + last, True))
-                    position = start + last
-        unmatched = sorted(dropped) if self.unmatched == "drop" else [(s, e) for s, e, matched in pieces if not matched]
-        return [(start, end) for start, end, _ in pieces], unmatched
 
 
 def load_pretokenizer(

@@ -173,7 +173,7 @@ def edit_vocab(change: Callable[[dict[str, Any]], object]) -> Damage:
         (edit_vocab(lambda vocab: vocab.update({"a b": 400})), "token 'a b' is neither in printable form"),
         (edit_vocab(lambda vocab: vocab.update({"": 400})), "token '' is neither in printable form"),
         (edit_vocab(lambda vocab: vocab.update({"\ud800": 400})), r"token '\ud800' is neither"),
-        (edit(merges=None), "model.merges must be a list, found None"),
+        (edit(merges=None), "model.merges: need a list, found None"),
         (edit(merges=[["t"]]), "model.merges[0]: need two tokens, found ['t']"),
         (edit(merges=[["t h"]]), "model.merges[0]: need two tokens, found ['t h']"),
         (edit(merges=[["t", "h", "e"]]), "model.merges[0]: need two tokens, found ['t', 'h', 'e']"),

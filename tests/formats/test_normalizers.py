@@ -78,17 +78,19 @@ def test_normalizers_of_tokenizer_json_are_read(normalizer: Any, names: tuple[st
         ({"type": "Prepend", "prepend": "▁"}, "'Prepend'"),
         ({"type": "BertNormalizer"}, "'BertNormalizer'"),
         ({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "StripAccents"}]}, "'StripAccents'"),
-        ({"type": "Sequence", "normalizers": {"type": "NFC"}}, "'Sequence'"),
+        ({"type": "Sequence", "normalizers": {"type": "NFC"}}, "'Sequence of '"),
         ({"type": ["NFC"]}, r"\['NFC'\]"),
         ("NFC", "'NFC'"),
         (["NFC"], r"\['NFC'\]"),
-        ({}, "None"),
+        ({}, r"\{\}"),
     ],
 )
 def test_other_normalizers_are_refused_by_name(normalizer: Any, shown: str, tmp_path: Path) -> None:
     [path] = huggingface.save(spec(), tmp_path / "tokenizer.json")
     edit(path, normalizer=normalizer)
-    with pytest.raises(FormatError, match=rf"tokenizer\.json: normalizer: {shown} is not supported: bpeflow has NFC, "):
+    with pytest.raises(
+        FormatError, match=rf"tokenizer\.json: normalizer\S*: {shown} is not supported: bpeflow has NFC, "
+    ):
         huggingface.load(path)
 
 
