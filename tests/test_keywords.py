@@ -16,6 +16,7 @@ from pydantic import BaseModel, ByteSize
 import bpeflow
 from bpeflow import config
 from bpeflow.config import keywords
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.sections import Paths
 from bpeflow.dataset.encode import encode_file
 from bpeflow.formats.tokenizer_spec import HasSpec
@@ -31,7 +32,7 @@ NESTED: dict[Any, Any] = {
 TYPED = [
     *((model, typed, ()) for model, typed in NESTED.items()),
     (config.CountSettings, keywords.CountKeywords, ("input", "pattern", "special_tokens")),
-    (config.EncodeSettings, keywords.EncodeKeywords, ("input",)),
+    (EncodeSettings, keywords.EncodeKeywords, ("input",)),
     (config.MergeSettings, keywords.LearnKeywords, ("vocab_size", "special_tokens", "backend")),
     (config.Settings, keywords.TrainKeywords, ("input", "vocab_size", "special_tokens")),
     (config.Settings, keywords.TokenizerKeywords, ("input", "vocab_size")),

@@ -217,7 +217,7 @@ _COUNT = {
     "bpeflow_kway_size": _checked(c_void_p, _NUMBER, _NUMBER),
     "bpeflow_kway_place": _checked(c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, _NUMBER),
     "bpeflow_kway_free": _freeing(),
-    "bpeflow_canonical_order": _checked(c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
+    "bpeflow_canonical_order": _checked(c_void_p, c_void_p, c_void_p, c_void_p, c_uint64, c_void_p),
 }
 
 _LEARN = {

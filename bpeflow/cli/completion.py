@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +13,8 @@ from bpeflow.backends import BACKENDS
 from bpeflow.cli.commands import COMMANDS
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import SETTING
-from bpeflow.config import EncodeSettings, Settings, all_settings
+from bpeflow.config import Settings, all_settings
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.formats.any_format import FORMATS
 from bpeflow.formats.published import PUBLISHED
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -30,9 +32,6 @@ Print a script that completes commands, flags and their values in a shell. Save 
 
 #: What flags take, by their metavar.
 _FILES, _FOLDERS = ("FILE", "PATH", "SRC", "DST", "TOKENIZER", "A", "B"), ("FOLDER", "RUN")
-
-
-_MODELS = (EncodeSettings, Settings)
 
 
 def make_parser() -> Parser:
@@ -66,8 +65,9 @@ def _all_commands(shtab: Any) -> argparse.ArgumentParser:
 
 def _suggest(argument: argparse.Action, shtab: Any) -> None:
     """Give an argument the values that shells suggest. They are no limit, as `choices` of a parser in use are."""
-    settings = {f"{SETTING}{setting.key}": setting for model in _MODELS for setting in all_settings(model)}
-    values = {
+    settings = [*all_settings(EncodeSettings), *all_settings(Settings)]
+    values: dict[str, Sequence[str]] = {f"{SETTING}{setting.key}": setting.choices for setting in settings}
+    values |= {
         "assignments": [f"{setting.key}=" for setting in all_settings(Settings) if setting.group],
         f"{SETTING}pattern": list(NAMED_PATTERNS),
         "pattern": list(NAMED_PATTERNS),
@@ -76,10 +76,8 @@ def _suggest(argument: argparse.Action, shtab: Any) -> None:
         "backends": [backend.name for backend in BACKENDS],
         "to": [known.name for known in FORMATS],
     }
-    if argument.dest in values:
-        argument.choices = values[argument.dest]
-    elif argument.dest in settings and settings[argument.dest].choices:
-        argument.choices = settings[argument.dest].choices
+    if suggested := values.get(argument.dest):
+        argument.choices = suggested
     elif argument.metavar in _FILES:
         argument.complete = shtab.FILE  # type: ignore[attr-defined]
     elif argument.metavar in _FOLDERS:

@@ -10,7 +10,7 @@ from bpeflow.cli.progress import set_up_logging
 from bpeflow.cli.settings import add_settings, settings_of
 from bpeflow.config import OutputSettings, make_settings
 from bpeflow.formats import any_format
-from bpeflow.formats.transformers import TransformersOptions
+from bpeflow.formats.tokenizer_spec import TransformersOptions
 
 _DESCRIPTION = """\
 Write a tokenizer in another format: gpt2 (vocab.json, merges.txt and bpeflow.json), huggingface (tokenizer.json, and

@@ -9,10 +9,10 @@ from bpeflow.cli.parser import Parser
 from bpeflow.counting.counts import PretokenCounts
 
 _DESCRIPTION = """\
-Convert pre-token counts between bpeflow's own format (.npz), JSON ({"pre-token": count}) and TSV (pre-token TAB count,
-with backslash escapes). File name extensions select the formats.
+Convert pre-token counts between bpeflow's own format (.npz) and TSV (pre-token TAB count, with backslash escapes).
+File name extensions select the formats.
 
-  bpeflow counts runs/owt/counts.npz counts.json
+  bpeflow counts runs/owt/counts.npz counts.tsv
 """
 
 

@@ -11,7 +11,7 @@ from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
 from bpeflow.cli.progress import observing, summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
-from bpeflow.config import EncodeSettings
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.encode import encode_file
 from bpeflow.tokenizer.tokenizer import Tokenizer
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import faulthandler
 import os
 import signal
 import sys
@@ -131,14 +130,6 @@ def _flush_or_drop(stream: IO[str]) -> None:
     except (OSError, ValueError):
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def show_crashes() -> None:
-    """Print the stack if native code crashes in this process. For a worker, the main process reports the crash."""
-    try:
-        faulthandler.enable()
-    except (OSError, ValueError, AttributeError, RuntimeError):  # standard error is closed, or not a file
-        return
 
 
 def exit_status(error: BaseException) -> int:

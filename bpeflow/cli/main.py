@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from typing import IO, cast
 
 from bpeflow._util.streams import LenientStream, OutputStream
 from bpeflow._util.text import close_matches
 from bpeflow.cli.commands import COMMANDS, answer
-from bpeflow.cli.exit import end_on_signals, exit_status, show_crashes
+from bpeflow.cli.exit import end_on_signals, exit_status
 from bpeflow.errors import ConfigError
 
 
@@ -72,7 +73,8 @@ def _set_up_process() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)
-    show_crashes()
+    with suppress(OSError, ValueError, AttributeError, RuntimeError):  # standard error is closed, or not a file
+        faulthandler.enable()  # prints the stack if native code crashes; for a worker, this process reports the crash
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -25,7 +25,7 @@ settings are those of the run that counted; a config and flags override them. Wi
 completed; if it has a tokenizer already, the new one is written beside it, to a folder such as runs/owt-16000.
 
   bpeflow merge --counts runs/owt --vocab_size 16000
-  bpeflow merge --counts counts.json --vocab_size 1000 --backend python --out_dir runs/small
+  bpeflow merge --counts counts.tsv --vocab_size 1000 --backend python --out_dir runs/small
   bpeflow merge --counts runs/owt --init_from runs/owt --vocab_size 64000     extend what was learned
 """
 
@@ -79,7 +79,8 @@ def settings_for_learning(
     values: dict[str, Any] = {"input": str(path)}
     folder = source if source.is_dir() else path.parent
     if earlier is not None:
-        values |= earlier.settings | {"out_dir": str(folder)}
+        known = Settings.model_fields.keys() - {"engine"}  # a run of another version may have others
+        values |= {key: value for key, value in earlier.settings.items() if key in known} | {"out_dir": str(folder)}
     values |= {"resume": False, "restart": False, "overwrite": False}  # flags of that run, not of this one
     given = read_yaml(config) if config else {}
     out_dir = overrides.get("out_dir")

@@ -1,6 +1,5 @@
 """Settings: their models, the only description of each, and how they are read."""
 
-from bpeflow.config.encoding import EncodeSettings
 from bpeflow.config.reading import load_settings, load_values, make_settings, override, replace
 from bpeflow.config.sections import (
     EngineSettings,
@@ -25,7 +24,6 @@ __all__ = [
     "COUNT_ONLY",
     "CorpusSettings",
     "CountSettings",
-    "EncodeSettings",
     "EngineSettings",
     "MergeSettings",
     "MonitorSettings",

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.counting.text_files import read_json, read_tsv, write_json, write_tsv
-from bpeflow.counting.thinning import Arrays, thin
+from bpeflow.counting.thinning import Arrays, canonical_order, pretoken_hashes, thin
+from bpeflow.counting.tsv import read_tsv, write_tsv
 from bpeflow.errors import ConfigError, CountOverflowError, FormatError, InputTypeError
 from bpeflow.pretokenize.normalizer import load_normalizer
 
@@ -277,45 +277,27 @@ class PretokenCounts(Mapping[bytes, int]):
         except (ConfigError, ValueError, KeyError, AttributeError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise FormatError(
                 f"{path}: not a file of pre-token counts, or a damaged one; "
-                "JSON and TSV counts are read from files that end in .json and .tsv"
+                "TSV counts are read from files that end in .tsv"
             ) from error
-
-    def to_json(self, path: str | Path) -> None:
-        """Write JSON, `{"pre-token": count}`. Raises `FormatError` if a pre-token is not UTF-8; TSV can hold it."""
-        write_json(Path(path), self.items())
-
-    @classmethod
-    def from_json(cls, path: str | Path) -> PretokenCounts:
-        """Read JSON, `{"pre-token": count}` in any order. Raises `FormatError`, with the path, for anything else."""
-        return cls.from_items(read_json(Path(path)))
-
-    def to_tsv(self, path: str | Path) -> None:
-        r"""Write ``pre-token TAB count`` lines; backslash, tab, CR, LF and invalid UTF-8 as ``\\ \t \r \n \xNN``."""
-        write_tsv(Path(path), self.items())
-
-    @classmethod
-    def from_tsv(cls, path: str | Path) -> PretokenCounts:
-        """Read a file that `to_tsv` wrote. Raises `FormatError`, with the path and line, for anything else."""
-        return cls.from_items(read_tsv(Path(path)))
 
     @classmethod
     def read(cls, path: str | Path) -> PretokenCounts:
-        """Read a file in the format of its ending, in any case: ``.npz`` (see `load`), ``.json`` or ``.tsv``.
+        """Read a file in the format of its ending, in any case: ``.npz`` (see `load`) or ``.tsv``.
 
         Raises:
             FormatError: the file has another ending, or is not in the format of its ending.
         """
-        readers = {".npz": cls.load, ".json": cls.from_json, ".tsv": cls.from_tsv}
-        return readers[_ending(path)](path)
+        return cls.load(path) if _ending(path) == ".npz" else cls.from_items(read_tsv(Path(path)).items())
 
     def write(self, path: str | Path) -> None:
-        """Write a file in the format of its ending, in any case: ``.npz`` (see `save`), ``.json`` or ``.tsv``.
+        """Write a file in the format of its ending, in any case: ``.npz`` (see `save`) or ``.tsv``.
 
-        Raises:
-            FormatError: the file has another ending, or its format cannot hold a pre-token.
+        TSV has lines ``pre-token TAB count``. Raises `FormatError` if the file has another ending.
         """
-        writers = {".npz": self.save, ".json": self.to_json, ".tsv": self.to_tsv}
-        writers[_ending(path)](path)
+        if _ending(path) == ".npz":
+            self.save(path)
+        else:
+            write_tsv(Path(path), self.items())
 
 
 class _Items(ItemsView[bytes, int]):
@@ -343,8 +325,8 @@ def _policy(unmatched: str) -> UnmatchedPolicy:
 
 def _ending(path: str | Path) -> str:
     ending = Path(path).suffix.lower()
-    if ending not in (".npz", ".json", ".tsv"):
-        raise FormatError(f"{path}: the ending decides the format of counts; it must be .npz, .json or .tsv")
+    if ending not in (".npz", ".tsv"):
+        raise FormatError(f"{path}: the ending decides the format of counts; it must be .npz or .tsv")
     return ending
 
 
@@ -382,14 +364,15 @@ def _check_arrays(data: npt.NDArray[Any], offsets: npt.NDArray[Any], counts: npt
 
 def _check_canonical(counts: PretokenCounts) -> None:
     """Compare the pre-tokens, as the constructor does not."""
-    tokens = list(counts)
-    if len(set(tokens)) != len(tokens):
+    hashes = pretoken_hashes(counts.data, counts.offsets)
+    if len(np.unique(hashes)) < len(counts) and len(set(counts)) < len(counts):
         raise FormatError("a pre-token occurs twice")
-    for first in np.flatnonzero(np.diff(counts.counts) == 0).tolist():
-        if tokens[first] > tokens[first + 1]:
-            raise FormatError(
-                f"pre-tokens of equal count are out of order: {tokens[first]!r} before {tokens[first + 1]!r}"
-            )
+    order = canonical_order(counts.data, counts.offsets[:-1], counts.offsets[1:], counts.counts)
+    for place in np.flatnonzero(order != np.arange(len(order))).tolist():
+        first, second = (
+            counts.data[counts.offsets[index] : counts.offsets[index + 1]].tobytes() for index in (place, order[place])
+        )
+        raise FormatError(f"pre-tokens of equal count are out of order: {first!r} before {second!r}")
 
 
 def sum_exactly(counts: npt.NDArray[np.int64]) -> int:

@@ -7,16 +7,15 @@ languages. The hashes of pre-tokens never change, so that such a selection depen
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from bpeflow._util import native
 from bpeflow.counting.shards import MAX_COUNT
-from bpeflow.errors import CountOverflowError
+from bpeflow.errors import CountOverflowError, NativeUnavailableError
 
 #: The base of the polynomial: 2^64 divided by the golden ratio, an odd number with well-mixed bits.
 BASE = 0x9E3779B97F4A7C15
@@ -24,11 +23,8 @@ BASE = 0x9E3779B97F4A7C15
 #: Bytes that are hashed at a time. Their temporary arrays, 32 bytes for each, fit into the L2 cache.
 _BLOCK = 1 << 15
 
-#: Pre-tokens that are selected or copied at a time, to bound the memory of temporary arrays.
+#: Pre-tokens that are copied at a time, to bound the memory of temporary arrays.
 _STEP = 1 << 17
-
-#: Bytes by which most pre-tokens are ordered, all at once. The others are compared one by one, in fifty times the time.
-_BEGINNING = 32
 
 
 def pretoken_hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -61,12 +57,6 @@ def pretoken_hashes(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64])
         hashes[begin:end] = (sums[ends] - sums[starts]) * inverses[starts]
         begin = end
     return _mixed(hashes)
-
-
-def is_selected(hashes: npt.NDArray[np.uint64], one_in: int) -> npt.NDArray[np.bool_]:
-    """Return which of these hashes are among the smallest, one in `one_in` of all that there can be."""
-    selected: npt.NDArray[np.bool_] = hashes <= np.uint64((2**64 - 1) // one_in)
-    return selected
 
 
 def _powers(base: int, number: int) -> npt.NDArray[np.uint64]:
@@ -109,10 +99,6 @@ class Arrays(NamedTuple):
     offsets: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
 
-    def token(self, index: int) -> bytes:
-        """Return the bytes of a pre-token."""
-        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
-
 
 def thin(table: Arrays, below: int, one_in: int) -> Arrays:
     """Return a table in which counts below `below` are thinned, in canonical order.
@@ -121,60 +107,38 @@ def thin(table: Arrays, below: int, one_in: int) -> Arrays:
         CountOverflowError: a multiplied count does not fit 64 bits.
     """
     frequent = len(table.counts) - int(np.searchsorted(table.counts[::-1], below))
-    kept = np.concatenate([np.empty(0, np.int64), *_selected(table, frequent, one_in)])
-    if len(kept) and int(table.counts[kept[0]]) > MAX_COUNT // one_in:
-        raise CountOverflowError(
-            f"thin_rare: the count of pre-token {table.token(int(kept[0]))!r} times {one_in} does not fit 64 bits"
-        )
-    counts = table.counts[kept] * one_in
-    places = _places(table, frequent, kept, counts)
-    data, offsets = copy_pretokens(table, np.insert(np.arange(frequent), places, kept))
-    return Arrays(data, offsets, np.insert(table.counts[:frequent], places, counts))
+    smallest = pretoken_hashes(table.data, table.offsets[frequent:]) <= np.uint64((2**64 - 1) // one_in)
+    kept = np.concatenate([np.arange(frequent), frequent + np.flatnonzero(smallest)])
+    counts = table.counts[kept]
+    rare = counts[frequent:]
+    if len(rare) and int(rare[0]) > MAX_COUNT // one_in:
+        token = table.data[slice(*table.offsets[kept[frequent] :][:2])].tobytes()
+        raise CountOverflowError(f"thin_rare: the count of pre-token {token!r} times {one_in} does not fit 64 bits")
+    rare *= one_in
+    order = canonical_order(table.data, table.offsets[kept], table.offsets[kept + 1], counts)
+    data, offsets = _copied(table, kept[order])
+    return Arrays(data, offsets, counts[order])
 
 
-def _selected(table: Arrays, first: int, one_in: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the indices of the pre-tokens from `first` on that are kept."""
-    for begin in range(first, len(table.counts), _STEP):
-        hashes = pretoken_hashes(table.data, table.offsets[begin : begin + _STEP + 1])
-        yield begin + np.flatnonzero(is_selected(hashes, one_in))
-
-
-def _places(
-    table: Arrays, frequent: int, kept: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+def canonical_order(
+    data: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Return before which of the first `frequent` pre-tokens each of `kept` belongs, now that it has another count.
-
-    Both are in canonical order, so counts alone decide, except among pre-tokens that now have the same count. These are
-    ordered by bytes, of which those at the beginning decide nearly always.
-    """
-    of_frequent, of_kept = -table.counts[:frequent], -counts  # ascending
-    places = np.searchsorted(of_frequent, of_kept)
-    for count in np.unique(of_kept).tolist():
-        first, last = (int(np.searchsorted(of_frequent, count, side)) for side in ("left", "right"))
-        if first == last:
-            continue
-        same = slice(*(int(np.searchsorted(of_kept, count, side)) for side in ("left", "right")))
-        tied, beginnings = kept[same], _beginnings(table, kept[same])
-        searched = _beginnings(table, np.arange(first, last))
-        before, until = (np.searchsorted(beginnings, searched, side) for side in ("left", "right"))
-        for number in np.flatnonzero(before < until).tolist():
-            token = table.token(first + number)
-            before[number] = bisect_left(tied, token, before[number], until[number], key=table.token)
-        places[same] = first + np.searchsorted(before, np.arange(len(tied)), side="right")
-    return places
+    """Return the indices of pre-tokens in canonical order. Pre-token `i` is `data[starts[i]:ends[i]]`."""
+    order = np.empty(len(counts), dtype=np.int64)
+    arrays = [np.ascontiguousarray(array) for array in (data, starts, ends, counts)]
+    columns = [array.ctypes.data for array in arrays]
+    try:
+        native.load_library("count").bpeflow_canonical_order(*columns, len(counts), order.ctypes.data)
+    except NativeUnavailableError:
+        tokens = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        order[:] = sorted(range(len(counts)), key=lambda index: (-counts[index], tokens[index]))
+    return order
 
 
-def _beginnings(table: Arrays, words: npt.NDArray[np.int64]) -> npt.NDArray[np.bytes_]:
-    """Return the first `_BEGINNING` bytes of these pre-tokens, padded with zeros."""
-    starts, ends = table.offsets[words], table.offsets[words + 1]
-    columns = np.zeros((len(words), _BEGINNING), dtype=np.uint8)
-    for place in range(_BEGINNING):
-        longer = np.flatnonzero(starts + place < ends)
-        columns[longer, place] = table.data[starts[longer] + place]
-    return columns.view(f"S{_BEGINNING}").ravel()
-
-
-def copy_pretokens(table: Arrays, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _copied(table: Arrays, words: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Return the bytes and the offsets of these pre-tokens, in this order."""
     starts = table.offsets[words]
     lengths = table.offsets[words + 1] - starts

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from bpeflow import __version__
 from bpeflow._util.machine import explain_memory_error
-from bpeflow.config import EncodeSettings, make_settings
+from bpeflow.config import make_settings
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.records import check_iterable, split_off_documents

@@ -26,7 +26,7 @@ from bpeflow.dataset.token_file import DtypeName, Layout, index_path, part_path,
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
 
 if TYPE_CHECKING:
-    from bpeflow.config import EncodeSettings  # pydantic, which decoding does without
+    from bpeflow.config.encoding import EncodeSettings  # pydantic, which decoding does without
 
 Split = Literal["train", "val"]
 

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError
-from bpeflow.formats import gpt2, huggingface, tiktoken, transformers
+from bpeflow.formats import gpt2
 from bpeflow.formats.published import find_name
-from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
-from bpeflow.formats.transformers import NO_OPTIONS, TransformersOptions
+from bpeflow.formats.tokenizer_spec import NO_OPTIONS, TokenizerSpec, TransformersOptions, add_special_tokens
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 
 
 @dataclass(frozen=True)
 class Format:
-    """A file format of tokenizers.
+    """A file format of tokenizers. The module of its name loads and saves it, and is imported when it first does.
 
     Attributes:
         name: its name in ``--to`` and ``output.formats``.
         files: the names in a folder of the files that make a tokenizer: first the main one, which shows the format.
-        suffix: the suffix of file names in this format; empty if the only name is that of the main file.
-        load: reads a tokenizer, given the path of the main file.
-        save: writes a tokenizer, given the path of the main file, and returns the paths of all files that it wrote.
+        suffix: the suffix of file names in this format; empty if it is a folder with files of fixed names.
         beside: the names of files that a folder can have besides, which `transformers` writes.
     """
 
     name: str
     files: tuple[str, ...]
-    suffix: str
-    load: Callable[[Path], TokenizerSpec]
-    save: Callable[[TokenizerSpec, Path], list[Path]]
+    suffix: str = ""
     beside: tuple[str, ...] = ()
 
     @property
@@ -49,38 +47,40 @@ class Format:
         """Return whether a file has a name of this format."""
         return path.name == self.file or bool(self.suffix and path.name.endswith(self.suffix))
 
+    def load(self, file: Path, *options: Any) -> TokenizerSpec:
+        """Read a tokenizer, given the path of the main file, with options that the module takes."""
+        spec: TokenizerSpec = _module(self.name).load(file if self.suffix else file.parent, *options)
+        return spec
 
+    def save(self, spec: TokenizerSpec, file: Path) -> list[Path]:
+        """Write a tokenizer, given the path of the main file, and return the paths of all files written."""
+        paths: list[Path] = _module(self.name).save(spec, file if self.suffix else file.parent)
+        return paths
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"bpeflow.formats.{name}")
+
+
+_GPT2 = Format("gpt2", (gpt2.VOCAB_FILE, gpt2.MERGES_FILE, gpt2.TOKENIZER_FILE))
+_TIKTOKEN = Format("tiktoken", ("tokenizer.tiktoken", "tokenizer.tiktoken.json"), ".tiktoken")
 FORMATS = (
-    Format(
-        "gpt2",
-        (gpt2.VOCAB_FILE, gpt2.MERGES_FILE, gpt2.TOKENIZER_FILE),
-        "",
-        lambda path: gpt2.load(path.parent),
-        lambda spec, path: gpt2.save(spec, path.parent),
-    ),
+    _GPT2,
     Format(
         "huggingface",
-        (huggingface.FILE,),
+        ("tokenizer.json",),
         ".json",
-        huggingface.load,
-        huggingface.save,
-        (transformers.CONFIG_FILE, transformers.SPECIAL_TOKENS_FILE, transformers.CHAT_TEMPLATE_FILE),
+        ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"),
     ),
-    Format(
-        "tiktoken",
-        (tiktoken.FILE, tiktoken.sidecar_path(Path(tiktoken.FILE)).name),
-        tiktoken.SUFFIX,
-        tiktoken.load,
-        tiktoken.save,
-    ),
+    _TIKTOKEN,
 )
 
 #: The files that are searched in a folder, in this order. A folder with ``bpeflow.json`` has the most complete
 #: description of a tokenizer, and one with GPT-2's two files only has the least complete.
 _SEARCH_ORDER = (
-    (gpt2.TOKENIZER_FILE, FORMATS[0]),
+    (gpt2.TOKENIZER_FILE, _GPT2),
     *((known.file, known) for known in FORMATS[1:]),
-    *((vocab_file, FORMATS[0]) for vocab_file, _ in gpt2.FILE_NAMES),
+    *((vocab_file, _GPT2) for vocab_file, _ in gpt2.FILE_NAMES),
 )
 
 #: Names that tiktoken's ranks also have: those of Llama and of Kimi.
@@ -120,7 +120,7 @@ def load(
         load_pretokenizer(chosen)  # raises if it is invalid
     found, file = find_format(path)
     description = None if known is None else find_name(known, file.parent)
-    spec = tiktoken.load(file, chosen, description) if found.name == "tiktoken" else found.load(file)
+    spec = found.load(file, chosen, description) if found is _TIKTOKEN else found.load(file)
     vocab = spec.vocab
     if description is not None:
         vocab = add_special_tokens(vocab, description.special_tokens)
@@ -182,7 +182,10 @@ def save(
 def write(spec: TokenizerSpec, path: Path, name: str, options: TransformersOptions = NO_OPTIONS) -> list[Path]:
     """Write a tokenizer like `save`, whatever is there. Formats without a place for the options ignore them."""
     format_, file, is_file = _target(path, name)
-    return format_.save(spec, file) if is_file or not format_.beside else transformers.save(spec, path, options)
+    if is_file or not format_.beside:
+        return format_.save(spec, file)
+    paths: list[Path] = _module("transformers").save(spec, path, options)
+    return paths
 
 
 def _target(path: Path, name: str) -> tuple[Format, Path, bool]:
@@ -241,7 +244,7 @@ def find_format(path: Path) -> tuple[Format, Path]:
         for name, known in _SEARCH_ORDER:
             if (path / name).is_file():
                 return known, path / known.file
-        ranks = sorted(path.glob(f"*{tiktoken.SUFFIX}"))
+        ranks = sorted(path.glob(f"*{_TIKTOKEN.suffix}"))
         if len(ranks) == 1:
             return find_format(ranks[0])
         for name in (*_RANKS_FILES, *_UNSUPPORTED):
@@ -257,8 +260,8 @@ def find_format(path: Path) -> tuple[Format, Path]:
     for known in FORMATS:
         if known.matches_name(path):
             return known, path
-    if tiktoken.looks_like_ranks(path):
-        return next(known for known in FORMATS if known.name == "tiktoken"), path
+    if _module("tiktoken").looks_like_ranks(path):
+        return _TIKTOKEN, path
     if path.suffix in (".pkl", ".pickle"):
         raise FormatError(
             f"{path}: a pickle, which can run any code when it is read: read it yourself, if you trust it, and give "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_REGEXES
 from bpeflow.pretokenize.regex import load_pretokenizer, simplest_pattern
 from bpeflow.vocab import Vocab
+
+if TYPE_CHECKING:
+    from bpeflow.config import OutputSettings
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,26 @@ def tokenizer_hash(tokenizer: TokenizerSpec) -> str:
         digest.update(np.concatenate([[len(entries)], entries.lengths]).astype("<u8").tobytes())
         digest.update(entries.data)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class TransformersOptions:
+    """What transformers knows about a tokenizer besides its ids. `bpeflow.config.OutputSettings` describes each."""
+
+    eos: str | None = None
+    bos: str | None = None
+    add_bos: bool = False
+    pad: str | None = None
+    chat_template: str | None = None
+    max_length: int | None = None
+
+    @classmethod
+    def of(cls, output: OutputSettings) -> TransformersOptions:
+        """Return the options in the settings of a run."""
+        return cls(**output.model_dump(exclude={"formats", "report"}))
+
+
+NO_OPTIONS = TransformersOptions()
 
 
 def add_special_tokens(vocab: Vocab, special_tokens: Mapping[str, int | None] | Iterable[str]) -> Vocab:

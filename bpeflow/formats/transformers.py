@@ -12,17 +12,14 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bpeflow._util.atomic import atomic_path
 from bpeflow._util.text import close_matches, short_repr
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
-from bpeflow.formats.tokenizer_spec import TokenizerSpec
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.formats.untrusted import read_text
-
-if TYPE_CHECKING:
-    from bpeflow.config import OutputSettings
 
 CONFIG_FILE = "tokenizer_config.json"
 SPECIAL_TOKENS_FILE = "special_tokens_map.json"
@@ -40,26 +37,6 @@ DEFAULT_TOKENS = {
 
 #: `model_max_length` of a tokenizer without limit, in all versions.
 _NO_LIMIT = int(1e30)
-
-
-@dataclass(frozen=True)
-class TransformersOptions:
-    """What transformers knows about a tokenizer besides its ids. `bpeflow.config.OutputSettings` describes each."""
-
-    eos: str | None = None
-    bos: str | None = None
-    add_bos: bool = False
-    pad: str | None = None
-    chat_template: str | None = None
-    max_length: int | None = None
-
-    @classmethod
-    def of(cls, output: OutputSettings) -> TransformersOptions:
-        """Return the options in the settings of a run."""
-        return cls(**output.model_dump(exclude={"formats", "report"}))
-
-
-NO_OPTIONS = TransformersOptions()
 
 
 def save(spec: TokenizerSpec, folder: Path, options: TransformersOptions) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from bpeflow._util.machine import available_cores
@@ -27,62 +28,59 @@ _REMEDIES = {
 _ALL_CORES = 0.9
 
 
+@dataclass
+class _Activity:
+    """When an activity began, how much an earlier run had done by then, and when its last line was printed."""
+
+    started: float
+    at_first: int
+    printed: float
+    is_finished: bool = False
+
+
 class PlainObserver(Observer):
     """Prints a line at an interval, for log files and pipes."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
-        self._started: dict[str, tuple[float, int]] = {}
-        self._printed: dict[str, float] = {}
+        self._activities: dict[str, _Activity] = {}
         self._share = ""
 
     def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
-        self._print_bytes("counting", counted_bytes, total_bytes)
+        self._report("counting", counted_bytes, total_bytes)
 
     def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
-        self._print_bytes("encoding", encoded_bytes, total_bytes)
+        self._report("encoding", encoded_bytes, total_bytes)
 
     def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
-        self._print_bytes("decoding", decoded_bytes, total_bytes)
+        self._report("decoding", decoded_bytes, total_bytes)
 
     def learning(self, learned: int, wanted: int) -> None:
-        if (since := self._due("learning", learned, learned >= wanted)) is not None:
-            elapsed, new = since
-            self._print(
-                f"learning: {learned:,} of {wanted:,} merges{_comma(time_left(elapsed, new, wanted - learned))}"
-            )
+        self._report("learning", learned, wanted)
 
     def monitored(self, sample: MonitorSample) -> None:
         parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
         self._print(" | ".join(filter(None, parts)))
 
-    def _print_bytes(self, what: str, done: int, total: int | None) -> None:
-        elapsed, new = self._since_first(what, done)
-        left = "" if total is None else _comma(time_left(elapsed, new, total - done))
-        self._share = f"{done / total:.0%}{left}" if total else ""
-        if self._due(what, done, total is not None and done >= total) is not None:
-            rate = f", {format_size(new / elapsed)}/s" if elapsed > 0.05 else ""
-            of_all = "" if total is None else f" of {format_size(total)}"
-            self._print(f"{what}: {format_size(done)}{of_all}{rate}{left}")
+    def _report(self, name: str, done: int, total: int | None) -> None:
+        """Print a line if one is due: at an interval, and once at the end of the activity."""
+        now = time.monotonic()
+        activity = self._activities.setdefault(name, _Activity(now, done, now))
+        elapsed, new = now - activity.started, done - activity.at_first
+        left = "" if total is None else time_left(elapsed, new, total - done)
+        self._share = ", ".join(filter(None, [f"{done / total:.0%}", left])) if total else ""
+        ends = total is not None and done >= total
+        if activity.is_finished or not (ends or now - activity.printed >= PLAIN_INTERVAL):
+            return
+        activity.printed, activity.is_finished = now, ends
+        merges = name == "learning"
+        amounts = [f"{number:,}" if merges else format_size(number) for number in (done, total) if number is not None]
+        rate = f"{format_size(new / elapsed)}/s" if elapsed > 0.05 and not merges else ""
+        amount = " of ".join(amounts) + " merges" * merges
+        self._print(f"{name}: {', '.join(filter(None, [amount, rate, left]))}")
 
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)
-
-    def _since_first(self, what: str, done: int) -> tuple[float, int]:
-        """Return the seconds and the work since the first report of an activity: resumed work was done before it."""
-        now = time.monotonic()
-        started, at_first = self._started.setdefault(what, (now, done))
-        return now - started, done - at_first
-
-    def _due(self, what: str, done: int, finished: bool) -> tuple[float, int] | None:
-        """Return `_since_first` if a line is due, else None. The end of an activity is reported once."""
-        since = self._since_first(what, done)
-        now = time.monotonic()
-        last = self._printed.setdefault(what, now)
-        if last == float("inf") or (not finished and now - last < PLAIN_INTERVAL):
-            return None
-        self._printed[what] = float("inf") if finished else now
-        return since
 
 
 def time_left(elapsed: float, done: float, left: float) -> str:
@@ -92,10 +90,6 @@ def time_left(elapsed: float, done: float, left: float) -> str:
     minutes, seconds = divmod(round(elapsed * left / done), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
-
-
-def _comma(text: str) -> str:
-    return f", {text}" if text else ""
 
 
 def bottleneck_line(sample: MonitorSample) -> str:

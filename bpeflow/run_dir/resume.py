@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from bpeflow.errors import AlreadyExistsError, ConfigError, FormatError, ResumeE
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.transformers import CHAT_TEMPLATES
 from bpeflow.run_dir.checkpoint import check_same_settings
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,
@@ -33,7 +32,7 @@ from bpeflow.run_dir.layout import (
     phase_of,
 )
 from bpeflow.run_dir.run_dir import RunDir, publish_results, remove_unfinished
-from bpeflow.run_dir.run_report import RunReport, check_counts, read_record, read_report
+from bpeflow.run_dir.run_report import RecordedRun, RunReport, check_counts, read_record, read_report
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ def _own_settings(folder: Path) -> dict[str, Any]:
             f"the run in {folder} learns merges from the counts in {record.counts}: resume it with bpeflow "
             f"merge --counts {record.counts} --resume --out_dir {folder}"
         )
-    paths = {*_paths(record.settings)}
+    paths = {*_paths(record)}
     if {DOCUMENTS, STDIN} & paths:
         raise ResumeError(
             f"the run in {folder} reads standard input or an iterable, which can be read only once: start over with "
@@ -107,14 +106,15 @@ def _reported_settings(folder: Path) -> dict[str, Any]:
     return {**report.settings, "overwrite": False, "restart": False}
 
 
-def _paths(settings: Mapping[str, Any]) -> Iterable[str]:
+def _paths(record: RecordedRun) -> Iterator[str]:
+    """Yield the paths in a run's settings. A chat template is the name of a known one if no file has this name."""
+    settings = record.settings
     yield from settings["input"]
     for source in settings["sources"]:
         yield from source["paths"]
-    template = settings["output"].get("chat_template")
-    yield from filter(
-        None, (settings["init_from"], settings["scratch_dir"], template not in CHAT_TEMPLATES and template)
-    )
+    template = settings["output"]["chat_template"] or ""
+    is_file = Path(record.started_in, template).is_file()
+    yield from filter(None, (settings["init_from"], settings["scratch_dir"], is_file and template))
 
 
 # ---- making way for a new run ----

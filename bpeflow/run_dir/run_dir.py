@@ -25,8 +25,7 @@ from bpeflow.counting.shards import Scratch, remove_left_behind
 from bpeflow.errors import ConfigError, FormatError, ResumeError
 from bpeflow.flow import MonitorSample, peak_memory
 from bpeflow.formats import any_format as formats
-from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.transformers import TransformersOptions
+from bpeflow.formats.tokenizer_spec import TokenizerSpec, TransformersOptions
 from bpeflow.progress import Observer
 from bpeflow.run_dir.layout import (
     CHECKPOINT_FILE,

@@ -43,15 +43,12 @@ from bpeflow.tokenizer.validate import (
     validate_dtype,
     validate_ids,
 )
-from bpeflow.vocab import Merge, Vocab
+from bpeflow.vocab import END_OF_TEXT, Merge, Vocab
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from bpeflow.config.keywords import EncodeKeywords, TokenizerKeywords, TransformersKeywords
-
-#: The usual names of the token that ends a text, in order of precedence.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
 
 #: Number of special tokens that an error message lists.
 _SPECIAL_TOKENS_IN_ERROR = 5
@@ -278,7 +275,7 @@ class Tokenizer:
                 same one in several formats.
         """
         from bpeflow.formats import any_format
-        from bpeflow.formats.transformers import TransformersOptions
+        from bpeflow.formats.tokenizer_spec import TransformersOptions
 
         name = format or any_format.format_of_name(Path(path))
         return any_format.save(self._spec, Path(path), name, overwrite, TransformersOptions(**options))

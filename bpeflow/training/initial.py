@@ -14,12 +14,10 @@ from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import any_format as formats
 from bpeflow.formats import gpt2
-from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec
-from bpeflow.formats.transformers import TransformersOptions
+from bpeflow.formats.tokenizer_spec import HasSpec, TokenizerSpec, TransformersOptions
 from bpeflow.pretokenize.regex import load_pretokenizer
-from bpeflow.tokenizer.tokenizer import END_OF_TEXT
 from bpeflow.training.task import learning_task
-from bpeflow.vocab import Vocab
+from bpeflow.vocab import END_OF_TEXT, Vocab
 
 #: The name of a tokenizer in memory wherever a file would have its own.
 TOKENIZER = "<tokenizer>"

@@ -139,8 +139,8 @@ void bpeflow_kway_free(bpeflow_kway *kway) {
 #endif
 }
 
-int bpeflow_canonical_order(const std::uint8_t *data, const std::int64_t *offsets, const std::int64_t *counts,
-                            std::uint64_t tokens, std::uint64_t *order) {
-    if ((!data || !offsets || !counts || !order) && tokens > 0) return BPEFLOW_BAD_ARGUMENT;
-    return bpeflow::status_of([&] { bpeflow::canonical_order(data, offsets, counts, tokens, order); });
+int bpeflow_canonical_order(const std::uint8_t *data, const std::int64_t *starts, const std::int64_t *ends,
+                            const std::int64_t *counts, std::uint64_t tokens, std::int64_t *order) {
+    if ((!data || !starts || !ends || !counts || !order) && tokens > 0) return BPEFLOW_BAD_ARGUMENT;
+    return bpeflow::status_of([&] { bpeflow::canonical_order(data, starts, ends, counts, tokens, order); });
 }

@@ -3,13 +3,12 @@
 
 #include "bpeflow.h"
 #include "filter.hpp"
-#include "slot_array.hpp"
+#include "pages.hpp"
 #include "tokens.hpp"
 
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -28,8 +27,9 @@ class Pairs {
   public:
     // No pairs yet, and room for `count`.
     Pairs(const std::uint32_t *byte_ids, std::uint32_t count)
-        : byte_ids_(byte_ids, byte_ids + 256), slots_(size_for(count)), mask_(slots_.size() - 1), filter_(count) {
-        for (std::size_t i = 0; i < slots_.size(); i++) slots_[i].merge = NO_MERGE;
+        : byte_ids_(byte_ids, byte_ids + 256), mask_(size_for(count) - 1), pages_((mask_ + 1) * sizeof(Slot)),
+          slots_(reinterpret_cast<Slot *>(pages_.data())), filter_(count) {
+        for (std::size_t i = 0; i <= mask_; i++) slots_[i].merge = NO_MERGE;
     }
 
     // `merges` has left, right and result of each merge, by ascending rank. `tokens` are those that text can yield.
@@ -71,7 +71,7 @@ class Pairs {
 
     // Prefetch the slot that `find` probes first.
     void prefetch(std::uint32_t left, std::uint32_t right) const {
-        __builtin_prefetch(slots_.begin() + home(hash(left, right)));
+        __builtin_prefetch(slots_ + home(hash(left, right)));
     }
 
     // Return the merge of two bytes. These have a table of their own, without probing, because a pre-token starts out
@@ -122,19 +122,19 @@ class Pairs {
     // parts. If the tokens do not fit each other like that, anything may become adjacent. A part that text cannot yield
     // is never merged.
     void add_junction(const Tokens &tokens, const std::uint32_t *merge) {
-        const std::size_t left = tokens.length(merge[0]), right = tokens.length(merge[1]);
-        if (left == 0 || right == 0) return;
+        const std::size_t left = tokens.length(merge[0]);
+        if (left == 0 || tokens.length(merge[1]) == 0) return;
         const std::uint8_t *const made = tokens.bytes(merge[2]);
-        if (tokens.length(merge[2]) == left + right && std::memcmp(made, tokens.bytes(merge[0]), left) == 0 &&
-            std::memcmp(made + left, tokens.bytes(merge[1]), right) == 0)
+        if (tokens.are_joined(merge))
             junctions_.set(index(made[left - 1], made[left]));
         else
             junctions_.set();
     }
 
     std::vector<std::uint32_t> byte_ids_;
-    SlotArray<Slot> slots_; // a power of two, linear probing, at most half used
     std::size_t mask_;
+    Pages pages_;
+    Slot *const slots_; // a power of two, linear probing, at most half used
     Filter filter_;
     bool ordered_ = false;
     std::bitset<65536> junctions_;

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 namespace bpeflow {
@@ -27,7 +26,7 @@ class SelfMerging {
           yields_(tokens.count()) {
         for (std::uint32_t rank = 0; rank < merge_count; rank++) {
             std::uint32_t &rank_of = made_by_[merge(rank)[2]];
-            rank_of = rank_of == none && is_concatenation(merge(rank)) && pairs.ordered() ? rank : unknown;
+            rank_of = rank_of == none && tokens.are_joined(merge(rank)) && pairs.ordered() ? rank : unknown;
         }
         for (std::uint32_t id = 0; id < tokens.count(); id++) {
             const std::size_t length = tokens.length(id);
@@ -47,14 +46,6 @@ class SelfMerging {
                                    unknown = UINT32_MAX - 1; // no merge makes it; several, or others do
 
     const std::uint32_t *merge(std::uint32_t rank) const { return merges_ + std::size_t{3} * rank; }
-
-    bool is_concatenation(const std::uint32_t *sides) const {
-        const std::size_t left = tokens_.length(sides[0]), right = tokens_.length(sides[1]);
-        const std::uint8_t *const made = tokens_.bytes(sides[2]);
-        return left > 0 && right > 0 && tokens_.length(sides[2]) == left + right &&
-               std::memcmp(made, tokens_.bytes(sides[0]), left) == 0 &&
-               std::memcmp(made + left, tokens_.bytes(sides[1]), right) == 0;
-    }
 
     // Return whether the sides of a merge, which their bytes yield, remain side by side until this merge joins them.
     bool meet_last(std::uint32_t rank) {

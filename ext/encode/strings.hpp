@@ -15,8 +15,11 @@ class Strings {
   public:
     static constexpr std::uint32_t NONE = UINT32_MAX;
 
-    // String i is data[offsets[i]:offsets[i + 1]], without the `ending` bytes at its end. The data is borrowed.
-    Strings(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count, std::size_t ending = 0)
+    // String i is data[offsets[i]:offsets[i + 1]], without the `ending` bytes at its end. The data is borrowed. The table
+    // has those strings for which `included(key, index)` is true; of equal ones the first.
+    template <typename Included>
+    Strings(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count, std::size_t ending,
+            const Included &included)
         : data_(data), offsets_(offsets), ending_(ending) {
         std::size_t size = 4;
         while (size < std::size_t{count} * 2) size *= 2;
@@ -31,12 +34,18 @@ class Strings {
                 __builtin_prefetch(&slots_[keys[i].hash & mask_], 1);
             }
             for (std::uint32_t i = 0; i < in_batch; i++) {
+                if (!included(keys[i], first + i)) continue;
                 Slot &slot = slots_[find_slot(keys[i])];
-                different_ &= slot.string == NONE;
-                slot = {static_cast<std::uint32_t>(keys[i].hash), first + i};
+                if (slot.string == NONE)
+                    slot = {static_cast<std::uint32_t>(keys[i].hash), first + i};
+                else
+                    different_ = false;
             }
         }
     }
+
+    Strings(const std::uint8_t *data, const std::int64_t *offsets, std::uint32_t count, std::size_t ending = 0)
+        : Strings(data, offsets, count, ending, [](const CacheKey &, std::uint32_t) { return true; }) {}
 
     // Return whether no two strings are equal.
     bool are_different() const { return different_; }

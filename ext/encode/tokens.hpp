@@ -24,8 +24,17 @@ class Tokens {
     }
 
     std::uint32_t count() const { return static_cast<std::uint32_t>(offsets_.size() - 1); }
+    const std::int64_t *offsets() const { return offsets_.data(); }
     const std::uint8_t *bytes(std::uint32_t id) const { return data_.data() + offsets_[id]; }
     std::size_t length(std::uint32_t id) const { return static_cast<std::size_t>(offsets_[id + 1] - offsets_[id]); }
+
+    // Return whether the third of three tokens is the concatenation of the other two, neither of which is empty.
+    bool are_joined(const std::uint32_t *merge) const {
+        const std::size_t left = length(merge[0]), right = length(merge[1]);
+        const std::uint8_t *const made = bytes(merge[2]);
+        return left > 0 && right > 0 && length(merge[2]) == left + right &&
+               std::memcmp(made, bytes(merge[0]), left) == 0 && std::memcmp(made + left, bytes(merge[1]), right) == 0;
+    }
 
     // Add the lengths of the tokens of `ids` to `size`, up to the first unknown id. Return the index of that id,
     // `given` if all are known.

@@ -177,10 +177,10 @@ BPEFLOW_API int bpeflow_kway_place(bpeflow_kway *kway, uint64_t most, uint8_t *d
 
 BPEFLOW_API void bpeflow_kway_free(bpeflow_kway *kway);
 
-/* Find the canonical order of pre-tokens: pre-token i is data[offsets[i]:offsets[i + 1]] and has counts[i], at least 1. The
- * indices in canonical order go into order[tokens]. */
-BPEFLOW_API int bpeflow_canonical_order(const uint8_t *data, const int64_t *offsets, const int64_t *counts,
-                                        uint64_t tokens, uint64_t *order);
+/* Find the canonical order of pre-tokens: pre-token i is data[starts[i]:ends[i]] and has counts[i], at least 1. The indices
+ * in canonical order go into order[tokens]. */
+BPEFLOW_API int bpeflow_canonical_order(const uint8_t *data, const int64_t *starts, const int64_t *ends,
+                                        const int64_t *counts, uint64_t tokens, int64_t *order);
 
 /* ---- learning merges ------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections import Counter
 from collections.abc import Mapping
@@ -53,52 +52,10 @@ def test_binary_and_tsv_files_preserve_any_bytes(
     assert PretokenCounts.read(path) == counts
 
 
-@pytest.mark.slow
-@given(table=texts)
-def test_json_files_preserve_any_text(tmp_path_factory: pytest.TempPathFactory, table: dict[str, int]) -> None:
-    path = Path(mkdtemp(dir=tmp_path_factory.getbasetemp())) / "counts.json"
-    counts = PretokenCounts.from_mapping(table)
-    counts.to_json(path)
-    assert PretokenCounts.from_json(path) == counts
-    assert json.loads(path.read_text(encoding="utf-8")) == table
-
-
 def test_tsv_is_readable_and_escapes_only_what_it_must(tmp_path: Path) -> None:
     path = tmp_path / "counts.tsv"
-    PretokenCounts.from_mapping({b" caf\xc3\xa9": 9, b"a\tb\n\\": 3, b"\xff": 1}).to_tsv(path)
+    PretokenCounts.from_mapping({b" caf\xc3\xa9": 9, b"a\tb\n\\": 3, b"\xff": 1}).write(path)
     assert path.read_text(encoding="utf-8") == " café\t9\na\\tb\\n\\\\\t3\n\\xff\t1\n"
-
-
-def test_json_refuses_invalid_utf8_and_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"not UTF-8; write a \.tsv"):
-        PretokenCounts.from_mapping({b"\xff": 1}).to_json(tmp_path / "counts.json")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("[1, 2]", "one JSON object"),
-        ("[]", "one JSON object"),
-        ("{", "not JSON"),
-        ('{"a": 0}', "at least 1"),
-        ('{"a": 1.5}', "at least 1"),
-        ('{"a": true}', "at least 1"),
-        ('{"a": {"b": 1}}', "at least 1"),
-        ('{"a": 1, "a": 2}', "occurs twice"),
-        ('{"": 1}', "empty pre-token"),
-        ('{"\\ud800": 1}', "lone surrogate"),
-        ('{"a": 9223372036854775808}', "'a': the count must be .* at most 9223372036854775807"),
-        pytest.param(f'{{"a": {"9" * 5000}}}', "'a': the count must be .* found inf", id="5000 digits"),
-        pytest.param(f'{{"a": -{"9" * 5000}}}', "'a': the count must be .* found -inf", id="-5000 digits"),
-    ],
-)
-def test_invalid_json_is_an_error_with_the_path(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "counts.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(FormatError, match=message) as caught:
-        PretokenCounts.from_json(path)
-    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +69,7 @@ def test_invalid_json_is_an_error_with_the_path(tmp_path: Path, content: str, me
         ("\\q\t3", "unknown escape"),
         ("ok\t2", "occurs twice"),
         ("a\t9223372036854775808", "at most 9223372036854775807"),
-        pytest.param("a\t" + "9" * 5000, "the count must be .* found inf", id="5000 digits"),
+        pytest.param("a\t" + "9" * 5000, "an integer of at least 1 and at most", id="5000 digits"),
         pytest.param("word " * 5000, r"found b'(word ){16}'\.\.\.$", id="a long line"),
     ],
 )
@@ -120,36 +77,35 @@ def test_invalid_tsv_is_an_error_with_the_line(tmp_path: Path, line: str, messag
     path = tmp_path / "counts.tsv"
     path.write_text(f"ok\t1\n{line}\n", encoding="utf-8")
     with pytest.raises(FormatError, match=message) as caught:
-        PretokenCounts.from_tsv(path)
+        PretokenCounts.read(path)
     assert f"{path}, line 2" in str(caught.value)
 
 
 def test_tsv_counts_may_have_leading_zeros(tmp_path: Path) -> None:
     path = tmp_path / "counts.tsv"
     path.write_text("a\t" + "0" * 30 + "7\n", encoding="utf-8")
-    assert PretokenCounts.from_tsv(path).most_common() == [(b"a", 7)]
+    assert PretokenCounts.read(path).most_common() == [(b"a", 7)]
 
 
-@pytest.mark.parametrize("name", ["counts.NPZ", "counts.JSON", "counts.Tsv"])
+@pytest.mark.parametrize("name", ["counts.NPZ", "counts.Tsv"])
 def test_endings_may_be_in_any_case(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     counts = PretokenCounts.from_mapping({"a": 2, "b": 1})
     counts.write(path)
-    readers = {".npz": PretokenCounts.load, ".json": PretokenCounts.from_json, ".tsv": PretokenCounts.from_tsv}
-    assert readers[path.suffix.lower()](path) == PretokenCounts.read(path) == counts
+    assert PretokenCounts.read(path) == counts
 
 
-@pytest.mark.parametrize("name", ["counts.csv", "counts", "counts.json.gz", ".json"])
+@pytest.mark.parametrize("name", ["counts.csv", "counts", "counts.tsv.gz", ".tsv", "counts.json"])
 def test_other_endings_are_errors_except_for_save_and_load(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     counts = PretokenCounts.from_mapping({"a": 2, "b": 1})
-    with pytest.raises(FormatError, match=r"\.npz, \.json or \.tsv") as caught:
+    with pytest.raises(FormatError, match=r"\.npz or \.tsv") as caught:
         counts.write(path)
     assert str(path) in str(caught.value)
     assert not path.exists()
     counts.save(path)
     assert PretokenCounts.load(path) == counts
-    with pytest.raises(FormatError, match=r"\.npz, \.json or \.tsv"):
+    with pytest.raises(FormatError, match=r"\.npz or \.tsv"):
         PretokenCounts.read(path)
 
 

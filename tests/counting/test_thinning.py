@@ -14,7 +14,7 @@ from bpeflow.config import MergeSettings
 from bpeflow.counting import thinning
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.thinning import BASE, pretoken_hashes
-from bpeflow.errors import CountOverflowError, SettingsError
+from bpeflow.errors import CountOverflowError, NativeUnavailableError, SettingsError
 from bpeflow.training.task import learning_task
 
 #: Few different bytes, so that pre-tokens share beginnings; counts that are equal after multiplication.
@@ -65,16 +65,28 @@ def test_hashes_do_not_depend_on_blocks(block: int, monkeypatch: pytest.MonkeyPa
 # ---- the table ----
 
 
-@pytest.mark.parametrize("beginning", [2, 32])
+@pytest.mark.parametrize("native", [True, False])
 @settings(max_examples=40)
 @given(table=tables, below=st.sampled_from((1, 2, 5, 100)), one_in=st.sampled_from((1, 2, 3, 10)))
 def test_it_equals_plain_python_in_canonical_order(
-    table: dict[bytes, int], below: int, one_in: int, beginning: int
+    table: dict[bytes, int], below: int, one_in: int, native: bool
 ) -> None:
     counts = PretokenCounts.from_mapping(table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thinning, "_BEGINNING", beginning)
+        if not native:
+            patch.setattr("bpeflow._util.native.load_library", unavailable)
         assert counts.thin(below, 1 / one_in) == PretokenCounts.from_mapping(thinned(table, below, one_in))
+
+
+def unavailable(_: str) -> None:
+    raise NativeUnavailableError("not here")
+
+
+@pytest.mark.parametrize("count", [255, 256, 257, 2**40])
+def test_ties_are_ordered_by_all_bytes(count: int) -> None:
+    table = {b"12345678" * 3 + b"%d" % number: count + number % 3 for number in range(500)} | {b"1": count, b"0": 1}
+    found = PretokenCounts.from_mapping(table).thin(below=2, keep=1)
+    assert found == PretokenCounts.from_mapping(table)
 
 
 def test_large_tables_are_thinned_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

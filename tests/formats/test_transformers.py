@@ -333,6 +333,9 @@ def test_a_run_resumed_elsewhere_must_find_its_chat_template(
     output = {"formats": ["huggingface"], "chat_template": template}
     values = {"input": str(tmp_path / "corpus.txt"), "vocab_size": 270, "out_dir": tmp_path, "output": output}
     (tmp_path / "unfinished").mkdir()
+    (tmp_path / "start").mkdir()
+    (tmp_path / "start" / "chat.jinja").touch()
+    monkeypatch.chdir(tmp_path / "start")
     record_run(tmp_path / "unfinished", make_settings(Settings, values))
     monkeypatch.chdir(tmp_path)
     if template == "chatml":

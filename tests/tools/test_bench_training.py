@@ -200,8 +200,8 @@ def test_merge_measures_only_the_step(corpus: Path, tmp_path: Path, capsys: pyte
 
 
 def test_merge_starts_from_existing_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    counts = tmp_path / "counts.json"
-    counts.write_text(json.dumps({"low": 5, "lower": 2}), encoding="utf-8")
+    counts = tmp_path / "counts.tsv"
+    counts.write_text("low\t5\nlower\t2\n", encoding="utf-8")
     arguments = ["--counts", str(counts), "--vocab_size", "260", "--rounds", "1", "--only", "bpeflow-python,rustbpe"]
     assert bench.main(["merge", *arguments]) == 0
     printed = capsys.readouterr().out

@@ -125,8 +125,8 @@ def test_counts_of_another_pattern_are_refused(
     train(corpus, 280, pattern="llama3", out_dir=run)
     assert main(["merge", "--counts", str(run), "--init_from", str(first)]) == 2
     assert "the pattern 'gpt2', and the pattern here is 'llama3'" in capsys.readouterr().err
-    bpeflow.PretokenCounts.load(run / "counts.npz").to_json(tmp_path / "alone.json")  # their pattern is unknown
-    flags = ["--counts", str(tmp_path / "alone.json"), "--vocab_size", "290", "--out_dir", str(tmp_path / "more")]
+    bpeflow.PretokenCounts.load(run / "counts.npz").write(tmp_path / "alone.tsv")  # their pattern is unknown
+    flags = ["--counts", str(tmp_path / "alone.tsv"), "--vocab_size", "290", "--out_dir", str(tmp_path / "more")]
     assert main(["merge", *flags, "--init_from", str(first)]) == 0
     assert json.loads((tmp_path / "more" / "bpeflow.json").read_text(encoding="utf-8"))["pattern"] == "gpt2"
 
