@@ -104,7 +104,7 @@ def encode_file(
         dst: the token file to write.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
-        options: the other settings of `bpeflow.config.EncodeSettings`, which describes each, as ``bpeflow encode
+        options: the other `bpeflow.config.encoding.EncodeSettings`, which describes each, as ``bpeflow encode
             --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
             `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`. For the corpus: `sources`,
             `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the work:
