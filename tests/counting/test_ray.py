@@ -126,7 +126,7 @@ def assert_equal(counted: CorpusCounts, whole: CorpusCounts) -> None:
 
 def test_slots_and_nodes(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.slots == 2
-    calls = [(f"nap {number}", ()) for number in range(8)]
+    calls = [(number, f"nap {number}", ()) for number in range(8)]
     reports = [report for _, report in cluster.run(None, nap, calls, tmp_path)]
     assert len({report.process for report in reports}) == 2
 
@@ -134,7 +134,7 @@ def test_slots_and_nodes(cluster: Cluster, tmp_path: Path) -> None:
 def test_workers_bounds_the_tasks_at_the_same_time(nodes: Any, cluster: Cluster, tmp_path: Path) -> None:
     with connected(nodes, workers=1) as single:
         assert single.slots == 1
-        calls = [(f"nap {number}", ()) for number in range(3)]
+        calls = [(number, f"nap {number}", ()) for number in range(3)]
         spans = sorted(report.value for _, report in single.run(None, nap, calls, tmp_path))
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
@@ -147,7 +147,7 @@ def nap(_work: object) -> tuple[float, float]:
 
 def test_stopping_kills_tasks_that_run(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "process"
-    tasks = cluster.run(file, write_and_sleep, [("write", ())], tmp_path, lambda: wait_until_running(file))
+    tasks = cluster.run(file, write_and_sleep, [(0, "write", ())], tmp_path, lambda: wait_until_running(file))
     with pytest.raises(KeyboardInterrupt):
         next(tasks)
     psutil.Process(int(file.read_text())).wait(20)
@@ -182,7 +182,7 @@ from bpeflow.errors import TaskLostError
 try:
     with connect(EngineSettings(kind="ray", address=sys.argv[1], retries=1)) as cluster:
         try:
-            list(cluster.run(None, die, [("die", ())], Path(sys.argv[2])))
+            list(cluster.run(None, die, [(0, "die", ())], Path(sys.argv[2])))
         finally:
             time.sleep(2)
 except TaskLostError as error:
