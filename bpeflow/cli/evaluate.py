@@ -24,8 +24,8 @@ from bpeflow.tokenizer.tokenizer import Tokenizer
 
 _DESCRIPTION = """\
 Measure every tokenizer on every corpus: bytes per token, also relative to a baseline; tokens per word (delimited by
-white space), single-byte tokens, vocabulary entries in use, speed on one thread, and the longest tokens. Words and
-speed of a corpus of more than 16 MB are those of its beginning. Special tokens are not counted.
+white space), single-byte tokens, vocabulary entries in use, speed on one thread (on the first 16 MB), and the longest
+tokens. Special tokens are not counted.
 
   bpeflow evaluate --tokenizer runs/owt runs/tinystories --input owt.txt tinystories.txt
   bpeflow evaluate --tokenizer runs/owt --baseline gpt2/tokenizer.json --input docs.jsonl.zst --for_size 12gb

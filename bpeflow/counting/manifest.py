@@ -12,7 +12,6 @@ leftover and is removed. Segments may be finished in any order. Manifest and rec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -21,7 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path, checksummed, verified
+from bpeflow._util.atomic import atomic_path, read_json, write_json
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
@@ -120,13 +119,13 @@ class SegmentRecord:
 
     def save(self, folder: Path) -> None:
         """Write the record. The shard must have its name already. Raises `OSError`."""
-        _write_json(folder / self.file, asdict(self))
+        write_json(folder / self.file, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> SegmentRecord | None:
         """Read a record. Returns None if it is damaged. Raises `OSError`."""
         try:
-            values = verified(json.loads(path.read_text(encoding="utf-8")))
+            values = read_json(path)
             counts = values.pop("counts")
             counts["tokens"], counts["sizes"] = tuple(counts["tokens"]), tuple(counts["sizes"])
             counts["statistics"] = _statistics(counts["statistics"])
@@ -151,7 +150,7 @@ class Manifest:
 
     def save(self) -> None:
         """Create the folder and the manifest. Raises `OSError`."""
-        _write_json(self.folder / MANIFEST_FILE, {"version": VERSION, **asdict(self.fingerprint)})
+        write_json(self.folder / MANIFEST_FILE, {"version": VERSION, **asdict(self.fingerprint)})
 
     def exists(self) -> bool:
         """Return whether the folder has this manifest.
@@ -160,7 +159,7 @@ class Manifest:
         """
         path = self.folder / MANIFEST_FILE
         try:
-            values = verified(json.loads(path.read_text(encoding="utf-8")))
+            values = read_json(path)
             if (version := values["version"]) != VERSION:
                 raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
             earlier = Fingerprint(values["settings"], values["inputs"])
@@ -180,11 +179,6 @@ class Manifest:
                 + ". Undo the change to resume it, or start over with --restart or in another out_dir"
             )
         return True
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(checksummed(values), indent=1) + "\n", encoding="utf-8")
 
 
 def write_segment(path: Path, sums: Iterable[Shard], reports: Sequence[WorkerReport]) -> SegmentCounts:
