@@ -342,8 +342,18 @@ def _check_keep(keep: float) -> float:
 class ThinRare(Frozen):
     """Which pre-tokens are rare, and how many of them are kept."""
 
-    below: int = Field(ge=1, lt=2**63)
-    keep: Annotated[float, Field(ge=1e-9, le=1), AfterValidator(_check_keep)]
+    below: int = Field(
+        ge=1,
+        lt=2**63,
+        description="the count that is no longer rare",
+        json_schema_extra={"details": "", "example": 5, "unset": "required", "group": ""},
+    )
+    keep: Annotated[float, AfterValidator(_check_keep)] = Field(
+        ge=1e-9,
+        le=1,
+        description="the share that is kept",
+        json_schema_extra={"details": "", "example": 0.1, "unset": "required", "group": ""},
+    )
 
     @property
     def one_in(self) -> int:
