@@ -342,17 +342,9 @@ def _check_keep(keep: float) -> float:
 class ThinRare(Frozen):
     """Which pre-tokens are rare, and how many of them are kept."""
 
-    below: int = Field(
-        ge=1,
-        lt=2**63,
-        description="the count that is no longer rare",
-        json_schema_extra={"details": "", "example": 5, "unset": "required", "group": ""},
-    )
-    keep: Annotated[float, AfterValidator(_check_keep)] = Field(
-        ge=1e-9,
-        le=1,
-        description="the share that is kept",
-        json_schema_extra={"details": "", "example": 0.1, "unset": "required", "group": ""},
+    below: int = setting(..., "the count that is no longer rare", unset="required", example=5, ge=1, lt=2**63)
+    keep: Annotated[float, AfterValidator(_check_keep)] = setting(
+        ..., "the share that is kept", unset="required", example=0.1, ge=1e-9, le=1
     )
 
     @property
