@@ -23,8 +23,8 @@ from tasks import (
     options,
     special_tokens,
     tie_breaks,
-    with_strips,
     with_specials,
+    with_strips,
     words,
 )
 
