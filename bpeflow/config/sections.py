@@ -170,12 +170,10 @@ def _as_paths(value: object) -> object:
     return tuple(os.fspath(v).replace(STDLIB_PLACEHOLDER, stdlib) if isinstance(v, str | Path) else v for v in values)
 
 
-def _as_folder(value: object) -> object:
-    if isinstance(value, str | Path):
-        if not str(value) or "\0" in str(value):
-            raise ValueError("need the name of a file or a folder")
-        return Path(value).expanduser()
-    return value
+def _as_folder(value: object) -> Path:
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ValueError("need the name of a file or a folder")
+    return Path(value).expanduser()
 
 
 def as_number(value: object) -> object:

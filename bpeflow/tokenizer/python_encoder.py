@@ -162,10 +162,8 @@ class PythonEncoder:
             ids += cached_ids
 
     def _encode_pretoken(self, pretoken: bytes) -> list[int]:
-        whole = self._whole.get(pretoken)
-        return self._merge(pretoken) if whole is None else [whole]
-
-    def _merge(self, pretoken: bytes) -> list[int]:
+        if pretoken in self._whole:
+            return [self._whole[pretoken]]
         merging = PretokenMerging(pretoken, self._byte_ids, self._merges)
         for _ in merging.steps():
             pass
