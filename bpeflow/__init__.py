@@ -21,38 +21,7 @@ if TYPE_CHECKING:
     from bpeflow.dataset.evaluate import evaluate
     from bpeflow.dataset.evaluation_report import Evaluation, EvaluationReport
     from bpeflow.dataset.token_file import load_document_offsets, load_shards, load_tokens
-    from bpeflow.errors import (
-        AlreadyExistsError,
-        BackendsDifferError,
-        BackendUnavailableError,
-        BadRecordError,
-        BpeflowError,
-        ConfigError,
-        CorpusError,
-        CountOverflowError,
-        EngineError,
-        EngineUnavailableError,
-        FlowError,
-        FolderInUseError,
-        FormatError,
-        InputTypeError,
-        InvalidTextError,
-        InvalidUtf8Error,
-        NativeError,
-        NativeMemoryError,
-        NativeUnavailableError,
-        OutOfMemoryError,
-        OutputError,
-        PatternError,
-        ResumeError,
-        ScratchError,
-        SettingsError,
-        SpecialTokenError,
-        TaskLostError,
-        UnknownTokenError,
-        UnmatchedTextError,
-        WorkerDiedError,
-    )
+    from bpeflow.errors import *
     from bpeflow.look.explainer import Explainer as Explainer
     from bpeflow.look.explanation import Explanation
     from bpeflow.progress import Observer

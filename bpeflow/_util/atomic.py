@@ -1,7 +1,7 @@
 """Durable files: after a crash or a power cut, a file is either complete or as it was before, and damage is detected.
 
 `atomic_path` writes a file, `new_files` several files together. `publish` gives a set of files its names; it is the one
-way to do so. `checksummed` and `verified` are for JSON objects that a run resumes from.
+way to do so. `write_json` and `read_json` are for JSON objects that a run resumes from.
 """
 
 from __future__ import annotations
@@ -246,6 +246,21 @@ def make_folder(folder: Path) -> list[Path]:
     return missing
 
 
+def write_json(path: Path, values: Mapping[str, Any], indent: int | None = 1) -> None:
+    """Write a JSON object with its checksum; atomically. Raises `OSError`."""
+    text = json.dumps(checksummed(values), indent=indent, ensure_ascii=False) + "\n"
+    with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX in JSON
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises `OSError`, or `ValueError` if it is damaged."""
+    values = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(values, dict):
+        raise ValueError("it is not an object")
+    return verified(values)
+
+
 #: The key of the checksum.
 _CHECKSUM = "sha256"
 
@@ -261,11 +276,6 @@ def verified(values: dict[str, Any]) -> dict[str, Any]:
     if values.get(_CHECKSUM) != _digest(body):
         raise ValueError("its checksum does not match")
     return body
-
-
-def has_checksum(values: object) -> bool:
-    """Return whether `values` is an object with a checksum."""
-    return isinstance(values, dict) and _CHECKSUM in values
 
 
 def _digest(body: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic, perf_counter, process_time, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import regex
 
@@ -63,6 +63,10 @@ _GONE_SECONDS, _ANSWER_SECONDS = 10.0, 3.0
 
 #: Object store of a cluster that bpeflow starts, about the least that Ray accepts: there is no data in it.
 _OBJECT_STORE = 100_000_000
+
+
+#: What the caller knows a task by.
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -125,16 +129,17 @@ class Cluster:
         self,
         work: Any,
         function: Callable[..., Any],
-        calls: Iterable[tuple[str, tuple[Any, ...]]],
+        calls: Iterable[tuple[Key, str, tuple[Any, ...]]],
         folder: Path,
         on_wait: Callable[[], None] = lambda: None,
-    ) -> Iterator[tuple[int, TaskReport]]:
-        """Call a function with `work` and further arguments, in tasks. Yields indices and reports as the tasks end.
+    ) -> Iterator[tuple[Key, TaskReport]]:
+        """Call a function with `work` and further arguments, in tasks. Yields keys and reports as the tasks end.
 
         Args:
             work: the first argument of all calls. It is passed in a file.
             function: the function, of a module that nodes can import.
-            calls: for each task, its name in messages and in Ray's dashboard, and the other arguments, which are small.
+            calls: for each task, a key for the caller, the name in messages and in Ray's dashboard, and the other
+                arguments, which are small.
             folder: an existing folder that all nodes share, for the file with `work`.
             on_wait: called whenever a task has ended, and twice a second.
 
@@ -144,8 +149,8 @@ class Cluster:
             BpeflowError: the error of a task, which names the node.
         """
         file = folder / f".work-{token_hex(8)}.part"
-        numbered = enumerate(calls)
-        running: dict[Any, tuple[int, str]] = {}
+        waiting = iter(calls)
+        running: dict[Any, tuple[Key, str]] = {}
         try:
             with name_errors(file):
                 file.write_bytes(pickle.dumps(work))
@@ -153,17 +158,17 @@ class Cluster:
                 if self._answers():
                     self.slots = self._count_slots()
                     room = (self.settings.workers or PER_SLOT * self.slots) - len(running)
-                    for index, (name, arguments) in islice(numbered, max(room, 0)):
+                    for key, name, arguments in islice(waiting, max(room, 0)):
                         task = self._remote.options(name=f"bpeflow {name}")
-                        running[task.remote(_versions(), file, function, arguments)] = index, name
+                        running[task.remote(_versions(), file, function, arguments)] = key, name
                     if not running:
                         return
                 self.in_flight = len(running)
                 on_wait()
                 ended, _ = self._ray.wait([*running], timeout=_INTERVAL, fetch_local=False)
                 for reference in ended:
-                    index, name = running.pop(reference)
-                    yield index, self._result(reference, name)
+                    key, name = running.pop(reference)
+                    yield key, self._result(reference, name)
         finally:
             for reference in running:
                 with suppress(Exception):  # it has ended, or the cluster is gone

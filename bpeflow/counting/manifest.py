@@ -12,16 +12,14 @@ leftover and is removed. Segments may be finished in any order. Manifest and rec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
-from bpeflow._util.atomic import atomic_path, checksummed, verified
+from bpeflow._util.atomic import atomic_path, read_json, write_json
 from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.shards import PARTITIONS, Shard, Spilled
@@ -120,7 +118,7 @@ class SegmentRecord:
 
     def save(self, folder: Path) -> None:
         """Write the record. The shard must have its name already. Raises `OSError`."""
-        _write_json(folder / self.file, asdict(self))
+        write_json(folder / self.file, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> SegmentRecord | None:
@@ -128,15 +126,14 @@ class SegmentRecord:
         from pydantic import TypeAdapter
 
         try:
-            values = verified(json.loads(path.read_text(encoding="utf-8")))
-            return TypeAdapter(SegmentRecord).validate_python(values)
+            return TypeAdapter(SegmentRecord).validate_python(read_json(path))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
 
 def write_manifest(folder: Path, fingerprint: Fingerprint) -> None:
     """Create the folder and the manifest. Raises `OSError`."""
-    _write_json(folder / MANIFEST_FILE, {"version": VERSION, **asdict(fingerprint)})
+    write_json(folder / MANIFEST_FILE, {"version": VERSION, **asdict(fingerprint)})
 
 
 def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
@@ -146,7 +143,7 @@ def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
     """
     path = folder / MANIFEST_FILE
     try:
-        values = verified(json.loads(path.read_text(encoding="utf-8")))
+        values = read_json(path)
         if (version := values["version"]) != VERSION:
             raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
         changes = fingerprint.differences(Fingerprint(values["settings"], values["inputs"]))
@@ -165,11 +162,6 @@ def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
             "resume it, or start over with --restart or in another out_dir"
         )
     return True
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(checksummed(values), indent=1) + "\n", encoding="utf-8")
 
 
 def write_segment(path: Path, sums: Iterable[Shard], reports: Sequence[WorkerReport]) -> SegmentCounts:

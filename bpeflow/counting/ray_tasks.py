@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
@@ -23,7 +23,6 @@ from bpeflow.counting.cluster import OTHER_FILE_REMEDY, PER_SLOT, Cluster, TaskR
 from bpeflow.counting.manifest import SegmentCounts, write_segment
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner, sum_reports
-from bpeflow.counting.plan import SegmentPart
 from bpeflow.counting.report import EngineReport, NodeReport
 from bpeflow.counting.segments import FILE_CHANGED_REMEDY, SegmentFolder, worker_reports
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, owned_partitions
@@ -93,7 +92,6 @@ class ClusterCounting:
         self._nodes: dict[str, NodeReport] = {}
         self._counted: Counter[str] = Counter()  # bytes of input, by node
         self._began = self._sampled = monotonic()
-        self._before: dict[str, StageRate] = {}
 
     def segment_size(self, total: int, wanted: int) -> int:
         """Return the size of a segment of a corpus of `total` bytes, at most `wanted`.
@@ -113,22 +111,18 @@ class ClusterCounting:
             TaskLostError: a task was lost too often.
             Exception: as `CorpusCounter.count`.
         """
-        in_flight: dict[int, SegmentPart] = {}
-
-        def calls() -> Iterator[tuple[str, tuple[int, list[CorpusEntry]]]]:
-            for index, part in enumerate(segments.missing()):
-                in_flight[index] = part
-                yield f"count {part}", (part.number, [entry.absolute() for entry in part.entries])
-
         with segments.kept_on_failure():
             segments.open()
             runner.done_bytes += segments.resumed_weight
             runner.report_progress()
             tasks = self._tasks(segments, build)
-            for index, report in self._cluster.run(
-                tasks, CountTasks.count_segment, calls(), tasks.folder, lambda: self._sample(runner)
+            calls = (
+                (part, f"count {part}", (part.number, [entry.absolute() for entry in part.entries]))
+                for part in segments.missing()
+            )
+            for part, report in self._cluster.run(
+                tasks, CountTasks.count_segment, calls, tasks.folder, lambda: self._sample(runner)
             ):
-                part = in_flight.pop(index)
                 self._add(report)
                 self._counted[report.node] += part.weight
                 segments.add(part, report.value, report.node, report.process)
@@ -144,20 +138,18 @@ class ClusterCounting:
         parts = max(self._cluster.slots, -(-sum(shard.size for shard in shards) // _TASK_BYTES))
         owned = owned_partitions(min(parts, PARTITIONS))
         shares = [[shard.select(partitions) for shard in shards] for partitions in owned]
-        calls = ((f"sum part {number} of {len(shares)}", (share,)) for number, share in enumerate(shares, 1))
+        calls = ((number, f"sum {number + 1} of {len(shares)}", (share,)) for number, share in enumerate(shares))
         sums: dict[int, Shard] = {}
-        processes: dict[tuple[str, int], int] = {}
         with segments.kept_on_failure():
-            for index, report in self._cluster.run(
+            for number, report in self._cluster.run(
                 tasks, CountTasks.sum_partitions, calls, tasks.folder, lambda: self._sample(runner)
             ):
-                sums[index] = report.value
+                sums[number] = report.value
                 self._add(report)
                 runner.spilled += report.value.spilled
-                worker = processes.setdefault((report.node, report.process), len(processes))
-                size = sum(shard.size for shard in shares[index])
-                runner.reports = sum_reports(runner.reports, [_merger_report(worker, report, size)])
-        return [sums[index] for index in range(len(shares))]
+                size = sum(shard.size for shard in shares[number])
+                runner.reports = sum_reports(runner.reports, [_merger_report(number, report, size)])
+        return [sums[number] for number in range(len(shares))]
 
     def report(self) -> EngineReport:
         """Return the part of a run's report that is about the cluster."""
@@ -166,10 +158,9 @@ class ClusterCounting:
 
     def _tasks(self, segments: SegmentFolder, build: PipelineBuilder) -> CountTasks:
         scratch_dir = build.settings.scratch_dir
-        update = {"input": (), "sources": (), "scratch_dir": scratch_dir and scratch_dir.absolute()}
         build = replace(
             build,
-            settings=build.settings.model_copy(update=update),
+            settings=build.settings.model_copy(update={"scratch_dir": scratch_dir and scratch_dir.absolute()}),
             counters=self._threads if build.rules.scanner == "native" else 1,
             mergers=1,
             in_process=True,
@@ -188,31 +179,28 @@ class ClusterCounting:
         )
 
     def _sample(self, runner: PipelineRunner) -> None:
-        """Pass on a sample, if one is due: all tasks together, as counters, and those of each node."""
+        """Pass on a sample, if one is due: all tasks, as counters, and those of each node, with average rates."""
         now = monotonic()
         if runner.on_sample is None or now - self._sampled < runner.sample_interval:
             return
+        self._sampled, elapsed = now, now - self._began
         slots, in_flight = self._cluster.slots, self._cluster.in_flight
         running = min(in_flight, slots)
-        tasks = sum(node.tasks for node in self._nodes.values())
-        stages = {"counter": self._rate("counter", tasks, self._counted.total(), running, now)}
+
+        def rate(tasks: int, counted: int, workers: int) -> StageRate:
+            return StageRate(tasks / elapsed, counted / elapsed, tasks, counted, workers)
+
+        stages = {"counter": rate(sum(node.tasks for node in self._nodes.values()), self._counted.total(), running)}
         for name, node in self._nodes.items():
-            stages[f"node {name}"] = self._rate(f"node {name}", node.tasks, self._counted[name], 1, now)
-        self._sampled, self._before = now, stages
+            stages[f"node {name}"] = rate(node.tasks, self._counted[name], 1)
         runner.on_sample(
             MonitorSample(
-                elapsed=now - self._began,
+                elapsed=elapsed,
                 queues={"task_queue": QueueDepth(in_flight - running, 0)},
                 stages=stages,
                 processes=(),
                 bounds={"task_queue": QueueDepth((PER_SLOT - 1) * slots, 0)},
             )
-        )
-
-    def _rate(self, stage: str, items: int, weight: int, workers: int, now: float) -> StageRate:
-        before, seconds = self._before.get(stage, StageRate(0, 0, 0, 0, 0)), now - self._sampled
-        return StageRate(
-            (items - before.items) / seconds, (weight - before.weight_done) / seconds, items, weight, workers
         )
 
 

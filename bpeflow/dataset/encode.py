@@ -17,7 +17,7 @@ from bpeflow.corpus.documents import Delimiters, DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.records import check_iterable, split_off_documents
 from bpeflow.corpus.sources import Corpus, find_corpus
-from bpeflow.corpus.text_rules import TextRules
+from bpeflow.corpus.text_rules import Source, TextRules
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
@@ -104,7 +104,7 @@ def encode_file(
         dst: the token file to write.
         progress: show progress on standard error, or in the notebook.
         observer: progress callbacks, instead.
-        options: the other settings of `bpeflow.config.EncodeSettings`, which describes each, as ``bpeflow encode
+        options: the other `bpeflow.config.encoding.EncodeSettings`, which describes each, as ``bpeflow encode
             --help`` does. For the ids: `dtype`, `separator`, `end_token`, `special_tokens_as_text`. For the files:
             `format`, `index`, `shard_tokens`, `val_fraction`, `seed`, `overwrite`. For the corpus: `sources`,
             `input_format`, `text_field`, `text_column`, `exclude`, `invalid_utf8`, `bad_records`. For the work:
@@ -137,12 +137,11 @@ def encode_file(
     values, documents = split_off_documents({"input": src, **options})
     settings = make_settings(EncodeSettings, values)
     path = Path(dst)
-    delimiters = choose_delimiters(tokenizer, settings.separator, settings.special_tokens_as_text)
-    end = choose_end_token(tokenizer, settings.end_token, delimiters.separator)
     layout, dtype = choose_layout(settings.format, path), choose_dtype(settings.dtype, tokenizer.vocab_size)
     tokens = TokenSet(path, layout, dtype, settings)
     corpus = find_corpus(settings, documents, in_order=True)
-    rules = TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, corpus.sources, keep_separator=True)
+    rules = _text_rules(tokenizer, settings, corpus.sources)
+    end = _choose_end_token(tokenizer, settings.end_token, rules.delimiters.separator)
     work = CorpusEncoder(
         corpus=corpus,
         encoder=ChunkEncoder(tokenizer, rules, None if end is None else tokenizer.special_tokens[end]),
@@ -168,7 +167,7 @@ def _encode(
 ) -> EncodedCorpus:
     """Encode the corpus, and write the files."""
     started = perf_counter()
-    statistics, done = DocumentStatistics(), 0
+    statistics, done, total = DocumentStatistics(), 0, work.corpus.total_bytes
     entries, end_last = work.corpus.entries, bool(tokens.options.end_token)
     with explain_memory_error("encoding", _LESS_MEMORY), new_token_set(tokens, facts) as writer:
         work.look.look_at(entries)
@@ -178,7 +177,7 @@ def _encode(
             statistics += chunk.statistics
             done += chunk.weight
             if observer is not None:
-                observer.encoding(done, work.corpus.total_bytes)
+                observer.encoding(done, total)
         joiner.finish()
         check_unchanged(entries, "run again when it is complete", may_grow=True)
         writer.facts["skipped_documents"] = statistics.skipped_documents
@@ -287,20 +286,15 @@ def _describe(work: CorpusEncoder, end_token: str | None) -> dict[str, Any]:
 # ---- options ----
 
 
-def choose_separator(tokenizer: Tokenizer, separator: str | None) -> str | None:
-    """Return the text that ends documents: by default the first special token. None, for ``""``, means no separator."""
-    if separator is None:
-        return next(iter(tokenizer.special_tokens), None)
-    return separator or None
+def _text_rules(tokenizer: Tokenizer, settings: EncodeSettings, sources: Sequence[Source]) -> TextRules:
+    """Return how text becomes documents and pre-tokens. The separator is by default the first special token."""
+    special_tokens = [*tokenizer.special_tokens]
+    separator = next(iter(special_tokens), None) if settings.separator is None else settings.separator or None
+    delimiters = Delimiters(separator, [] if settings.special_tokens_as_text else special_tokens)
+    return TextRules(tokenizer._pretokenizer, delimiters, settings.invalid_utf8, sources, keep_separator=True)
 
 
-def choose_delimiters(tokenizer: Tokenizer, separator: str | None, special_tokens_as_text: bool) -> Delimiters:
-    """Return the separator, and the special tokens that are encoded as their ids."""
-    specials = [] if special_tokens_as_text else list(tokenizer.special_tokens)
-    return Delimiters(choose_separator(tokenizer, separator), specials)
-
-
-def choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: str | None) -> str | None:
+def _choose_end_token(tokenizer: Tokenizer, end_token: str | None, separator: str | None) -> str | None:
     """Return the end token; None if there is none. Raises `ConfigError` if it is not a special token."""
     if end_token is None:
         if separator is None or separator in tokenizer.special_tokens:

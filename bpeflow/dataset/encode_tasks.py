@@ -64,12 +64,12 @@ def encoded_chunks(work: CorpusEncoder, tokens: TokenSet) -> Iterator[EncodedChu
     output = Path(os.path.realpath(tokens.first)).parent
     with task_folder(output, f".{tokens.path.name}") as folder, connect(settings) as cluster:
         parts = _parts(work, min(_MAX_PART, max(_MIN_PART, work.corpus.known_bytes // (_PER_SLOT * cluster.slots))))
-        calls = ((f"encode part {number}", (part,)) for number, part in enumerate(parts))
+        calls = ((number, f"encode part {number}", (part,)) for number, part in enumerate(parts))
         encoder = replace(work, corpus=Corpus(work.corpus.sources, []), num_threads=settings.cpus_per_task)
         waiting: dict[int, Path] = {}
         following = 0
-        for index, report in cluster.run(EncodeTasks(folder, encoder), EncodeTasks.encode_part, calls, folder):
-            waiting[index] = folder / report.value
+        for number, report in cluster.run(EncodeTasks(folder, encoder), EncodeTasks.encode_part, calls, folder):
+            waiting[number] = folder / report.value
             while following in waiting:
                 yield from _read_chunks(waiting.pop(following))
                 following += 1

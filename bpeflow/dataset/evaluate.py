@@ -18,13 +18,14 @@ from bpeflow._util.text import short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.settings import UNNAMED_SOURCE
 from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import DocumentStatistics
+from bpeflow.corpus.documents import Delimiters
 from bpeflow.corpus.files import STDIN, standard_input
-from bpeflow.corpus.open_chunk import open_chunk
+from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
 from bpeflow.corpus.records import DOCUMENTS, DocumentIterable, split_off_documents
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.count import CorpusCounter
+from bpeflow.counting.counts import PretokenCounts
 from bpeflow.dataset.chunk_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.errors import ConfigError
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
 
 AnyTokenizer = Tokenizer | str | Path
 
-#: Bytes of text at the beginning of a corpus in which words are counted and speed is measured. More: steadier figures
-#: for large corpora. Fewer: less time.
-_EXCERPT = 16_000_000
+#: Size of the chunks that are read, in bytes of text.
+_CHUNK_SIZE = 4_000_000
+
+#: Bytes of text at the beginning of a corpus in which speed is measured. More: steadier figures. Fewer: less time.
+_BEGINNING = 16_000_000
 
 
 def evaluate(
@@ -97,7 +100,7 @@ def evaluate(
         sources = _sources(values) if documents is None else (SourceSettings(name=UNNAMED_SOURCE, paths=(DOCUMENTS,)),)
         rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
         corpora = [_Corpus(_rereadable(source, copies), rest, documents, loaded) for source in sources]
-        measured = [(corpus.source, corpus.measure(watching)) for corpus in corpora]
+        measured = [(corpus.source, corpus.measure(watching or Observer())) for corpus in corpora]
     rows = [
         measures[name].evaluation(tokenizer, name, source.name)
         for source, measures in measured
@@ -205,22 +208,27 @@ class _Corpus:
             if values.get("separator") is None:
                 values["separator"] = next(iter(tokenizer.special_tokens), None)
             self._ways[name] = way = count_settings(tokenizer, values)
-            for settings in (way, _plain(way)):
-                if settings not in self._counters:
-                    self._counters[settings] = CorpusCounter(settings, documents=documents)
+            if way not in self._counters:
+                self._counters[way] = CorpusCounter(way, documents=documents)
 
-    def measure(self, observer: Observer | None) -> dict[str, _Measure]:
-        """Count the corpus, and return what is known of each tokenizer."""
-        counted = {settings: counter.count(observer) for settings, counter in self._counters.items()}
-        excerpts = {plain: _Excerpt(self._counters[plain]) for plain in map(_plain, self._ways.values())}
+    def measure(self, observer: Observer) -> dict[str, _Measure]:
+        """Read and count the corpus, and return what is known of each tokenizer."""
+        texts: dict[Delimiters, _Text] = {}
+        counts: dict[CountSettings, PretokenCounts] = {}
         measures = {}
         for name, tokenizer in self._tokenizers.items():
-            way = self._ways[name]
-            excerpt, plain = excerpts[_plain(way)], counted[_plain(way)]
-            text = excerpt.describe(plain.counts.total_bytes, plain.documents)
-            seconds = excerpt.encoding_seconds(tokenizer, self._counters[way].rules)
-            occurrences = token_occurrences(tokenizer, counted[way].counts)
-            measures[name] = _Measure(text, occurrences, seconds * text.bytes / excerpt.bytes)
+            settings = self._ways[name]
+            counter = self._counters[settings]
+            delimiters = counter.rules.delimiters
+            if delimiters not in texts:
+                texts[delimiters] = _read_text(counter, observer)
+            text = texts[delimiters]
+            if text.figures.bytes and settings not in counts:
+                counts[settings] = counter.count(observer).counts
+            occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+            if text.figures.bytes:
+                occurrences = token_occurrences(tokenizer, counts[settings])
+            measures[name] = _Measure(text.figures, occurrences, text.encoding_seconds(tokenizer, counter.rules))
         return measures
 
 
@@ -255,48 +263,58 @@ class _Measure:
         )
 
 
-def _plain(settings: CountSettings) -> CountSettings:
-    """Return settings that count the bytes of the text as it is, without a normalizer or a pattern that drops some."""
-    if not settings.normalizer and settings.unmatched != "drop":
-        return settings
-    return settings.model_copy(update={"pattern": "gpt2", "normalizer": (), "unmatched": "isolate"})
-
-
-class _Excerpt:
-    """The beginning of a corpus, in which words are counted and speed is measured.
+@dataclass(frozen=True)
+class _Text:
+    """What is known of a text.
 
     Attributes:
-        bytes: size of its text.
+        figures: its figures.
+        beginning: its first chunks.
+        measured: bytes of text in these.
     """
 
-    def __init__(self, counter: CorpusCounter) -> None:
-        self._chunks: list[Chunk] = []
-        self.bytes = self._words = 0
-        for chunk in CorpusReader(counter.rules, _EXCERPT, LONGEST_TEXT).read(counter.corpus.entries):
-            self._chunks.append(chunk)
-            for _, texts in open_chunk(chunk, counter.rules).documents():
-                self.bytes += sum(map(len, texts or ()))
-                self._words += sum(len(text.decode().split()) for text in texts or ())
-            if self.bytes >= _EXCERPT:
-                break
-
-    def describe(self, size: int, documents: DocumentStatistics) -> CorpusText:
-        """Return the figures of the whole text, given its size in bytes."""
-        skipped = documents.skipped_documents
-        return CorpusText(
-            bytes=size,
-            words=round(self._words * size / self.bytes),
-            documents=documents.documents - skipped,
-            skipped_documents=skipped + documents.bad_records,
-        )
+    figures: CorpusText
+    beginning: Sequence[Chunk]
+    measured: int
 
     def encoding_seconds(self, tokenizer: Tokenizer, rules: TextRules) -> float:
-        """Return the time that a tokenizer takes for the excerpt, on one thread and without reading."""
+        """Return the time that a tokenizer takes on one thread, without reading: as for each byte at the beginning."""
         rules = replace(rules, keep_separator=True)
         encoder, seconds = ChunkEncoder(tokenizer, rules, None), 0.0
-        for chunk in self._chunks:
+        for chunk in self.beginning:
             opened = open_chunk(chunk, rules)
             started = perf_counter()
             encoder.encode_text(opened)
             seconds += perf_counter() - started
-        return seconds
+        return seconds * self.figures.bytes / max(self.measured, 1)
+
+
+def _read_text(counter: CorpusCounter, observer: Observer) -> _Text:
+    """Read the corpus of a counter, and count its bytes, words and documents."""
+    size = words = documents = skipped = done = measured = 0
+    total = counter.corpus.total_bytes
+    beginning = []
+    in_word = False  # whether the text so far ends in a word, which may continue in the next chunk
+    buffer = ChunkBuffer()
+    for chunk in CorpusReader(counter.rules, _CHUNK_SIZE, LONGEST_TEXT).read(counter.corpus.entries):
+        opened = open_chunk(chunk, counter.rules, buffer)
+        skipped += opened.left_out.skipped_documents + opened.left_out.bad_records
+        for document, pieces in opened.documents():
+            if pieces is None:
+                skipped += 1
+                continue
+            for piece in pieces:
+                text = piece.decode()
+                size += len(piece)
+                words += len(text.split()) - (in_word and text[:1].strip() != "")
+                in_word = False
+            if document.closed or chunk.ends_file:
+                documents += 1
+            else:
+                in_word = text[-1:].strip() != ""
+        if measured < _BEGINNING:
+            beginning.append(chunk)
+            measured = size
+        done += chunk.weight
+        observer.counting(done, total)
+    return _Text(CorpusText(size, words, documents, skipped), beginning, measured)

@@ -23,8 +23,7 @@ class CorpusText:
 
     Attributes:
         bytes: size of the documents.
-        words: number of words, which are separated by Unicode white space; of a large corpus an estimate, from its
-            first 16 MB.
+        words: number of words, which are separated by Unicode white space.
         documents: number of documents.
         skipped_documents: number of documents that were left out and are not among the others.
     """
@@ -53,7 +52,7 @@ class Evaluation:
         single_byte_tokens: number of ids of single bytes, to which no merge applied.
         used_tokens: number of entries of the vocabulary that occur.
         vocab_size: number of entries of the vocabulary.
-        seconds: time for encoding on one thread, without reading; of a large corpus an estimate, likewise.
+        seconds: time for encoding on one thread, without reading; of a large corpus an estimate from its beginning.
         ratio: bytes per token, relative to the baseline's. 1.14 means 1.14 times the bytes per token, so 1 / 1.14 of
             the tokens for the same text. None without a baseline, or if one of the two has no tokens.
 

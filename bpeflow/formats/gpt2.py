@@ -40,12 +40,12 @@ from bpeflow.formats.published import find_merges
 from bpeflow.formats.regex_dialects import check_pattern
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens
 from bpeflow.formats.untrusted import (
+    Part,
     check_ids,
     check_special_tokens,
     is_text,
     read_json,
     read_text,
-    require,
 )
 from bpeflow.pretokenize.normalizer import load_normalizer
 from bpeflow.pretokenize.patterns import NAMED_PATTERNS
@@ -85,7 +85,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
     """
     vocab = spec.vocab
     ids, hidden = ids_by_form(vocab)
-    for form in _BYTES.intersection(hidden.values()):
+    for form in _BYTES.intersection(hidden.values(), vocab.special_tokens):
         raise FormatError(f"{folder / VOCAB_FILE}: {describe_byte_conflict(form)}")
     if hidden:
         log.warning(
@@ -138,22 +138,15 @@ def load(folder: Path) -> TokenizerSpec:
     content = _read_tokenizer_file(path)
     specials, counts = content["special_tokens"], content.get("merge_counts")
     vocab = load_files(vocab_path, merges_path, list(specials), content["hidden_tokens"], find_special_tokens=False)
-    different = sorted({*specials.items()} ^ {*vocab.special_tokens.items()})
-    require(
-        path, not different, f"{vocab_path.name} differs in special tokens: {different[:5]}; write both files again"
-    )
-    merges = content.get("merges", vocab.merge_count)
-    require(
-        merges_path,
-        merges == vocab.merge_count,
-        f"{vocab.merge_count} merges, but {path.name} says {merges}; one of the files is damaged or belongs to another "
-        "tokenizer",
-    )
-    require(
-        path,
-        not counts or len(counts) == vocab.merge_count,
-        f"{len(counts or ())} merge_counts, but there are {vocab.merge_count} merges",
-    )
+    if different := sorted({*specials.items()} ^ {*vocab.special_tokens.items()}):
+        raise FormatError(f"{path} and {vocab_path} differ in special tokens: {different[:5]}; write both files again")
+    if (merges := content.get("merges", vocab.merge_count)) != vocab.merge_count:
+        raise FormatError(
+            f"{merges_path}: {vocab.merge_count} merges, but {path.name} says {merges}; one of the files is damaged or "
+            "belongs to another tokenizer"
+        )
+    if counts and len(counts) != vocab.merge_count:
+        raise FormatError(f"{path}: {len(counts)} merge_counts, but there are {vocab.merge_count} merges")
     vocab = vocab.annotated(special_tokens=specials, merge_counts=tuple(counts) if counts else None)
     return TokenizerSpec(
         vocab, content["pattern"], content["whole_tokens"], content["unmatched"], content["normalizer"]
@@ -199,7 +192,7 @@ def load_files(
     Raises:
         FormatError: a file is damaged, or the files do not belong together. The message has the file and the position.
     """
-    ids = check_ids(vocab_path, "the content", read_json(vocab_path))
+    ids = check_ids(Part(vocab_path, read_json(vocab_path)))
     lines = _read_merges(merges_path)
     for form in (*_UTF8_BYTES, *special_tokens):
         if form not in ids:
@@ -229,37 +222,34 @@ def _read_merges(path: Path) -> str:
 
 
 def _read_tokenizer_file(path: Path) -> dict[str, Any]:
-    content = read_json(path)
-    require(
-        path,
-        content.get("format") == _VERSION,
-        f"format {content.get('format')!r}, but this version of bpeflow reads format {_VERSION}; the file may have "
-        "been written by a newer version",
-    )
-    pattern = content.get("pattern")
+    file = Part(path, read_json(path))
+    content: dict[str, Any] = file.value
+    if content.get("format") != _VERSION:
+        raise FormatError(
+            f"{path}: format {content.get('format')!r}, but this version of bpeflow reads format {_VERSION}; the file "
+            "may have been written by a newer version"
+        )
+    pattern, hidden = content.get("pattern"), content.get("hidden_tokens", {})
+    steps = tuple(pattern) if isinstance(pattern, list) else (pattern,)
+    if not all(map(is_text, steps)):
+        raise file["pattern"].need("a string in UTF-8, or a list of strings")
+    content["pattern"] = check_pattern(steps if isinstance(pattern, list) else str(pattern), path)
+    if not isinstance(content.get("whole_tokens"), bool):
+        raise file["whole_tokens"].need("true or false")
+    check_special_tokens(file["special_tokens"])
     # Version 0.1.0 dropped unmatched text without saying so.
     unmatched = content.setdefault("unmatched", "isolate" if pattern in [*NAMED_PATTERNS] else "drop")
-    hidden = content.get("hidden_tokens", {})
+    if unmatched not in get_args(UnmatchedPolicy):
+        raise file["unmatched"].need(f"one of {', '.join(get_args(UnmatchedPolicy))}")
     counts = content.get("merge_counts", [])
-    require(path, isinstance(pattern, str | list), "pattern must be a string or a list of strings")
-    steps = tuple(pattern) if isinstance(pattern, list) else (pattern,)
-    require(path, all(map(is_text, steps)), "pattern has characters that cannot be encoded as UTF-8")
-    require(path, type(content.get("whole_tokens")) is bool, "whole_tokens must be true or false")
-    check_special_tokens(path, content.get("special_tokens"))
-    policies = get_args(UnmatchedPolicy)
-    require(path, unmatched in policies, f"unmatched must be one of {', '.join(policies)}")
     are_counts = isinstance(counts, list) and {*map(type, counts)} <= {int, type(None)}
-    require(
-        path,
-        are_counts and min(filter(None, counts), default=0) >= 0,
-        "merge_counts must be a list of counts, with null where one is unknown",
-    )
-    are_hidden = isinstance(hidden, dict) and all(
+    if not are_counts or min(filter(None, counts), default=0) < 0:
+        raise file["merge_counts"].need("a list of counts, with null where one is unknown")
+    if not isinstance(hidden, dict) or not all(
         key.isdecimal() and len(key) <= 10 and form and is_text(form) for key, form in hidden.items()
-    )
-    require(path, are_hidden, "hidden_tokens must be an object of id: printable form")
+    ):
+        raise file["hidden_tokens"].need("an object of id: printable form")
     content["hidden_tokens"] = {int(key): form for key, form in hidden.items()}
-    content["pattern"] = check_pattern(pattern if isinstance(pattern, str) else steps, path)
     try:
         content["normalizer"] = load_normalizer(content.get("normalizer", ())).names
     except ConfigError as error:

@@ -29,7 +29,7 @@ from bpeflow.formats.components import (
 )
 from bpeflow.formats.printable import find_bad_merge, find_merge_ids, ids_by_form, merge_lines, vocab_of_forms
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.formats.untrusted import Part, check_bytes, check_ids, has_duplicates, is_text, read_json, require
+from bpeflow.formats.untrusted import Part, check_bytes, check_ids, has_duplicates, is_text, read_json
 from bpeflow.vocab import Vocab
 
 FILE = "tokenizer.json"
@@ -150,11 +150,10 @@ def _ids(vocab: Vocab, path: Path) -> dict[str, int]:
                 other,
             )
         shared = vocab.ordinary_tokens[token_id]
-        require(
-            path,
-            shared in (b"", other),
-            f"special token {text!r} and {shared!r} share id {token_id}; choose another special token",
-        )
+        if shared not in (b"", other):
+            raise FormatError(
+                f"{path}: special token {text!r} and {shared!r} share id {token_id}; choose another special token"
+            )
     for token_id, form in hidden.items():
         if form in vocab.special_tokens:
             raise FormatError(
@@ -241,7 +240,7 @@ def _check_overlaps(normalized: Collection[str], verbatim: Collection[str], part
 
 def _read_vocab(model: Part, specials: dict[str, int]) -> Vocab:
     path, merges = model.path, model["merges"].value
-    ids = check_ids(path, "model.vocab", model["vocab"].value)
+    ids = check_ids(model["vocab"])
     for text, token_id in specials.items():
         if ids.get(text, token_id) != token_id:
             raise FormatError(

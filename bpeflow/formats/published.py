@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches, short_repr
-from bpeflow.errors import ConfigError, FormatError
+from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches
+from bpeflow.errors import ConfigError
 from bpeflow.formats.printable import merge_lines
-from bpeflow.formats.untrusted import is_text, read_json
+from bpeflow.formats.untrusted import Part, is_text, read_json
 from bpeflow.vocab import Vocab
 
 #: The file beside a vocabulary in which HuggingFace's transformers finds the special tokens.
@@ -210,13 +210,13 @@ def find_name(name: str, folder: Path) -> Description:
 
 def _read_config(path: Path) -> dict[int, str]:
     """Return the special tokens of a ``tokenizer_config.json``, by id."""
-    entries = read_json(path).get("added_tokens_decoder", {})
+    part = Part(path, read_json(path))["added_tokens_decoder"]
+    if not isinstance(part.value, dict | None):
+        raise part.need("an object of id: token")
     texts: dict[int, str] = {}
-    for key, entry in entries.items() if isinstance(entries, dict) else [("", entries)]:
-        text = entry.get("content") if isinstance(entry, dict) else None
+    for key in part.value or ():
+        text = part[key]["content"].value
         if not key.isdecimal() or len(key) > 10 or not text or not is_text(text) or text in texts.values():
-            raise FormatError(
-                f"{path}: added_tokens_decoder: need an object of id: token, found {short_repr({key: entry})}"
-            )
+            raise part.need("an object of id: token, each with a content of its own")
         texts[int(key)] = text
     return texts

@@ -43,6 +43,7 @@ from bpeflow.formats.regex_dialects import (
 )
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.formats.untrusted import (
+    Part,
     check_bytes,
     check_special_tokens,
     has_duplicates,
@@ -238,15 +239,14 @@ def _read_sidecar(path: Path) -> Description | None:
     sidecar = sidecar_path(path)
     if not sidecar.exists():
         return None
-    arguments = read_json(sidecar)
-    if unknown := [key for key in arguments if key not in _ENCODING_ARGUMENTS]:
-        raise FormatError(
-            f"{sidecar}: unknown key {short_repr(unknown[0])}; known keys are {', '.join(_ENCODING_ARGUMENTS)}"
-        )
-    regex = arguments.get("pat_str")
-    if not regex or not isinstance(regex, str) or not is_text(regex):
-        raise FormatError(f"{sidecar}: pat_str must be a regular expression, found {short_repr(regex)}")
-    specials = check_special_tokens(sidecar, arguments.get("special_tokens", {}))
+    arguments = Part(sidecar, read_json(sidecar))
+    for key in arguments.value:
+        if key not in _ENCODING_ARGUMENTS:
+            raise arguments.error(f"unknown key {short_repr(key)}; known keys are {', '.join(_ENCODING_ARGUMENTS)}")
+    regex = arguments["pat_str"].value
+    if not regex or not is_text(regex):
+        raise arguments["pat_str"].need("a regular expression")
+    specials = check_special_tokens(arguments["special_tokens"]) if "special_tokens" in arguments.value else {}
     if (known := regex_to_pattern(regex)) in NAMED_PATTERNS:
         return Description(known, specials)
     pattern, unmatched = split_unmatched(known)

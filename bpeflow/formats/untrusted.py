@@ -23,12 +23,6 @@ from bpeflow.errors import FormatError
 MOST_GAPS = 1_000_000
 
 
-def require(path: Path, condition: object, need: str) -> None:
-    """Raise `FormatError`, with the file and `need`, unless `condition` holds."""
-    if not condition:
-        raise FormatError(f"{path}: {need}")
-
-
 # ---- files ----
 
 
@@ -106,7 +100,7 @@ class Part:
 
     def error(self, problem: str) -> FormatError:
         """Return an error that names the place."""
-        return FormatError(f"{self.path}: {self.where}: {problem}")
+        return FormatError(": ".join(filter(None, [str(self.path), self.where, problem])))
 
     def need(self, need: str) -> FormatError:
         """Return the error for a value of another kind."""
@@ -140,16 +134,17 @@ def _without_garbage_collection() -> Iterator[None]:
 # ---- values ----
 
 
-def check_ids(path: Path, where: str, value: object) -> dict[str, int]:
-    """Return `value` if it is a mapping of tokens to distinct ids that are not far higher than their number.
+def check_ids(part: Part) -> dict[str, int]:
+    """Return a mapping of tokens to distinct ids that are not far higher than their number.
 
-    Raises `FormatError` otherwise.
+    Raises `FormatError` for any other value.
     """
+    value = part.value
     if not isinstance(value, dict) or not {*map(type, value.values())} <= {int}:
-        raise FormatError(f"{path}: {where} must be an object of token: id")
+        raise part.need("an object of token: id")
     ids = value.values()
     if len({*ids}) < len(ids) or not 0 <= min(ids, default=0) <= max(ids, default=0) < len(ids) + MOST_GAPS:
-        raise _unfit_ids(path, ids, value)
+        raise _unfit_ids(part.path, ids, value)
     return value
 
 
@@ -194,12 +189,13 @@ def check_bytes(path: Path, tokens: Iterable[bytes]) -> None:
         )
 
 
-def check_special_tokens(path: Path, value: object) -> dict[str, int]:
-    """Return `value` if it is a mapping of texts to distinct ids. Raises `FormatError` otherwise."""
+def check_special_tokens(part: Part) -> dict[str, int]:
+    """Return a mapping of texts to distinct ids. Raises `FormatError` for any other value."""
+    value = part.value
     if not isinstance(value, dict) or not all(type(i) is int and t and is_text(t) for t, i in value.items()):
-        raise FormatError(f"{path}: special_tokens must be an object of text: id, found {short_repr(value)}")
+        raise part.need("an object of text: id")
     if len(set(value.values())) != len(value):
-        raise FormatError(f"{path}: special_tokens: two tokens have the same id")
+        raise part.error("two tokens have the same id")
     return value
 
 

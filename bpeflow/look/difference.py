@@ -10,7 +10,6 @@ import numpy as np
 
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.explanation import Explanation, Span, Token
-from bpeflow.look.usage import encode_pretokens
 from bpeflow.look.vocabulary import VocabToken
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Merge
@@ -165,7 +164,7 @@ def compare_pretokens(
     tokens = first.vocab.decoded_tokens, second.vocab.decoded_tokens
     for start in range(0, len(words), _BATCH):
         batch = words[start : start + _BATCH]
-        encoded = [encode_pretokens(tokenizer, batch) for tokenizer in (first, second)]
+        encoded = [each._encoder.encode_pretokens(batch, np.dtype(np.uint32)) for each in (first, second)]
         parts = [
             [tuple(map(table.__getitem__, part)) for part in map(np.ndarray.tolist, np.split(ids, ends[:-1]))]
             for table, (ids, ends) in zip(tokens, encoded, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,8 @@ from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.look.vocabulary import VocabToken
 from bpeflow.progress import Observer
-from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
-from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.tokenizer.tokenizer import Tokenizer
-
-#: A pattern that matches all of a text, which is one pre-token already.
-_WHOLE = "(?s:.+)"
 
 #: The smallest size of a prefix that is evaluated, besides the vocabulary without merges. Each further one is twice as
 #: large.
@@ -155,18 +150,10 @@ def token_occurrences(tokenizer: Tokenizer, counts: PretokenCounts) -> NDArray[n
     occurrences = np.zeros(tokenizer.vocab_size, np.int64)
     words = list(counts)
     for start in range(0, len(words), _BATCH):
-        ids, ends = encode_pretokens(tokenizer, words[start : start + _BATCH])
+        ids, ends = tokenizer._encoder.encode_pretokens(words[start : start + _BATCH], np.dtype(np.uint32))
         repeats = np.diff(ends, prepend=0)
         np.add.at(occurrences, ids, np.repeat(counts.counts[start : start + _BATCH], repeats))
     return occurrences
-
-
-def encode_pretokens(
-    tokenizer: Tokenizer, words: Sequence[bytes]
-) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-    """Encode texts each of which is one pre-token, and normalized. Return all ids, and where those of each text end."""
-    spec = replace(tokenizer.to_spec(), pattern=_WHOLE, unmatched="isolate", normalizer=())
-    return new_encoder(spec).encode_batch(words, NO_SPECIAL_TOKENS, np.dtype(np.uint32))
 
 
 def tokens_of_prefixes(

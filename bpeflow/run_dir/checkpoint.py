@@ -5,7 +5,6 @@ They are replayed as initial merges, which gives the same result on the same cou
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -13,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path, checksummed, verified
+from bpeflow._util.atomic import read_json, write_json
 from bpeflow.config import Settings
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.fingerprint import setting_changes
@@ -68,8 +67,7 @@ class MergeCheckpoint:
             "merges": [[left.hex(), right.hex()] for left, right in merges],
         }
         try:
-            with atomic_path(self._path) as temporary:
-                temporary.write_text(json.dumps(checksummed(body)), encoding="utf-8")
+            write_json(self._path, body, indent=None)
         except OSError as error:  # the run needs no disk space yet, and there may be some when it does
             log.warning(
                 "%s cannot be written (%s): if the run is interrupted, learning will start over", self._path, error
@@ -85,13 +83,13 @@ class MergeCheckpoint:
             ResumeError: the merges were learned from other counts, with other settings, or from other initial merges.
         """
         try:
-            body = verified(json.loads(self._path.read_text(encoding="utf-8")))
+            body = read_json(self._path)
             if body["version"] != VERSION:
                 raise ValueError
             merges = tuple((bytes.fromhex(left), bytes.fromhex(right)) for left, right in body["merges"])
         except FileNotFoundError:
             return ()
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError):
             log.warning("%s is damaged: learning starts over", self._path)
             return ()
         check_same_settings(body["settings"], self._settings, self._path)

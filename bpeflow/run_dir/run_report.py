@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from bpeflow import __version__
-from bpeflow._util.atomic import atomic_path, checksummed, verified
+from bpeflow._util.atomic import read_json, write_json
 from bpeflow._util.machine import available_cores
 from bpeflow.backends.base import MergeStatistics
 from bpeflow.config import Settings
@@ -118,9 +117,7 @@ class RunReport:
 
     def write(self, path: Path) -> None:
         """Write the report with its checksum; atomically. Raises `OSError`."""
-        text = json.dumps(checksummed(asdict(self)), indent=2, ensure_ascii=False) + "\n"
-        with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX in JSON
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_json(path, asdict(self), indent=2)
 
 
 def start_report(settings: Settings) -> RunReport:
@@ -146,8 +143,8 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> RunReport | None:
     if not path.is_file():
         return None
     try:
-        values = verified(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, AttributeError) as error:
+        values = read_json(path)
+    except ValueError as error:
         raise FormatError(f"{path}: damaged, or changed after the run: {error}") from error
     if (version := values.get("schema_version")) != SCHEMA_VERSION:
         raise FormatError(
@@ -197,17 +194,15 @@ class RecordedRun:
 def record_run(unfinished: Path, settings: Settings, counts: str | None = None) -> None:
     """Record the settings of a run, durably. Raises `OSError`."""
     values = settings.model_dump(mode="json") | {"resume": False, "restart": False}
-    record = RecordedRun(values, str(Path.cwd()), counts)
-    with atomic_path(unfinished / SETTINGS_FILE) as temporary:
-        temporary.write_text(json.dumps(checksummed(vars(record)), indent=1) + "\n", encoding="utf-8")
+    write_json(unfinished / SETTINGS_FILE, vars(RecordedRun(values, str(Path.cwd()), counts)))
 
 
 def read_record(folder: Path) -> RecordedRun | None:
     """Read the record of a folder's unfinished run; None if there is none. Raises `ResumeError` if it is damaged."""
     path = folder / UNFINISHED / SETTINGS_FILE
     try:
-        return RecordedRun(**verified(json.loads(path.read_text(encoding="utf-8"))))
+        return RecordedRun(**read_json(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise ResumeError(f"{path} is damaged ({error}): repeat the settings of the run to resume it") from None

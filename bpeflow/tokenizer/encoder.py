@@ -57,6 +57,11 @@ class Encoder(Protocol):
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
         """Encode texts. Return their ids, concatenated, and the end of each text's ids in that array."""
 
+    def encode_pretokens(
+        self, pretokens: Sequence[bytes], dtype: np.dtype[Any]
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        """Encode texts that are pre-tokens already, and normalized. Return the same as `encode_batch`."""
+
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         """Return the number of ids that `encode` would return."""
 

@@ -146,8 +146,13 @@ class NativeEncoder:
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
         if self._takes_any_text or all(self._is_taken_as_is(text) for text in texts):
-            return self._encode_pieces(texts, specials, dtype)
+            return self._encode_pieces(texts, specials, dtype, self._pattern)
         return self._encode_in_pieces(texts, specials, dtype)
+
+    def encode_pretokens(
+        self, pretokens: Sequence[bytes], dtype: np.dtype[Any]
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        return self._encode_pieces(pretokens, NO_SPECIAL_TOKENS, dtype, NO_PATTERN)
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         if not self._takes_any_text:
@@ -214,16 +219,16 @@ class NativeEncoder:
         return int(encoding.written)
 
     def _encode_pieces(
-        self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
+        self, pieces: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any], pattern: int
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        """Encode texts, or pre-tokens without a native pattern. Return all ids, and the end of those of each."""
+        """Encode texts, or pre-tokens with `NO_PATTERN`. Return all ids, and the end of those of each."""
         text = b"".join(pieces)
         ids = np.empty(len(text), dtype)
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
         id_ends = np.empty(len(pieces), np.int64)
         session, native = self._take_session(), self._native_specials(specials)
         try:
-            encoding = session.encoding(self._pattern, native, ids)
+            encoding = session.encoding(pattern, native, ids)
             function = self._library.bpeflow_encoder_encode_pieces
             status = function(session.handle, byref(encoding), text, ends.ctypes.data, len(pieces), id_ends.ctypes.data)
         finally:
@@ -277,7 +282,7 @@ class NativeEncoder:
             except (UnicodeDecodeError, UnmatchedTextError) as error:
                 raise text_error(error, text, specials, self._pretokenizer) from None
             before_end.append((len(pieces), len(special_ids)))
-        ids, piece_ends = self._encode_pieces(pieces, NO_SPECIAL_TOKENS, dtype)
+        ids, piece_ends = self._encode_pieces(pieces, NO_SPECIAL_TOKENS, dtype, self._pattern)
         ends = np.concatenate([[0], piece_ends])
         if special_ids:
             ids = np.insert(ids, ends[pieces_before_special], np.array(special_ids, dtype))

@@ -132,9 +132,12 @@ class PythonEncoder:
     def encode_batch(
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        encoded = [self.encode(text, specials) for text in texts]
-        ends = np.cumsum([len(ids) for ids in encoded], dtype=np.int64)
-        return np.array([token_id for ids in encoded for token_id in ids], dtype), ends
+        return _joined([self.encode(text, specials) for text in texts], dtype)
+
+    def encode_pretokens(
+        self, pretokens: Sequence[bytes], dtype: np.dtype[Any]
+    ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+        return _joined([self._encode_pretoken(pretoken) for pretoken in pretokens], dtype)
 
     def count_tokens(self, text: Utf8, specials: SpecialTokens) -> int:
         return len(self.encode(bytes(text), specials))
@@ -159,11 +162,17 @@ class PythonEncoder:
             ids += cached_ids
 
     def _encode_pretoken(self, pretoken: bytes) -> list[int]:
-        whole = self._whole.get(pretoken)
-        return self._merge(pretoken) if whole is None else [whole]
-
-    def _merge(self, pretoken: bytes) -> list[int]:
+        if pretoken in self._whole:
+            return [self._whole[pretoken]]
         merging = PretokenMerging(pretoken, self._byte_ids, self._merges)
         for _ in merging.steps():
             pass
         return [token_id for token_id in merging.ids if token_id is not None]
+
+
+def _joined(
+    encoded: Sequence[Sequence[int]], dtype: np.dtype[Any]
+) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    """Return the ids of several texts as one array, and the end of each text's ids in it."""
+    ends = np.cumsum([len(ids) for ids in encoded], dtype=np.int64)
+    return np.array([token_id for ids in encoded for token_id in ids], dtype), ends

@@ -580,7 +580,7 @@ class Tokenizer:
             dst: the token file to write.
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
-            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
+            options: the other `bpeflow.config.encoding.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
 
         Returns:
             The files that were written, and statistics of the corpus.
@@ -617,7 +617,7 @@ class Tokenizer:
             dst: the token file to write.
             progress: show progress on standard error, or in the notebook.
             observer: progress callbacks, instead.
-            options: the other settings of `bpeflow.config.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
+            options: the other `bpeflow.config.encoding.EncodeSettings`, as for `bpeflow.dataset.encode.encode_file`.
 
         Returns:
             The files that were written, and statistics of the documents.

@@ -31,8 +31,8 @@ def fail(_work: object, error: BaseException) -> None:
     raise error
 
 
-def squares(count: int) -> list[tuple[str, tuple[int]]]:
-    return [(f"square {number}", (number,)) for number in range(count)]
+def squares(count: int) -> list[tuple[int, str, tuple[int]]]:
+    return [(number, f"square {number}", (number,)) for number in range(count)]
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_calls_are_asked_for_when_there_is_room(
 ) -> None:
     asked = []
 
-    def calls() -> Iterator[tuple[str, tuple[int]]]:
+    def calls() -> Iterator[tuple[int, str, tuple[int]]]:
         for call in squares(20):
             asked.append(call)
             yield call
@@ -97,7 +97,7 @@ def test_errors_of_tasks_name_the_node(
     ray: InlineRay, tmp_path: Path, error: Exception, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        run(tmp_path, [("bad", (error,))], fail)
+        run(tmp_path, [(0, "bad", (error,))], fail)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -35,7 +35,9 @@ from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.manifest import SegmentCounts
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
 from bpeflow.counting.shards import Shard
+from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.encode_tasks import EncodeTasks
 from bpeflow.errors import CorpusError, InvalidUtf8Error, TaskLostError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -126,7 +128,7 @@ def assert_equal(counted: CorpusCounts, whole: CorpusCounts) -> None:
 
 def test_slots_and_nodes(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.slots == 2
-    calls = [(f"nap {number}", ()) for number in range(8)]
+    calls = [(number, f"nap {number}", ()) for number in range(8)]
     reports = [report for _, report in cluster.run(None, nap, calls, tmp_path)]
     assert len({report.process for report in reports}) == 2
 
@@ -134,7 +136,7 @@ def test_slots_and_nodes(cluster: Cluster, tmp_path: Path) -> None:
 def test_workers_bounds_the_tasks_at_the_same_time(nodes: Any, cluster: Cluster, tmp_path: Path) -> None:
     with connected(nodes, workers=1) as single:
         assert single.slots == 1
-        calls = [(f"nap {number}", ()) for number in range(3)]
+        calls = [(number, f"nap {number}", ()) for number in range(3)]
         spans = sorted(report.value for _, report in single.run(None, nap, calls, tmp_path))
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
@@ -147,7 +149,7 @@ def nap(_work: object) -> tuple[float, float]:
 
 def test_stopping_kills_tasks_that_run(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "process"
-    tasks = cluster.run(file, write_and_sleep, [("write", ())], tmp_path, lambda: wait_until_running(file))
+    tasks = cluster.run(file, write_and_sleep, [(0, "write", ())], tmp_path, lambda: wait_until_running(file))
     with pytest.raises(KeyboardInterrupt):
         next(tasks)
     psutil.Process(int(file.read_text())).wait(20)
@@ -182,7 +184,7 @@ from bpeflow.errors import TaskLostError
 try:
     with connect(EngineSettings(kind="ray", address=sys.argv[1], retries=1)) as cluster:
         try:
-            list(cluster.run(None, die, [("die", ())], Path(sys.argv[2])))
+            list(cluster.run(None, die, [(0, "die", ())], Path(sys.argv[2])))
         finally:
             time.sleep(2)
 except TaskLostError as error:
@@ -298,7 +300,18 @@ def test_a_path_that_a_node_does_not_see(
         count(nodes, str(file), tmp_path / "run", segment_size="1gb")
 
 
-def test_encoding(nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class DyingEncoding(EncodeTasks):
+    """Tasks that die when they have written their file, once."""
+
+    def encode_part(self, entries: list[CorpusEntry]) -> str:
+        dies = first_time(self.folder.parent.parent / "died")
+        return str(run_and_die("end", super().encode_part, entries)) if dies else super().encode_part(entries)
+
+
+def test_encoding(nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode_tasks, "EncodeTasks", DyingEncoding)
+    monkeypatch.setattr(encode_tasks, "_MIN_PART", 50_000)
     tokenizer = Tokenizer.load(save_tokenizer(tmp_path / "tokenizer"))
     files = [corpus / name for name in ("a", "b", "c")]
     on_ray: Any = {"kind": "ray", "address": nodes.address, "task_memory": "1gb"}
@@ -310,6 +323,7 @@ def test_encoding(nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path) ->
             {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("local", "ray")
         )
         assert local == remote
+    assert (tmp_path / "died").exists()
 
 
 # ---- whole runs ----

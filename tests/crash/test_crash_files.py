@@ -35,11 +35,11 @@ CHANGES = {
         "jsonl.gz",
         "truncate",
         BLOCKS,
-        1,
+        5,  # after a look at the start of each file, to find its format
         r"(shrank from .* bytes|was changed.*); run again",
     ),
-    "gzip replaced": ("jsonl.gz", "replace", BLOCKS, 2, "(was changed while it was read|not UTF-8|JSON|gzip)"),
-    "gzip removed": ("jsonl.gz", "remove", BLOCKS, 1, "cannot read .*No such file"),
+    "gzip replaced": ("jsonl.gz", "replace", BLOCKS, 6, "(was changed while it was read|not UTF-8|JSON|gzip)"),
+    "gzip removed": ("jsonl.gz", "remove", BLOCKS, 5, "cannot read .*No such file"),
     "Parquet cut short": (
         "parquet",
         "truncate",

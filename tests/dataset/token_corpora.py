@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from bpeflow._util.text import UnmatchedPolicy
-from bpeflow.config import EncodeSettings
+from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.token_file import DtypeName, Layout, load_document_offsets, load_tokens
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.progress import Observer

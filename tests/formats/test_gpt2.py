@@ -113,7 +113,7 @@ def test_a_special_token_that_shares_an_id_with_a_byte_survives_saving_and_loadi
     [
         ("{", "", r"vocab\.json: not JSON"),
         ("[]", "", r"vocab\.json: need one JSON object"),
-        ('{"a": "0"}', "", r"vocab\.json: the content must be an object of token: id"),
+        ('{"a": "0"}', "", r"vocab\.json: need an object of token: id"),
         ('{"a": 0, "b": 0}', "", r"vocab\.json: two tokens have id 0: 'a' and 'b'"),
         ('{"a": -1}', "", r"vocab\.json: 'a' has the negative id -1"),
         ('{"a": 0}', "", "no id for"),

@@ -91,10 +91,10 @@ def test_tokenizers_are_equal_without_them(trained: Tokenizer) -> None:
     ("counts", "message"),
     [
         ([1, 2], "2 merge_counts, but there are 5 merges"),
-        ({}, "must be a list of counts"),
-        ([1, 2, 3, 4, -5], "must be a list of counts"),
-        ([1, 2, 3, 4, "5"], "must be a list of counts"),
-        ([1, 2, 3, 4, True], "must be a list of counts"),
+        ({}, "need a list of counts"),
+        ([1, 2, 3, 4, -5], "need a list of counts"),
+        ([1, 2, 3, 4, "5"], "need a list of counts"),
+        ([1, 2, 3, 4, True], "need a list of counts"),
     ],
 )
 def test_damaged_counts_are_refused(trained: Tokenizer, tmp_path: Path, counts: Any, message: str) -> None:

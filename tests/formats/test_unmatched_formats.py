@@ -87,7 +87,7 @@ def test_a_bpeflow_json_of_version_0_1_drops_text(tmp_path: Path) -> None:
     *_, path = gpt2.save(make_spec(r"\p{L}+", "isolate"), tmp_path)
     content = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(content | {"unmatched": "keep"}), encoding="utf-8")
-    with pytest.raises(FormatError, match=r"bpeflow\.json: unmatched must be one of error, isolate, drop"):
+    with pytest.raises(FormatError, match=r"bpeflow\.json: unmatched: need one of error, isolate, drop"):
         gpt2.load(tmp_path)
     del content["unmatched"]
     path.write_text(json.dumps(content), encoding="utf-8")
