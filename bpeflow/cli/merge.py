@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.yaml import read_yaml
 from bpeflow.cli.parser import Parser, add_counts_flag
 from bpeflow.cli.settings import add_run_flags, settings_of
 from bpeflow.cli.train import run_training
-from bpeflow.config import COUNT_ONLY, Settings, make_settings, override, replace
+from bpeflow.config import COUNT_ONLY, Settings, load_values, make_settings, override, replace
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.errors import ConfigError
 from bpeflow.run_dir.layout import COUNTS_FILE
@@ -82,7 +81,7 @@ def settings_for_learning(
         known = Settings.model_fields.keys() - {"engine"}  # a run of another version may have others
         values |= {key: value for key, value in earlier.settings.items() if key in known} | {"out_dir": str(folder)}
     values |= {"resume": False, "restart": False, "overwrite": False}  # flags of that run, not of this one
-    given = read_yaml(config) if config else {}
+    given = load_values(config)
     out_dir = overrides.get("out_dir")
     if out_dir and overrides.get("resume") and (record := read_record(Path(out_dir))):
         values = record.settings

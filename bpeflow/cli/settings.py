@@ -10,9 +10,8 @@ from typing import Any, get_origin
 
 from pydantic import BaseModel
 
-from bpeflow._util.yaml import parse_yaml, read_yaml
 from bpeflow.cli.parser import Parser, add_quiet_flag
-from bpeflow.config import CorpusSettings, Settings, all_settings, override
+from bpeflow.config import CorpusSettings, Settings, all_settings, load_values, override
 from bpeflow.errors import ConfigError
 
 #: What the destination of a setting's flag begins with; its key follows.
@@ -88,6 +87,8 @@ def _assignment(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
     key = key.replace("-", "_")
+    from bpeflow._util.yaml import parse_yaml  # PyYAML, which a command may do without
+
     try:
         return key, parse_yaml(value)
     except ConfigError as error:
@@ -128,7 +129,7 @@ def corpus_of(
     ``--input`` replaces all sources of the config. The value of `inputs` may have sources as mappings.
     """
     keys = CorpusSettings.model_fields.keys() | {"engine"}
-    config = read_yaml(options.config) if options.config else {}
+    config = load_values(options.config)
     values = {key: config[key] for key in keys & model.model_fields.keys() if key in config}
     inputs = [*_as_list(values.pop("input", [])), *_as_list(values.pop("sources", []))]
     values = override(values, settings_of(options))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from bpeflow._util.text import close_matches, format_size, one_line, short_repr
+from bpeflow._util.text import close_matches, one_line, short_repr
 from bpeflow.config.sections import all_settings
 from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, SettingsError
@@ -22,6 +22,7 @@ _SECTIONS = frozenset({"engine", "monitor", "output"})
 
 #: Settings of earlier versions, and what to do without them.
 _REMOVED = {
+    "engine.partitions": "the counts of segments are divided by their size",
     "queue": "the bounds of queues are fixed",
     "scanner": "native code is used where it can; BPEFLOW_INSTRUCTIONS=regex forces the regex module",
     "small_input": "use executor: auto, threads or processes",
@@ -93,35 +94,6 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
     return result
 
 
-#: What is needed, for pydantic's errors of type.
-_NEEDED = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "byte_size": "a size such as 8mb",
-    "float_parsing": "a number",
-    "float_type": "a number",
-    "int_from_float": "an integer",
-    "int_parsing": "an integer",
-    "int_type": "an integer",
-    "model_type": "a mapping of settings",
-    "path_type": "a path",
-    "string_type": "a string",
-    "tuple_type": "a list",
-}
-
-#: What is needed, for pydantic's errors of value. The bound is in the error's context, under the second name.
-_BOUNDS = {
-    "greater_than": ("more than", "gt"),
-    "greater_than_equal": ("at least", "ge"),
-    "less_than": ("less than", "lt"),
-    "less_than_equal": ("at most", "le"),
-    "literal_error": ("", "expected"),
-}
-
-#: Least lower bound that is a size in bytes.
-_LEAST_SIZE = 1_000_000
-
-
 def _explain(model: type[BaseModel], details: Any) -> str:
     """Explain one entry of `ValidationError.errors` for a model of settings."""
     key = ".".join(map(str, details["loc"]))
@@ -132,24 +104,14 @@ def _explain(model: type[BaseModel], details: Any) -> str:
     message: str = details["msg"].removeprefix("Value error, ")
     if not key:
         return message
-    if needed := _needed(details["type"], details.get("ctx", {})):
-        message = f"need {needed}"
+    message = message.replace("Input should be", "must be").replace("tuple", "list")
     meaning = "" if details["type"] == "value_error" else _meaning(model, key)
     return f"{key}: {message}, found {short_repr(details['input'])}{meaning}"
 
 
-def _needed(kind: str, context: Mapping[str, Any]) -> str | None:
-    """Return what a value has to be, for a type of pydantic's errors; None if pydantic's own words are good."""
-    if kind not in _BOUNDS:
-        return _NEEDED.get(kind)
-    relation, name = _BOUNDS[kind]
-    is_size = name == "ge" and context[name] >= _LEAST_SIZE
-    return f"{relation} {format_size(context[name]) if is_size else context[name]}".strip().removesuffix(".0")
-
-
 def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
-    if remedy := _REMOVED.get(key.partition(".")[0]):
+    if remedy := _REMOVED.get(key) or _REMOVED.get(key.partition(".")[0]):
         return f" (removed: {remedy})"
     names = [setting.key for setting in all_settings(model)]
     section, _, last = key.rpartition(".")

@@ -170,12 +170,10 @@ def _as_paths(value: object) -> object:
     return tuple(os.fspath(v).replace(STDLIB_PLACEHOLDER, stdlib) if isinstance(v, str | Path) else v for v in values)
 
 
-def _as_folder(value: object) -> object:
-    if isinstance(value, str | Path):
-        if not str(value) or "\0" in str(value):
-            raise ValueError("need the name of a file or a folder")
-        return Path(value).expanduser()
-    return value
+def _as_folder(value: object) -> Path:
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise ValueError("need the name of a file or a folder")
+    return Path(value).expanduser()
 
 
 def as_number(value: object) -> object:
@@ -344,8 +342,10 @@ def _check_keep(keep: float) -> float:
 class ThinRare(Frozen):
     """Which pre-tokens are rare, and how many of them are kept."""
 
-    below: int = Field(ge=1, lt=2**63)
-    keep: Annotated[float, Field(ge=1e-9, le=1), AfterValidator(_check_keep)]
+    below: int = setting(..., "the count that is no longer rare", unset="required", example=5, ge=1, lt=2**63)
+    keep: Annotated[float, AfterValidator(_check_keep)] = setting(
+        ..., "the share that is kept", unset="required", example=0.1, ge=1e-9, le=1
+    )
 
     @property
     def one_in(self) -> int:

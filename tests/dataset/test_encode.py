@@ -252,7 +252,7 @@ def test_invalid_utf8_is_named_with_its_position_and_no_files_are_left(pattern: 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dtype": "uint8"}, "dtype: need 'auto', 'uint16' or 'uint32', found 'uint8'"),
+        ({"dtype": "uint8"}, "dtype: must be 'auto', 'uint16' or 'uint32', found 'uint8'"),
         (
             {"end_token": "<end>"},
             "end_token: '<end>' is not a special token of the tokenizer, which has '<|endoftext|>'",
@@ -260,15 +260,18 @@ def test_invalid_utf8_is_named_with_its_position_and_no_files_are_left(pattern: 
         ({"invalid_utf8": "ignore"}, "invalid_utf8: .* 'error', 'replace' or 'skip', found 'ignore'"),
         ({"bad_records": "ignore"}, "bad_records: .* 'error' or 'skip', found 'ignore'"),
         ({"separator": "||"}, "separator: '||' is not a special token of the tokenizer, .* give end_token"),
-        ({"num_threads": 0}, "num_threads: need at least 1, found 0"),
-        ({"format": "numpy"}, "format: need 'bin', 'npy' or 'megatron', found 'numpy'"),
+        ({"num_threads": 0}, "num_threads: must be greater than or equal to 1, found 0"),
+        ({"format": "numpy"}, "format: must be 'bin', 'npy' or 'megatron', found 'numpy'"),
         ({"format": "npy"}, "train.bin: names end in .npy if the format is npy, and only then; it is npy"),
-        ({"shard_tokens": 0}, "shard_tokens: need at least 1, found 0"),
-        ({"shard_tokens": 1.5}, "shard_tokens: need an integer, found 1.5"),
-        ({"val_fraction": 1.0}, "val_fraction: need less than 1, found 1.0"),
+        ({"shard_tokens": 0}, "shard_tokens: must be greater than or equal to 1, found 0"),
+        (
+            {"shard_tokens": 1.5},
+            "shard_tokens: must be a valid integer, got a number with a fractional part, found 1.5",
+        ),
+        ({"val_fraction": 1.0}, "val_fraction: must be less than 1, found 1.0"),
         ({"val_fraction": float("nan")}, "val_fraction: .*finite number, found nan"),
-        ({"seed": -1}, "seed: need at least 0, found -1"),
-        ({"chunk_size": 0}, "chunk_size: need at least 1, found 0"),
+        ({"seed": -1}, "seed: must be greater than or equal to 0, found -1"),
+        ({"chunk_size": 0}, "chunk_size: must be greater than or equal to 1, found 0"),
         ({"shard_token": 5}, r"unknown setting shard_token \(did you mean shard_tokens\?\)"),
     ],
 )
