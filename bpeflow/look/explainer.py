@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bpeflow.look.explanation import Border, Explanation, Missed, Piece, Step, Token
 from bpeflow.pretokenize.regex import load_pretokenizer
@@ -14,7 +13,16 @@ from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.special_tokens import SpecialChoice, SpecialTokens
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.tokenizer.validate import to_utf8
-from bpeflow.vocab import Vocab
+
+
+class _Merged(NamedTuple):
+    """A pre-token or special token after merging: the ids and bytes of its tokens, the steps, the borders in it."""
+
+    kind: Literal["pre-token", "whole token", "special token"]
+    ids: list[int]
+    parts: list[bytes]
+    steps: tuple[Step, ...] = ()
+    borders: tuple[Border, ...] = ()
 
 
 class Explainer:
@@ -22,10 +30,12 @@ class Explainer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Prepare a tokenizer, which takes a fraction of a second if it has hundreds of thousands of merges."""
-        self._tokenizer = tokenizer
-        self._merges = MergeTable(tokenizer.vocab)
+        vocab = tokenizer.vocab
+        self._tokenizer, self._vocab = tokenizer, vocab
+        self._merges = merge_table(vocab.merge_ids)
+        self._counts = vocab.merge_counts or (None,) * vocab.merge_count
         self._pretokenizer = load_pretokenizer(tokenizer.pattern, tokenizer.unmatched, tokenizer.normalizer)
-        whole = enumerate(tokenizer.vocab.ordinary_tokens) if tokenizer.to_spec().whole_tokens else ()
+        whole = enumerate(vocab.ordinary_tokens) if tokenizer.to_spec().whole_tokens else ()
         self._whole = {token: token_id for token_id, token in whole if token}
 
     def explain(
@@ -38,18 +48,14 @@ class Explainer:
         sizes = [len(part) for piece in merged for part in piece.parts]
         byte_spans = iter(token_offsets(data, sizes, specials, self._pretokenizer, True))
         characters = iter(token_offsets(data, sizes, specials, self._pretokenizer, False))
-        pieces = tuple(
-            Piece(
-                piece.kind,
-                tuple(
-                    Token(token_id, part, next(characters), next(byte_spans))
-                    for token_id, part in zip(piece.ids, piece.parts, strict=True)
-                ),
-                piece.steps,
-            )
-            for piece in merged
-        )
-        return Explanation(text, pieces, tuple(self._borders(pieces, merged)))
+        pieces: list[Piece] = []
+        borders: list[Border] = []
+        for kind, ids, parts, steps, inner in merged:
+            tokens = (Token(i, part, next(characters), next(byte_spans)) for i, part in zip(ids, parts, strict=True))
+            pieces.append(Piece(kind, tuple(tokens), steps))
+            borders += [self._border_between(*pieces[-2:])] if len(pieces) > 1 else []
+            borders += inner
+        return Explanation(text, tuple(pieces), tuple(borders))
 
     def _merged(self, data: bytes, specials: SpecialTokens) -> Iterator[_Merged]:
         """Yield the pre-tokens and special tokens of a text, merged."""
@@ -63,51 +69,18 @@ class Explainer:
         for pretoken in self._pretokenizer.pretokens(self._pretokenizer.normalizer.utf8(data).decode()):
             encoded = pretoken.encode()
             whole = self._whole.get(encoded)
-            yield self._merges.merge(encoded) if whole is None else _Merged("whole token", [whole], [encoded])
-
-    def _borders(self, pieces: tuple[Piece, ...], merged: list[_Merged]) -> Iterator[Border]:
-        for index, piece in enumerate(merged):
-            if index:
-                yield self._border_between(pieces[index - 1], pieces[index])
-            yield from piece.borders
+            yield self._merge(encoded) if whole is None else _Merged("whole token", [whole], [encoded])
 
     def _border_between(self, left: Piece, right: Piece) -> Border:
         if "special token" in (left.kind, right.kind):
             return Border("special token")
-        rank = self._merges.rank(left.tokens[-1].id, right.tokens[0].id)
+        rank, _ = self._merges.get((left.tokens[-1].id, right.tokens[0].id), (None, None))
         dropped = self._pretokenizer.unmatched == "drop" and left.span[1] < right.span[0]
         return Border("dropped text" if dropped else "pre-token", rank)
 
-
-@dataclass(frozen=True)
-class _Merged:
-    """A pre-token or special token after merging: the ids and bytes of its tokens, the steps, the borders in it."""
-
-    kind: Literal["pre-token", "whole token", "special token"]
-    ids: list[int]
-    parts: list[bytes]
-    steps: tuple[Step, ...] = ()
-    borders: tuple[Border, ...] = ()
-
-
-class MergeTable:
-    """The merges of a vocabulary by the ids of their parts."""
-
-    def __init__(self, vocab: Vocab) -> None:
-        """Prepare a vocabulary. Raises `FormatError` if a byte, or a part or the result of a merge, has no id."""
-        self._vocab = vocab
-        self._byte_ids = vocab.byte_ids
-        self._merges = merge_table(vocab.merge_ids)
-        self._counts = vocab.merge_counts or (None,) * len(vocab.merge_ids)
-
-    def rank(self, left: int, right: int) -> int | None:
-        """Return the rank of the merge of two tokens; None if there is none."""
-        merge = self._merges.get((left, right))
-        return None if merge is None else merge[0]
-
-    def merge(self, pretoken: bytes) -> _Merged:
+    def _merge(self, pretoken: bytes) -> _Merged:
         """Merge a pre-token as `PretokenMerging` does, and record each step."""
-        merging = PretokenMerging(pretoken, self._byte_ids, self._merges)
+        merging = PretokenMerging(pretoken, self._vocab.byte_ids, self._merges)
         steps: list[Step] = []
         missed: dict[int, list[Missed]] = {}
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
-from bpeflow.errors import UnmatchedTextError
-from bpeflow.look.explainer import MergeTable
 from bpeflow.look.render import is_incomplete
+from bpeflow.tokenizer.python_encoder import PretokenMerging, merge_table
 from bpeflow.tokenizer.tokenizer import Tokenizer
+from bpeflow.vocab import Vocab
 
 #: Why no text yields a token.
 Never = Literal["other tokens", "not UTF-8", "normalized", "same bytes"]
@@ -142,20 +142,14 @@ def inspect_vocab(tokenizer: Tokenizer, longest: int = 10) -> VocabFigures:
 
 def reached_ids(tokenizer: Tokenizer) -> set[int]:
     """Return the ids of the tokens that their own text yields, and nothing else."""
-    tokens = [(i, token.decode()) for i, token in _ordinary(tokenizer) if not is_incomplete(token)]
-    try:
-        encoded = tokenizer.encode_ordinary_batch([text for _, text in tokens])
-    except UnmatchedTextError:
-        encoded = [_ids_or_none(tokenizer, text) for _, text in tokens]
-    return {i for (i, _), ids in zip(tokens, encoded, strict=True) if ids == [i]}
-
-
-def _ids_or_none(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Return the ids of a text, or none if the pattern does not match it."""
-    try:
-        return tokenizer.encode_ordinary(text)
-    except UnmatchedTextError:
-        return []
+    spec = tokenizer.to_spec()
+    if spec.unmatched == "error":  # where text is dropped, the ids have other bytes
+        tokenizer = Tokenizer.from_spec(replace(spec, unmatched="drop"))
+    tokens = {
+        i: token.decode() for i, token in enumerate(spec.vocab.ordinary_tokens) if token and not is_incomplete(token)
+    }
+    encoded = tokenizer.encode_ordinary_batch(list(tokens.values()))
+    return {i for i, ids in zip(tokens, encoded, strict=True) if ids == [i]}
 
 
 def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
@@ -170,7 +164,7 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
     normalizer = tokenizer._pretokenizer.normalizer
     ordinary = spec.vocab.ordinary_tokens
     specials = set(spec.vocab.special_tokens.values())
-    table = MergeTable(spec.vocab)
+    merges = merge_table(spec.vocab.merge_ids)
     for token_id, token in enumerate(spec.vocab.tokens):
         if token_id in specials:  # which may share its id with ordinary text
             token = ordinary[token_id]
@@ -184,10 +178,17 @@ def never_tokens(tokenizer: Tokenizer) -> Iterator[NeverToken]:
             reason = "not UTF-8"
         elif not incomplete and normalizer and normalizer.utf8(token) != token:
             reason = "normalized"
-        elif (incomplete or not spec.whole_tokens) and table.merge(token).ids != [token_id]:
+        elif (incomplete or not spec.whole_tokens) and _merged_ids(token, spec.vocab, merges) != [token_id]:
             reason = "other tokens"
         if reason:
             yield NeverToken(token_id, token, reason)
+
+
+def _merged_ids(pretoken: bytes, vocab: Vocab, merges: Mapping[Any, tuple[int, int]]) -> list[int]:
+    merging = PretokenMerging(pretoken, vocab.byte_ids, merges)
+    for _ in merging.steps():
+        pass
+    return [token_id for token_id in merging.ids if token_id is not None]
 
 
 def is_part_of_utf8(part: bytes) -> bool:
@@ -222,29 +223,17 @@ def script_of(token: bytes) -> str:
 @cache
 def _script(character: str) -> str:
     """Return the script of a letter; empty for characters that are no letters or in several scripts."""
-    pattern = _script_pattern()
-    match = pattern.match(character)
-    if match:
-        return str(match.lastgroup).replace("_", " ")
-    return "other scripts" if character.isalpha() and not _common().match(character) else ""
+    if match := _scripts().match(character):
+        return "" if match.lastgroup == "several" else match.lastgroup.replace("_", " ")
+    return "other scripts" if character.isalpha() else ""
 
 
 @cache
-def _script_pattern() -> Any:
+def _scripts() -> Any:
     import regex
 
-    return regex.compile("|".join(f"(?P<{name}>\\p{{Script={name}}})" for name in _SCRIPTS))
-
-
-@cache
-def _common() -> Any:
-    import regex
-
-    return regex.compile(r"\p{Script=Common}|\p{Script=Inherited}")
-
-
-def _ordinary(tokenizer: Tokenizer) -> Iterator[tuple[int, bytes]]:
-    return ((i, token) for i, token in enumerate(tokenizer.vocab.ordinary_tokens) if token)
+    scripts = [f"(?P<{name}>\\p{{Script={name}}})" for name in _SCRIPTS]
+    return regex.compile("|".join([*scripts, r"(?P<several>\p{Script=Common}|\p{Script=Inherited})"]))
 
 
 def _counts_at_ranks(tokenizer: Tokenizer) -> Iterator[RankCount]:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from real_data import real_data
 
 from bpeflow import Tokenizer
-from bpeflow.look.explainer import MergeTable
 from bpeflow.look.vocabulary import inspect_vocab, is_part_of_utf8, never_tokens, reached_ids, script_of
 from bpeflow.vocab import Merge, Vocab
 
@@ -141,5 +140,4 @@ def test_figures_of_a_trained_tokenizer() -> None:
 def test_every_token_of_gpt2_but_impossible_bytes_can_be_merged() -> None:
     tokenizer = Tokenizer.load(real_data("vocabs/r50k_base.tiktoken"))
     assert {token.reason for token in never_tokens(tokenizer)} == {"not UTF-8"}
-    table = MergeTable(tokenizer.vocab)
-    assert table.merge(b" the").ids == tokenizer.encode(" the")
+    assert tokenizer.explain(" the").ids == tokenizer.encode(" the")
