@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from available import chosen, fail_if_required, skip_missing
 from hypothesis import HealthCheck, settings
-from tasks import with_shards
+from tasks import with_strips
 
 import bpeflow
 from bpeflow.backends import BACKENDS
@@ -90,12 +90,12 @@ def backend(request: pytest.FixtureRequest) -> MergeBackend:
 
 @pytest.fixture(scope="session")
 def backends() -> list[MergeBackend]:
-    """All available backends at once, to compare with one answer; the native ones also with shards of few positions."""
+    """All available backends at once, to compare with one answer; the native ones also with strips of few positions."""
     for candidate in chosen(BACKENDS):
         if (reason := candidate.unavailable()) is not None:
             fail_if_required(candidate.name, reason)
     available = [candidate for candidate in chosen(BACKENDS) if candidate.unavailable() is None]
-    return available + [with_shards(backend, 30) for backend in available if isinstance(backend, NativeBackend)]
+    return available + [with_strips(backend, 30) for backend in available if isinstance(backend, NativeBackend)]
 
 
 @pytest.fixture(params=chosen(["regex", "native"]))

@@ -116,7 +116,7 @@ class MergeTask(Structure):
         ("reuse_tokens", c_uint32),
         ("scan", c_uint32),
         ("threads", c_uint32),
-        ("max_shard_positions", c_uint64),
+        ("max_strip_positions", c_uint64),
         ("initial_merges", c_void_p),
         ("initial_merge_count", c_uint64),
     )

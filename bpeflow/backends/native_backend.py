@@ -32,12 +32,12 @@ class NativeBackend:
     """A backend in a native library, which is loaded on first use.
 
     Attributes:
-        max_shard_positions: upper bound on the positions in a shard (``ext/learn/corpus.h``), which does not affect the
+        max_strip_positions: upper bound on the positions in a strip (``ext/learn/corpus.h``), which does not affect the
             result; 0 for as many as fit, about 2^32. Tests lower it.
     """
 
     multithreaded = False
-    max_shard_positions = 0
+    max_strip_positions = 0
 
     def __init__(self, name: str, description: str) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class NativeSession:
 
     def __init__(self, backend: NativeBackend, task: MergeTask, threads: int) -> None:
         self._name, self._library = backend.name, backend.library
-        native_task, _borrowed = _native_task(task, threads, backend.max_shard_positions)
+        native_task, _borrowed = _native_task(task, threads, backend.max_strip_positions)
         self._handle = native.Handle(self._library, "learner", byref(native_task))
         self._last_statistics = self._read_statistics()
 
@@ -142,7 +142,7 @@ class NativeSession:
 
 
 def _native_task(
-    task: MergeTask, threads: int, max_shard_positions: int
+    task: MergeTask, threads: int, max_strip_positions: int
 ) -> tuple[native.MergeTask, list[npt.NDArray[Any]]]:
     """Return the task as the header's struct, and the arrays that it points into, which must outlive the call."""
     token_offsets = np.zeros(len(task.tokens) + 1, dtype=np.int64)
@@ -167,7 +167,7 @@ def _native_task(
         reuse_tokens=task.reuse_tokens,
         scan=task.max_search == "scan",
         threads=threads,
-        max_shard_positions=max_shard_positions,
+        max_strip_positions=max_strip_positions,
         initial_merge_count=len(task.initial_merges),
     )
     return native_task, list(arrays.values())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
-from bpeflow.cli.progress import observing, summary
+from bpeflow.cli.progress import observing, print_summary
 from bpeflow.dataset.decode import decode_file
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -46,10 +46,5 @@ def run(options: Namespace) -> None:
             observer=observer,
         )
     rate = format_size(decoded.bytes / max(decoded.seconds, 1e-9))
-    with summary(options.quiet) as lines:
-        lines.line(
-            "decoded",
-            f"{format_count(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to "
-            f"{format_size(decoded.bytes)}, {rate}/s",
-        )
-        lines.line("written", one_line(str(options.out)))
+    tokens = f"{format_count(decoded.tokens, 'token')} in {decoded.seconds:.1f} s to {format_size(decoded.bytes)}"
+    print_summary([("decoded", f"{tokens}, {rate}/s"), ("written", one_line(str(options.out)))], options.quiet)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size, one_line
 from bpeflow.cli.parser import Parser, add_output_flag, add_quiet_flag, add_tokenizer_flag, description
-from bpeflow.cli.progress import observing, summary
+from bpeflow.cli.progress import observing, print_summary
 from bpeflow.cli.settings import add_corpus_flags, corpus_of
 from bpeflow.config.encoding import EncodeSettings
 from bpeflow.dataset.encode import encode_file
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from bpeflow.cli.progress import Summary
     from bpeflow.dataset.encode import EncodedCorpus
 
 #: The most files that the summary lists by name.
@@ -54,11 +53,10 @@ def run(options: Namespace) -> None:
     with observing(options.quiet) as observer:
         tokenizer = Tokenizer.load(options.tokenizer, **description(options))
         corpus = encode_file(tokenizer, settings.pop("inputs"), options.out, observer=observer, **settings)
-    with summary(options.quiet) as lines:
-        _print_summary(lines, corpus)
+    print_summary(_summary(corpus), options.quiet)
 
 
-def _print_summary(lines: Summary, corpus: EncodedCorpus) -> None:
+def _summary(corpus: EncodedCorpus) -> Iterator[tuple[str, str]]:
     stored = corpus.input_bytes or corpus.bytes  # the size of standard input is unknown
     other_size = format_size(stored) != format_size(corpus.bytes)
     rate = f"{format_size(stored / max(corpus.seconds, 1e-9))}/s{' of input' if other_size else ''}"
@@ -66,18 +64,12 @@ def _print_summary(lines: Summary, corpus: EncodedCorpus) -> None:
     skipped = f", {corpus.skipped_documents:,} skipped" if corpus.skipped_documents else ""
     bad_records = f", {format_count(corpus.bad_records, 'bad record')} left out" if corpus.bad_records else ""
     documents = format_count(corpus.documents, "document") + skipped + bad_records
-    lines.line(
-        "encoded",
-        f"{size} in {corpus.seconds:.1f} s, {rate}, "
-        f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {documents}",
-    )
+    tokens = f"{format_count(corpus.tokens, 'token')} ({corpus.dtype}) in {documents}"
+    yield "encoded", f"{size} in {corpus.seconds:.1f} s, {rate}, {tokens}"
     if corpus.val_documents:
-        lines.line(
-            "",
-            f"of these {format_count(corpus.val_tokens, 'token')} in "
-            f"{format_count(corpus.val_documents, 'document')} for validation",
-        )
-    lines.line("written", one_line(_list_files(corpus.written)))
+        documents = format_count(corpus.val_documents, "document")
+        yield "", f"of these {format_count(corpus.val_tokens, 'token')} in {documents} for validation"
+    yield "written", one_line(_list_files(corpus.written))
 
 
 def _list_files(paths: Sequence[Path]) -> str:

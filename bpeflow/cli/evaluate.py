@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -33,8 +34,6 @@ tokens. Special tokens are not counted.
 
 #: Number of the longest tokens that are shown, and the most columns of the screen for each.
 _LONGEST, _TOKEN_WIDTH = 3, 40
-
-_SECONDS = (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0))
 
 
 def make_parser() -> Parser:
@@ -109,7 +108,7 @@ def _figures(report: EvaluationReport, for_size: int | None) -> list[_Figure]:
     if report.baseline is not None:
         figures.insert(3, _Figure("ratio", lambda row: row.ratio, "× {:.2f}".format))
     if for_size is not None:
-        figures.append(_Figure(f"{format_size(for_size)} take", lambda row: row.seconds_for(for_size), _duration))
+        figures.append(_Figure(f"{format_size(for_size)} take", lambda row: row.seconds_for(for_size), _hours))
     return figures
 
 
@@ -144,8 +143,5 @@ def _longest(report: EvaluationReport) -> Iterator[list[str]]:
             first = ["", ""]
 
 
-def _duration(seconds: float) -> str:
-    for unit, scale in _SECONDS:
-        if seconds >= scale:
-            return f"{seconds / scale:,.1f} {unit}"
-    return f"{seconds:.1f} s"
+def _hours(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import StringIO
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from bpeflow._util.text import one_line
 from bpeflow.errors import OutputError
@@ -52,26 +51,16 @@ def set_up_logging(quiet: bool = False) -> Console | None:
     return console
 
 
-class Summary:
-    """Prints the labelled lines of a command's summary, the labels in bold on a terminal."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-        self._bold = stream.isatty() and os.environ.get("TERM") != "dumb"
-
-    def line(self, label: str, text: str) -> None:
-        """Print a line; without a label, one that continues the line before it."""
-        shown = f"\x1b[1m{label}\x1b[0m" if self._bold and label else label
-        print(f"{shown}{' ' * (9 - len(label))}{text}".rstrip(), file=self._stream)
-
-
-@contextmanager
-def summary(quiet: bool) -> Iterator[Summary]:
-    """Yield the summary of a run, whose results are on disk whether it is read or not."""
-    stream = StringIO() if quiet else sys.stdout
+def print_summary(fields: Iterable[tuple[str, str]], quiet: bool) -> None:
+    """Print labelled lines about results, which are on disk whether anybody reads the lines or not."""
+    if quiet:
+        return
+    bold = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     try:
-        yield Summary(stream)
-        stream.flush()
+        for label, text in fields:
+            heading = f"\x1b[1m{label}\x1b[0m" if bold and label else label
+            print(f"{heading}{' ' * (9 - len(label))}{text}".rstrip())  # noqa: T201
+        sys.stdout.flush()
     except OutputError as error:
         log.warning("%s: the run is complete, but its summary is not shown", error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from bpeflow._util.text import format_count, format_size, one_line, show_token
@@ -13,7 +13,6 @@ from bpeflow.config import Settings, load_values
 from bpeflow.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bpeflow.cli.progress import Summary
     from bpeflow.counting.report import CountingReport
     from bpeflow.progress import Observer
     from bpeflow.run_dir.run_report import LearningReport
@@ -53,29 +52,27 @@ def run(options: Namespace) -> None:
 
 def run_training(settings: Settings, quiet: bool, work: Callable[[Observer], TrainResult]) -> None:
     """Do `work` with progress shown, and print the summary of its result."""
-    from bpeflow.cli.progress import observing, summary
+    from bpeflow.cli.progress import observing, print_summary
 
     if settings.out_dir is None:
         raise ConfigError("no output folder: give --out_dir FOLDER, or out_dir in the config")
     with observing(quiet) as observer:
         result = work(observer)
-    with summary(quiet) as lines:
-        print_summary(lines, result, str(settings.out_dir))
+    print_summary(_summary(result, str(settings.out_dir)), quiet)
 
 
 # ---- the summary ----
 
 
-def print_summary(summary: Summary, result: TrainResult, out_dir: str) -> None:
-    """Print a few lines about a finished run."""
+def _summary(result: TrainResult, out_dir: str) -> Iterator[tuple[str, str]]:
+    """Yield labelled lines about a finished run."""
     report = result.report
-    say = summary.line
-    say("", "")
+    yield "", ""
     if corpus := report.corpus:
         counting = report.counting
         stored = _input_bytes(counting) if counting else corpus.bytes
         other_size = format_size(stored) != format_size(corpus.bytes)
-        say(
+        yield (
             "corpus",
             f"{format_size(corpus.bytes)}{' of text' if other_size else ''} in "
             f"{format_count(corpus.files, 'file')}{f' of {format_size(stored)}' if other_size else ''} and "
@@ -83,28 +80,28 @@ def print_summary(summary: Summary, result: TrainResult, out_dir: str) -> None:
             f"{corpus.distinct_pretokens:,} distinct",
         )
         if corpus.skipped_documents:
-            say("", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8")
+            yield "", f"{format_count(corpus.skipped_documents, 'document')} skipped: not UTF-8"
         if corpus.bad_records:
-            say("", f"{format_count(corpus.bad_records, 'bad record')} left out")
+            yield "", f"{format_count(corpus.bad_records, 'bad record')} left out"
         if counting and report.counts is None:
             rate = f"{format_size(stored / max(counting.seconds, 1e-9))}/s{' of input' if other_size else ''}"
-            say("counting", f"{counting.seconds:.1f} s, {rate}{_workers(counting)}")
+            yield "counting", f"{counting.seconds:.1f} s, {rate}{_workers(counting)}"
             monitored = report.settings.get("monitor", {}).get("enabled")
             for line in (*_counting_details(counting), *(_averages(counting) if monitored else ())):
-                say("", line)
+                yield "", line
     if report.counts:
-        say("counts", f"{one_line(report.counts)}, of an earlier run")
+        yield "counts", f"{one_line(report.counts)}, of an earlier run"
     if learning := report.learning:
-        say("learning", f"{learning.seconds:.1f} s for {_merges(learning)}")
+        yield "learning", f"{learning.seconds:.1f} s for {_merges(learning)}"
         if thinned := learning.thinned:
-            say("", f"thin_rare: from {thinned.kept_pretokens:,} of {thinned.pretokens:,} distinct pre-tokens")
+            yield "", f"thin_rare: from {thinned.kept_pretokens:,} of {thinned.pretokens:,} distinct pre-tokens"
         longest = learning.longest_token
-        say(
+        yield (
             "vocab",
             f"{learning.vocab_size:,} tokens; the longest has {format_count(longest.bytes, 'byte')}: "
             + show_token(longest.text.encode(), _LONGEST_SHOWN),
         )
-    say("written", f"{one_line(out_dir)}: {', '.join([*report.files, 'run.json'])}")
+    yield "written", f"{one_line(out_dir)}: {', '.join([*report.files, 'run.json'])}"
 
 
 def _counting_details(counting: CountingReport) -> list[str]:

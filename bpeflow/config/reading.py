@@ -22,6 +22,7 @@ _SECTIONS = frozenset({"engine", "monitor", "output"})
 
 #: Settings of earlier versions, and what to do without them.
 _REMOVED = {
+    "engine.partitions": "the counts of segments are divided by their size",
     "queue": "the bounds of queues are fixed",
     "scanner": "native code is used where it can; BPEFLOW_INSTRUCTIONS=regex forces the regex module",
     "small_input": "use executor: auto, threads or processes",
@@ -110,7 +111,7 @@ def _explain(model: type[BaseModel], details: Any) -> str:
 
 def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
-    if remedy := _REMOVED.get(key.partition(".")[0]):
+    if remedy := _REMOVED.get(key) or _REMOVED.get(key.partition(".")[0]):
         return f" (removed: {remedy})"
     names = [setting.key for setting in all_settings(model)]
     section, _, last = key.rpartition(".")

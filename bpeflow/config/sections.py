@@ -342,8 +342,10 @@ def _check_keep(keep: float) -> float:
 class ThinRare(Frozen):
     """Which pre-tokens are rare, and how many of them are kept."""
 
-    below: int = Field(ge=1, lt=2**63)
-    keep: Annotated[float, Field(ge=1e-9, le=1), AfterValidator(_check_keep)]
+    below: int = setting(..., "the count that is no longer rare", unset="required", example=5, ge=1, lt=2**63)
+    keep: Annotated[float, AfterValidator(_check_keep)] = setting(
+        ..., "the share that is kept", unset="required", example=0.1, ge=1e-9, le=1
+    )
 
     @property
     def one_in(self) -> int:

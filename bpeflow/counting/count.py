@@ -98,6 +98,7 @@ class CorpusCounter:
             caller holds the lock of the run folder that it is in.
         documents: the corpus, if it is an iterable.
         scratch_in: where to spill if the settings name no folder; by default the system's temporary folder.
+        learns: whether a tokenizer will be learned from the counts, which special tokens that are missing would spoil.
 
     Raises:
         CorpusError: input is missing or unreadable.
@@ -111,8 +112,10 @@ class CorpusCounter:
         segments_folder: Path | None = None,
         documents: DocumentIterable | None = None,
         scratch_in: Path | None = None,
+        learns: bool = True,
     ) -> None:
         self.settings = settings
+        self._end_of_text_remedy = _END_OF_TEXT_REMEDY if learns else None
         self._segments_folder = segments_folder
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
@@ -171,7 +174,7 @@ class CorpusCounter:
         memory = MemoryBudget.share(limit, counters, mergers)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
-        look = FirstLook(self.rules, _END_OF_TEXT_REMEDY)
+        look = FirstLook(self.rules, self._end_of_text_remedy)
         build = PipelineBuilder(
             settings=self.settings,
             rules=self.rules,

@@ -209,7 +209,7 @@ class _Corpus:
                 values["separator"] = next(iter(tokenizer.special_tokens), None)
             self._ways[name] = way = count_settings(tokenizer, values)
             if way not in self._counters:
-                self._counters[way] = CorpusCounter(way, documents=documents)
+                self._counters[way] = CorpusCounter(way, documents=documents, learns=False)
 
     def measure(self, observer: Observer) -> dict[str, _Measure]:
         """Read and count the corpus, and return what is known of each tokenizer."""

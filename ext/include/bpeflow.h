@@ -206,9 +206,9 @@ typedef struct {
     uint32_t reuse_tokens;     /* boolean */
     uint32_t scan;             /* boolean: search all pairs for each merge instead of using a heap */
     uint32_t threads;          /* 0 for one per core; ignored by the C backend */
-    /* Upper bound on the positions in a shard (learn/corpus.h), which does not affect the result. 0 for the maximum;
+    /* Upper bound on the positions in a strip (learn/corpus.h), which does not affect the result. 0 for the maximum;
      * tests lower it. */
-    uint64_t max_shard_positions;
+    uint64_t max_strip_positions;
     /* [2 * initial_merge_count]: left and right of the pairs to merge first. Both tokens must exist by then. */
     const uint32_t *initial_merges;
     uint64_t initial_merge_count;

@@ -9,8 +9,8 @@
  * before position i ends at i - 1, and the token after a token of n bytes at i starts at i + n. A merge writes two
  * entries and moves nothing.
  *
- * Positions are divided into shards, because lists of occurrences (pairs.h) have 4 bytes for each: its distance from
- * the END at which the shard begins. A shard ends with a pre-token, so the tokens of a pair are in the same shard.
+ * Positions are divided into strips, because lists of occurrences (pairs.h) have 4 bytes for each: its distance from
+ * the END at which the strip begins. A strip ends with a pre-token, so the tokens of a pair are in the same strip.
  * Usually there is a single one. */
 #ifndef BPEFLOW_LEARN_CORPUS_H
 #define BPEFLOW_LEARN_CORPUS_H
@@ -40,35 +40,35 @@ struct corpus {
     struct run *runs; /* [run_count + 1]; the last one starts at `size` */
     uint32_t run_count;
     uint32_t *run_of; /* [size / RUN_BLOCK + 1]: the run at every RUN_BLOCK-th position */
-    uint64_t *shards; /* [shard_count + 1]: where each shard begins; the last one at size - 1 */
-    uint64_t shard_count;
+    uint64_t *strips; /* [strip_count + 1]: where each strip begins; the last one at size - 1 */
+    uint64_t strip_count;
 };
 
-/* Divide the positions into shards; false if out of memory. */
+/* Divide the positions into strips; false if out of memory. */
 static inline bool corpus_divide(struct corpus *corpus, const bpeflow_merge_task *task) {
     uint64_t word = 0, capacity = 0;
     do {
-        uint64_t *shards =
-            (uint64_t *)array_reserve(corpus->shards, &capacity, corpus->shard_count + 2, sizeof *shards);
-        if (!shards) return false;
-        corpus->shards = shards;
-        shards[corpus->shard_count++] = task_position(task, word) - 1;
-        word = task_shard_end(task, word);
-        shards[corpus->shard_count] = task_position(task, word) - 1;
+        uint64_t *strips =
+            (uint64_t *)array_reserve(corpus->strips, &capacity, corpus->strip_count + 2, sizeof *strips);
+        if (!strips) return false;
+        corpus->strips = strips;
+        strips[corpus->strip_count++] = task_position(task, word) - 1;
+        word = task_strip_end(task, word);
+        strips[corpus->strip_count] = task_position(task, word) - 1;
     } while (word < task->words);
     return true;
 }
 
-/* Return the number of positions in a shard, both of the ENDs at its borders included. */
-static inline uint64_t corpus_shard_size(const struct corpus *corpus, uint64_t shard) {
-    return corpus->shards[shard + 1] - corpus->shards[shard] + 1;
+/* Return the number of positions in a strip, both of the ENDs at its borders included. */
+static inline uint64_t corpus_strip_size(const struct corpus *corpus, uint64_t strip) {
+    return corpus->strips[strip + 1] - corpus->strips[strip] + 1;
 }
 
-/* Return the shard with a position. */
-static inline uint64_t corpus_shard_at(const struct corpus *corpus, uint64_t position) {
-    uint64_t shard = 0;
-    while (shard + 1 < corpus->shard_count && corpus->shards[shard + 1] < position) shard++;
-    return shard;
+/* Return the strip with a position. */
+static inline uint64_t corpus_strip_at(const struct corpus *corpus, uint64_t position) {
+    uint64_t strip = 0;
+    while (strip + 1 < corpus->strip_count && corpus->strips[strip + 1] < position) strip++;
+    return strip;
 }
 
 /* Store the counts, and allocate the positions; false if out of memory. */
@@ -127,14 +127,14 @@ static inline int64_t corpus_count_at(const struct corpus *corpus, uint64_t posi
 
 static inline uint64_t corpus_memory(const struct corpus *corpus) {
     return corpus->size * id_size(corpus->wide) + ((uint64_t)corpus->run_count + 1) * sizeof *corpus->runs +
-           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of + (corpus->shard_count + 1) * sizeof *corpus->shards;
+           (corpus->size / RUN_BLOCK + 1) * sizeof *corpus->run_of + (corpus->strip_count + 1) * sizeof *corpus->strips;
 }
 
 static inline void corpus_free(struct corpus *corpus) {
     free(corpus->ids);
     free(corpus->runs);
     free(corpus->run_of);
-    free(corpus->shards);
+    free(corpus->strips);
 }
 
 #endif

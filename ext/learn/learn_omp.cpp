@@ -94,9 +94,9 @@ int set_up(learner &l, const bpeflow_merge_task &task) {
     if (overflow) return BPEFLOW_OVERFLOW;
     if (!add_byte_pairs(&l, all.data(), task.byte_ids)) return BPEFLOW_NO_MEMORY;
 
-    // Each thread's part of a list follows that of the thread before, and the MARKs of the shards before its own.
+    // Each thread's part of a list follows that of the thread before, and the MARKs of the strips before its own.
     for (unsigned part = 0; part < parts; part++) {
-        const std::uint64_t marks = corpus_shard_at(&l.corpus, task_position(&task, share_of(task, part, parts).first));
+        const std::uint64_t marks = corpus_strip_at(&l.corpus, task_position(&task, share_of(task, part, parts).first));
         for (std::size_t p = 0; p < BYTE_PAIRS; p++) {
             byte_pair &mine = shares[part][p];
             mine.cursor = all[p].cursor;
@@ -128,28 +128,28 @@ candidate scan(const learner *l) {
 
 // ---- merging ----
 
-// A part of a list: where it starts, and the shard of its first entry.
+// A part of a list: where it starts, and the strip of its first entry.
 struct Cut {
-    std::uint64_t start, shard;
+    std::uint64_t start, strip;
 };
 
 // Return where to cut a list, so that all parts have about the same length and no two share a pre-token. Positions in
 // different pre-tokens have an END between them. Stale ids inside tokens cannot be mistaken for END, as they were ids of
 // tokens once.
 std::vector<Cut> cut(const corpus &corpus, const std::uint32_t *list, std::uint64_t length, unsigned parts) {
-    const auto same_word = [&](std::uint64_t shard, std::uint32_t first, std::uint32_t second) {
-        const std::uint64_t base = corpus.shards[shard];
+    const auto same_word = [&](std::uint64_t strip, std::uint32_t first, std::uint32_t second) {
+        const std::uint64_t base = corpus.strips[strip];
         while (first < second && id_at(corpus.ids, base + first, corpus.wide) != END) first++;
         return first == second && first != MARK;
     };
     std::vector<Cut> cuts(parts + 1);
     for (unsigned p = 1; p < parts; p++) {
-        auto [start, shard] = cuts[p - 1];
+        auto [start, strip] = cuts[p - 1];
         const std::uint64_t wanted = std::max(start, length * p / parts);
-        if (corpus.shard_count > 1) shard += static_cast<std::uint64_t>(std::count(list + start, list + wanted, MARK));
+        if (corpus.strip_count > 1) strip += static_cast<std::uint64_t>(std::count(list + start, list + wanted, MARK));
         start = wanted;
-        while (start > 0 && start < length && same_word(shard, list[start - 1], list[start])) start++;
-        cuts[p] = {start, shard};
+        while (start > 0 && start < length && same_word(strip, list[start - 1], list[start])) start++;
+        cuts[p] = {start, strip};
     }
     cuts[parts].start = length;
     return cuts;
@@ -167,12 +167,12 @@ bool add_up(bpeflow_learner &l, side part::*which, side &sum) {
     return true;
 }
 
-// Write one part's entries of the new lists on one side, after those of the parts before it and the MARKs of the shards
+// Write one part's entries of the new lists on one side, after those of the parts before it and the MARKs of the strips
 // before its own. Its own MARKs are for all neighbours, those of other parts included.
-void write_lists(bpeflow_learner &l, unsigned p, std::uint64_t shard, side part::*which, const side &sum) {
+void write_lists(bpeflow_learner &l, unsigned p, std::uint64_t strip, side part::*which, const side &sum) {
     part &part = l.parts[p];
-    const std::uint64_t shards = l.corpus.shard_count;
-    if (shards > 1)
+    const std::uint64_t strips = l.corpus.strip_count;
+    if (strips > 1)
         for (std::uint64_t m = 0; m < sum.met_count; m++) side_meet(&(part.*which), sum.met[m]);
     for (std::uint64_t m = 0; m < (part.*which).met_count; m++) {
         const std::uint32_t id = (part.*which).met[m];
@@ -180,10 +180,10 @@ void write_lists(bpeflow_learner &l, unsigned p, std::uint64_t shard, side part:
         mine->back = neighbour_of(&sum, id)->back;
         mine->cursor = neighbour_of(&sum, id)->cursor;
         if (mine->cursor == NOWHERE) continue;
-        mine->cursor += shard;
+        mine->cursor += strip;
         for (unsigned q = 0; q < p; q++) mine->cursor += neighbour_of(&(l.parts[q].*which), id)->entries;
     }
-    side_write_lists(&(part.*which), part.positions, part.length, shards, l.lists.entries);
+    side_write_lists(&(part.*which), part.positions, part.length, strips, l.lists.entries);
 }
 
 // Merge all occurrences of a pair, one part of its list on each thread.
@@ -194,18 +194,18 @@ bool merge_in_parallel(bpeflow_learner &l, const pair &pair, const bpeflow_merge
     const bool good = for_each_part_twice(
         parts,
         [&](unsigned p) {
-            const auto [start, shard] = cuts[p];
-            return replace_occurrences(&l, shard, list + start, cuts[p + 1].start - start, &merge, &l.parts[p]);
+            const auto [start, strip] = cuts[p];
+            return replace_occurrences(&l, strip, list + start, cuts[p + 1].start - start, &merge, &l.parts[p]);
         },
         [&] {
             return add_up(l, &part::before, l.before) && add_up(l, &part::after, l.after) &&
                    change_pairs(&l, &merge, &l.before, &l.after);
         },
         [&](unsigned p) {
-            write_lists(l, p, cuts[p].shard, &part::before, l.before);
-            write_lists(l, p, cuts[p].shard, &part::after, l.after);
+            write_lists(l, p, cuts[p].strip, &part::before, l.before);
+            write_lists(l, p, cuts[p].strip, &part::after, l.after);
         });
-    l.statistics.occurrences_visited += pair.length - (l.corpus.shard_count - 1);
+    l.statistics.occurrences_visited += pair.length - (l.corpus.strip_count - 1);
     for (const part &part : l.parts) l.statistics.occurrences_merged += part.merged;
     return good;
 }

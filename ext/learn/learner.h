@@ -10,8 +10,8 @@
  * Pairs that can never be learned are not kept. But while initial merges are left, all pairs are kept, including those
  * that are too rare or too long, because their counts do not determine what is merged next.
  *
- * Positions can be divided into shards (corpus.h). That does not affect the result: the proofs speak of the occurrences
- * within one pre-token, which are in one shard and in ascending order there, and counts are sums over all pre-tokens.
+ * Positions can be divided into strips (corpus.h). That does not affect the result: the proofs speak of the occurrences
+ * within one pre-token, which are in one strip and in ascending order there, and counts are sums over all pre-tokens.
  *
  * Functions that return a `bool` return false if out of memory, unless they say otherwise. */
 #ifndef BPEFLOW_LEARN_LEARNER_H
@@ -75,7 +75,7 @@ static inline bool add_pair(struct learner *l, uint64_t key, struct neighbour *n
     if (neighbour->weight < l->limits.min_frequency) return true; /* its count can only fall */
     if (!short_enough(l, key)) return true;
 
-    uint64_t length = neighbour->entries + l->corpus.shard_count - 1;
+    uint64_t length = neighbour->entries + l->corpus.strip_count - 1;
     if (!lists_new(&l->lists, length, &neighbour->cursor)) return false;
     struct pair pair = {key, neighbour->weight, neighbour->cursor, length};
     *pairs_slot(&l->pairs, key) = pair;
@@ -117,9 +117,9 @@ static inline bool add_pairs(struct learner *l, const struct side *side, uint32_
 
 /* ---- one merge ------------------------------------------------------------------------------------------------- */
 
-ALWAYS_INLINE void replace_in_shard(const struct learner *l, uint64_t shard, const uint32_t *list, uint64_t length,
+ALWAYS_INLINE void replace_in_strip(const struct learner *l, uint64_t strip, const uint32_t *list, uint64_t length,
                                     const bpeflow_merge_record *merge, struct part *part, bool wide) {
-    uint64_t base = l->corpus.shards[shard];
+    uint64_t base = l->corpus.strips[strip];
     void *ids = ids_from(l->corpus.ids, base, wide);
     uint32_t left = merge->left, right = merge->right, token = merge->token;
     uint64_t middle = token_length(&l->tokens, left), size = middle + token_length(&l->tokens, right);
@@ -146,18 +146,18 @@ ALWAYS_INLINE void replace_in_shard(const struct learner *l, uint64_t shard, con
     part->length = merged;
 }
 
-/* Merge the occurrences in list[length], which is all or a part of the pair's list and begins in this shard. Record
+/* Merge the occurrences in list[length], which is all or a part of the pair's list and begins in this strip. Record
  * the neighbours as they are at that moment: in `abab` the left neighbour of the second `ab` is the first, already
  * merged. */
-static inline bool replace_occurrences(struct learner *l, uint64_t shard, const uint32_t *list, uint64_t length,
+static inline bool replace_occurrences(struct learner *l, uint64_t strip, const uint32_t *list, uint64_t length,
                                        const bpeflow_merge_record *merge, struct part *part) {
     if (!part_reset(part, l->tokens.count, length)) return false;
-    for (;; shard++) {
-        uint64_t span = list_span(list, length, l->corpus.shard_count);
+    for (;; strip++) {
+        uint64_t span = list_span(list, length, l->corpus.strip_count);
         if (l->corpus.wide)
-            replace_in_shard(l, shard, list, span, merge, part, true);
+            replace_in_strip(l, strip, list, span, merge, part, true);
         else
-            replace_in_shard(l, shard, list, span, merge, part, false);
+            replace_in_strip(l, strip, list, span, merge, part, false);
         if (span == length) return true;
         part->positions[part->length++] = MARK;
         list += span + 1;
@@ -191,13 +191,13 @@ static inline bool change_pairs(struct learner *l, const bpeflow_merge_record *m
 /* Merge all occurrences of a pair on one thread. */
 static inline bool merge_occurrences(struct learner *l, const struct pair *pair, const bpeflow_merge_record *merge,
                                      struct part *part) {
-    uint64_t shards = l->corpus.shard_count;
+    uint64_t strips = l->corpus.strip_count;
     if (!replace_occurrences(l, 0, &l->lists.entries[pair->list], pair->length, merge, part)) return false;
-    l->statistics.occurrences_visited += pair->length - (shards - 1);
+    l->statistics.occurrences_visited += pair->length - (strips - 1);
     l->statistics.occurrences_merged += part->merged;
     if (!change_pairs(l, merge, &part->before, &part->after)) return false;
-    side_write_lists(&part->after, part->positions, part->length, shards, l->lists.entries);
-    side_write_lists(&part->before, part->positions, part->length, shards, l->lists.entries);
+    side_write_lists(&part->after, part->positions, part->length, strips, l->lists.entries);
+    side_write_lists(&part->before, part->positions, part->length, strips, l->lists.entries);
     return true;
 }
 
@@ -322,7 +322,7 @@ static inline bool add_byte_pairs(struct learner *l, struct byte_pair *byte_pair
     for (uint32_t p = 0; p < BYTE_PAIRS; p++) {
         if (byte_pairs[p].count < l->limits.min_frequency) continue;
         distinct++;
-        entries += byte_pairs[p].entries + l->corpus.shard_count - 1;
+        entries += byte_pairs[p].entries + l->corpus.strip_count - 1;
     }
     if (!pairs_reserve(&l->pairs, distinct) || !lists_reserve(&l->lists, entries)) return false;
     for (uint32_t p = 0; p < BYTE_PAIRS; p++) {
@@ -334,20 +334,20 @@ static inline bool add_byte_pairs(struct learner *l, struct byte_pair *byte_pair
 }
 
 /* Write the occurrences in pre-tokens first to last - 1 to the pairs' lists. A MARK is written with the last pre-token
- * of its shard. */
+ * of its strip. */
 static inline void list_byte_pairs(struct byte_pair *byte_pairs, const bpeflow_merge_task *task,
                                    const struct corpus *corpus, uint64_t first, uint64_t last, uint32_t *lists) {
-    uint64_t shard = corpus_shard_at(corpus, task_position(task, first));
-    uint64_t position = task_position(task, first) - corpus->shards[shard], end = corpus_shard_size(corpus, shard);
+    uint64_t strip = corpus_strip_at(corpus, task_position(task, first));
+    uint64_t position = task_position(task, first) - corpus->strips[strip], end = corpus_strip_size(corpus, strip);
     for (uint64_t w = first; w < last; w++) {
         for (int64_t b = task->offsets[w]; b + 1 < task->offsets[w + 1]; b++, position++) {
             struct byte_pair *pair = &byte_pairs[task->data[b] << 8 | task->data[b + 1]];
             if (pair->cursor != NOWHERE) lists[pair->cursor++] = (uint32_t)position;
         }
         position += 2;
-        if (position < end || ++shard == corpus->shard_count) continue;
+        if (position < end || ++strip == corpus->strip_count) continue;
         position = 1;
-        end = corpus_shard_size(corpus, shard);
+        end = corpus_strip_size(corpus, strip);
         for (uint32_t p = 0; p < BYTE_PAIRS; p++)
             if (byte_pairs[p].cursor != NOWHERE) lists[byte_pairs[p].cursor++] = MARK;
     }

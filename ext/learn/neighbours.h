@@ -85,9 +85,9 @@ static inline void side_note(struct side *side, uint32_t id, uint64_t occurrence
 
 /* Write the occurrences at positions[length] to the lists of the new pairs. */
 static inline void side_write_lists(const struct side *side, const uint32_t *positions, uint64_t length,
-                                    uint64_t shards, uint32_t *lists) {
+                                    uint64_t strips, uint32_t *lists) {
     for (uint64_t o = 0;; o++) {
-        for (uint64_t end = o + list_span(positions + o, length - o, shards); o < end; o++) {
+        for (uint64_t end = o + list_span(positions + o, length - o, strips); o < end; o++) {
             struct neighbour *neighbour = neighbour_of(side, side->ids[o]);
             if (neighbour->cursor != NOWHERE) lists[neighbour->cursor++] = positions[o] - (uint32_t)neighbour->back;
         }

@@ -87,8 +87,8 @@ static inline void pairs_free(struct pairs *pairs) {
     free(pairs->slots);
 }
 
-/* All occurrence lists, one after another. An entry is the position of an occurrence in its shard, which is at least 1.
- * Between the entries of two shards there is a MARK: every list has one less than there are shards. */
+/* All occurrence lists, one after another. An entry is the position of an occurrence in its strip, which is at least 1.
+ * Between the entries of two strips there is a MARK: every list has one less than there are strips. */
 #define MARK 0
 
 struct lists {
@@ -154,8 +154,8 @@ static inline bool lists_compact(struct lists *lists, struct pairs *pairs, int64
 }
 
 /* Return the number of entries in list[length] up to the next MARK, or the end. */
-static inline uint64_t list_span(const uint32_t *list, uint64_t length, uint64_t shards) {
-    if (shards == 1) return length;
+static inline uint64_t list_span(const uint32_t *list, uint64_t length, uint64_t strips) {
+    if (strips == 1) return length;
     uint64_t span = 0;
     while (span < length && list[span] != MARK) span++;
     return span;

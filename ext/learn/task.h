@@ -4,7 +4,7 @@
 
 #include "bpeflow.h"
 
-/* Upper bound on the positions of a shard; see corpus.h. */
+/* Upper bound on the positions of a strip; see corpus.h. */
 #define MAX_SHARD_POSITIONS (UINT32_MAX - 1)
 
 /* Return the position of a pre-token's first byte. One position is left free before each pre-token. For `word` equal
@@ -28,10 +28,10 @@ static inline uint64_t task_word_at(const bpeflow_merge_task *task, uint64_t pos
     return low;
 }
 
-/* Return one past the last pre-token of the shard that begins with pre-token `first`: as many as fit, but at least
+/* Return one past the last pre-token of the strip that begins with pre-token `first`: as many as fit, but at least
  * one. */
-static inline uint64_t task_shard_end(const bpeflow_merge_task *task, uint64_t first) {
-    uint64_t limit = task->max_shard_positions;
+static inline uint64_t task_strip_end(const bpeflow_merge_task *task, uint64_t first) {
+    uint64_t limit = task->max_strip_positions;
     if (limit == 0 || limit > MAX_SHARD_POSITIONS) limit = MAX_SHARD_POSITIONS;
     uint64_t last = task_word_at(task, task_position(task, first) + limit) - 1;
     return last > first || task->words == 0 ? last : first + 1;

@@ -23,8 +23,8 @@ from tasks import (
     options,
     special_tokens,
     tie_breaks,
-    with_shards,
     with_specials,
+    with_strips,
     words,
 )
 
@@ -210,7 +210,7 @@ def test_learning_without_enough_memory_says_how_much_it_takes_and_what_helps() 
 
 
 def test_a_pre_token_of_four_gigabytes_is_refused() -> None:
-    """No shard has enough positions for it. The bytes are not looked at."""
+    """No strip has enough positions for it. The bytes are not looked at."""
     text = np.frombuffer(mmap(-1, 2**32 - 3, MAP_PRIVATE | MAP_ANONYMOUS), dtype=np.uint8)
     counts = PretokenCounts(text, np.array([0, len(text)]), np.array([1]))
     for backend in BACKENDS:
@@ -219,10 +219,10 @@ def test_a_pre_token_of_four_gigabytes_is_refused() -> None:
                 learn_merges(counts, 300, backend=backend.name)
 
 
-def test_shards_of_any_size_give_the_same_merges(backend: MergeBackend) -> None:
-    """From one pre-token per shard to all in one, including a pre-token that is longer than a shard."""
+def test_strips_of_any_size_give_the_same_merges(backend: MergeBackend) -> None:
+    """From one pre-token per strip to all in one, including a pre-token that is longer than a strip."""
     if not isinstance(backend, NativeBackend):
-        pytest.skip("only native backends have shards")
+        pytest.skip("only native backends have strips")
     words = {b"abab" * 9: 7, b"aaaaa": 7, b"ab": 6, b"bab": 6, b"x": 5, b"abba": 5, b"baab": 1, b"aa": 1}
     total = sum(map(len, words)) + len(words) + 1
     for order in ("greatest_bytes", "smallest_ids"):
@@ -230,15 +230,15 @@ def test_shards_of_any_size_give_the_same_merges(backend: MergeBackend) -> None:
             task = make_task(words, 30, order=order, threads=threads)
             expected = naive_merges(task)
             for positions in (1, *range(4, total + 2)):
-                assert learn(with_shards(backend, positions), task) == expected, positions
+                assert learn(with_strips(backend, positions), task) == expected, positions
 
 
-def test_a_session_counts_the_same_work_with_shards(backend: MergeBackend) -> None:
+def test_a_session_counts_the_same_work_with_strips(backend: MergeBackend) -> None:
     if not isinstance(backend, NativeBackend):
-        pytest.skip("only native backends have shards")
+        pytest.skip("only native backends have strips")
     task = make_task({b"abab": 3, b"ab": 2, b"c": 1}, 5)
     figures = []
-    for each in (backend, with_shards(backend, 4)):
+    for each in (backend, with_strips(backend, 4)):
         with each.start(task) as session:
             session.step(10)
             statistics = session.statistics()
@@ -315,15 +315,15 @@ def test_all_backends_agree_on_a_realistic_table(backends: list[MergeBackend]) -
     counts = {word: 1 + 50_000 // (rank + 1) for rank, word in enumerate(dict.fromkeys(random_words))}
     for tie_break in ("greatest_bytes", "smallest_ids", "huggingface"):
         task = learning_task(PretokenCounts.from_mapping(counts), MergeSettings(vocab_size=3000, tie_break=tie_break))
-        results = [learn(backend, task) for backend in wide_shards(backends)]
+        results = [learn(backend, task) for backend in wide_strips(backends)]
         assert all(result == results[0] for result in results)
 
 
-def wide_shards(backends: Iterable[MergeBackend]) -> Iterable[MergeBackend]:
-    """Replace tiny shards by some of thousands of positions: each occurrence list has a mark for every shard."""
+def wide_strips(backends: Iterable[MergeBackend]) -> Iterable[MergeBackend]:
+    """Replace tiny strips by some of thousands of positions: each occurrence list has a mark for every strip."""
     for backend in backends:
-        tiny = isinstance(backend, NativeBackend) and backend.max_shard_positions
-        yield with_shards(backend, 20_000) if tiny else backend
+        tiny = isinstance(backend, NativeBackend) and backend.max_strip_positions
+        yield with_strips(backend, 20_000) if tiny else backend
 
 
 def test_a_step_after_close_is_an_error() -> None:

@@ -35,7 +35,9 @@ from bpeflow.counting.count import CorpusCounter, CorpusCounts
 from bpeflow.counting.manifest import SegmentCounts
 from bpeflow.counting.ray_tasks import ClusterCounting, CountTasks
 from bpeflow.counting.shards import Shard
+from bpeflow.dataset import encode_tasks
 from bpeflow.dataset.encode import encode_file
+from bpeflow.dataset.encode_tasks import EncodeTasks
 from bpeflow.errors import CorpusError, InvalidUtf8Error, TaskLostError
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
@@ -298,7 +300,18 @@ def test_a_path_that_a_node_does_not_see(
         count(nodes, str(file), tmp_path / "run", segment_size="1gb")
 
 
-def test_encoding(nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class DyingEncoding(EncodeTasks):
+    """Tasks that die when they have written their file, once."""
+
+    def encode_part(self, entries: list[CorpusEntry]) -> str:
+        dies = first_time(self.folder.parent.parent / "died")
+        return str(run_and_die("end", super().encode_part, entries)) if dies else super().encode_part(entries)
+
+
+def test_encoding(nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode_tasks, "EncodeTasks", DyingEncoding)
+    monkeypatch.setattr(encode_tasks, "_MIN_PART", 50_000)
     tokenizer = Tokenizer.load(save_tokenizer(tmp_path / "tokenizer"))
     files = [corpus / name for name in ("a", "b", "c")]
     on_ray: Any = {"kind": "ray", "address": nodes.address, "task_memory": "1gb"}
@@ -310,6 +323,7 @@ def test_encoding(nodes: Any, cluster: Cluster, corpus: Path, tmp_path: Path) ->
             {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("local", "ray")
         )
         assert local == remote
+    assert (tmp_path / "died").exists()
 
 
 # ---- whole runs ----

@@ -257,7 +257,9 @@ def test_the_hash_never_changes() -> None:
     assert tokenizer_hash(dropping) == "ee1913b1399cd4ed8dccbf5aa330c30c7c9b095d670581b6987a3380cfd630ef"
 
 
-@pytest.mark.parametrize("merges", [[], [(b"t", b"h"), (b"i", b"n"), (b"th", b"in"), (b"t", b"hin"), (b"th", b"e")]])
+@pytest.mark.parametrize(
+    "merges", [[], [(b"t", b"h"), (b"i", b"n"), (b"th", b"in"), (b"h", b"in"), (b"t", b"hin"), (b"th", b"e")]]
+)
 @pytest.mark.parametrize("specials", [[], ["<s>", "th"]])
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_hash_does_not_depend_on_how_a_vocabulary_is_held(

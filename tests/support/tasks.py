@@ -34,11 +34,11 @@ def with_specials(task: MergeTask, specials: tuple[bytes, ...]) -> MergeTask:
     )
 
 
-def with_shards(backend: NativeBackend, positions: int) -> NativeBackend:
-    """Return the backend with shards of at most this many positions, but of at least one pre-token."""
-    sharded = copy.copy(backend)
-    sharded.max_shard_positions = positions
-    return sharded
+def with_strips(backend: NativeBackend, positions: int) -> NativeBackend:
+    """Return the backend with strips of at most this many positions, but of at least one pre-token."""
+    divided = copy.copy(backend)
+    divided.max_strip_positions = positions
+    return divided
 
 
 def learn(backend: MergeBackend, task: MergeTask, step: int = 1000) -> list[Merge]:

@@ -64,7 +64,7 @@ def _learn(choices: Choices) -> None:
         reuse_tokens=choices.below(3),
         scan=choices.below(2),
         threads=choices.below(3) + 1,
-        max_shard_positions=choices.below(20),
+        max_strip_positions=choices.below(20),
         initial_merge_count=initial,
     )
     handle, learned = c_void_p(), c_uint64()

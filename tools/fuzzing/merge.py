@@ -29,10 +29,10 @@ def check(data: bytes) -> None:
     steps = [choices.below(5) + 1 for _ in range(choices.below(4))] + [1000]
     # Only one of the native backends: testing both would take twice the time.
     native = copy.copy(choices.one_of([backend for backend in BACKENDS if isinstance(backend, NativeBackend)]))
-    native.max_shard_positions = choices.one_of((0, 1, 8, 40))
+    native.max_strip_positions = choices.one_of((0, 1, 8, 40))
     unknown_token = choices.below(16) == 15
     task = _make_task(choices, unknown_token)
-    case = f"{native.name}, shards of {native.max_shard_positions}, steps {steps}: {list(task.counts.items())}, {task}"
+    case = f"{native.name}, strips of {native.max_strip_positions}, steps {steps}: {list(task.counts.items())}, {task}"
     learned = outcome((CountOverflowError, NativeError), _learn, native, task, steps)
     if unknown_token:
         must_equal(f"an initial merge of an unknown token: {case}", learned, REFUSED)
