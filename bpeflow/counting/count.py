@@ -29,7 +29,7 @@ from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
 from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, new_scratch, removed_at_end
-from bpeflow.counting.shared_tables import SharedTables
+from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
