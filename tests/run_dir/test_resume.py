@@ -266,7 +266,7 @@ def test_the_scratch_folder_of_a_killed_run_is_removed(large: Path, tmp_path: Pa
     """Wherever it is. That of another, living run stays."""
     out, scratch = tmp_path / "run", tmp_path / "scratch"
     (scratch / ".scratch-0123456789abcdef").mkdir(parents=True)
-    arguments = command(large, out, "--set", f"scratch_dir={scratch}")
+    arguments = command(large, out, "--set", "segment_size=1gb", "--set", f"scratch_dir={scratch}")  # which spills
     program = ForkedProgram(arguments, os.environ)
     while not list(scratch.glob("*/*")):
         assert program.poll() is None
