@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
-from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.records import DocumentIterable, split_off_documents
 from bpeflow.corpus.sources import Corpus, find_corpus
@@ -29,12 +29,12 @@ from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
 from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
 from bpeflow.counting.shards import PARTITIONS, RECORD, new_scratch, removed_at_end
-from bpeflow.counting.shared_tables import SharedTables
+from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
-from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
+from bpeflow.pretokenize.regex import unicode_version
 from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class CorpusCounter:
             caller holds the lock of the run folder that it is in.
         documents: the corpus, if it is an iterable.
         scratch_in: where to spill if the settings name no folder; by default the system's temporary folder.
+        learns: whether a tokenizer will be learned from the counts, which special tokens that are missing would spoil.
 
     Raises:
         CorpusError: input is missing or unreadable.
@@ -111,18 +112,18 @@ class CorpusCounter:
         segments_folder: Path | None = None,
         documents: DocumentIterable | None = None,
         scratch_in: Path | None = None,
+        learns: bool = True,
     ) -> None:
         self.settings = settings
+        self._end_of_text_remedy = _END_OF_TEXT_REMEDY if learns else None
         self._segments_folder = segments_folder
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
-        pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        if reason := why_regex(pretokenizer):
-            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
-        delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
-        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources)
+        self.rules = TextRules.of(settings, self.corpus.sources)
+        if reason := why_regex(self.rules.pretokenizer):
+            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property
@@ -171,7 +172,7 @@ class CorpusCounter:
         memory = MemoryBudget.share(limit, counters, mergers)
         total = None if self.corpus.main_process_only else self.total_bytes  # unknown for an iterable or standard input
         runner = PipelineRunner(total, observer, on_sample, sample_interval)
-        look = FirstLook(self.rules, _END_OF_TEXT_REMEDY)
+        look = FirstLook(self.rules, self._end_of_text_remedy)
         build = PipelineBuilder(
             settings=self.settings,
             rules=self.rules,

@@ -11,11 +11,12 @@ from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.shards import Scratch, Shard, divide_shards
-from bpeflow.counting.shared_tables import SharedTables, TablePart
 from bpeflow.counting.table import (
     CountedDocuments,
     CountTable,
     NativeTable,
+    SharedTables,
+    TablePart,
     new_table,
 )
 from bpeflow.errors import UnmatchedTextError

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from secrets import token_hex
 from typing import Any
@@ -83,21 +82,6 @@ class Fingerprint:
             del values["normalizer"]
         return cls(values, [_input(file) for entry in entries for file in entry.files])
 
-    def to_json(self) -> str:
-        """Return the fingerprint as JSON."""
-        return json.dumps({"settings": self.settings, "inputs": self.inputs}, indent=0)
-
-    @classmethod
-    def from_json(cls, text: str) -> Fingerprint:
-        """Return the fingerprint that `to_json` wrote."""
-        values = json.loads(text)
-        return cls(values["settings"], values["inputs"])
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the fingerprint."""
-        return sha256(self.to_json().encode()).hexdigest()
-
     def summary(self) -> FingerprintSummary:
         """Return the fingerprint in a form short enough for a report."""
         return FingerprintSummary(
@@ -115,7 +99,7 @@ class Fingerprint:
             *(f"{path} is new" for path in now if path not in before),
             *(_change(path, before[path], now[path]) for path in now if path in before and before[path] != now[path]),
         ]
-        if not changes and list(before) != list(now):
+        if not changes and [*map(list, earlier.inputs)] != [*map(list, self.inputs)]:
             changes = ["the input files are in another order"]
         return _few([*setting_changes(earlier.settings, self.settings), *changes])
 

@@ -13,12 +13,11 @@ leftover and is removed. Segments may be finished in any order. Manifest and rec
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from bpeflow._util.atomic import atomic_path, read_json, write_json
 from bpeflow.corpus.documents import DocumentStatistics
@@ -124,61 +123,45 @@ class SegmentRecord:
     @classmethod
     def load(cls, path: Path) -> SegmentRecord | None:
         """Read a record. Returns None if it is damaged. Raises `OSError`."""
+        from pydantic import TypeAdapter
+
         try:
-            values = read_json(path)
-            counts = values.pop("counts")
-            counts["tokens"], counts["sizes"] = tuple(counts["tokens"]), tuple(counts["sizes"])
-            counts["statistics"] = _statistics(counts["statistics"])
-            counts["spilled"] = Spilled(**counts["spilled"])
-            counts["reports"] = tuple(WorkerReport(**report) for report in counts["reports"])
-            begin, end = Position(**values.pop("begin")), Position(**values.pop("end"))
-            return cls(begin=begin, end=end, counts=SegmentCounts(**counts), **values)
+            return TypeAdapter(SegmentRecord).validate_python(read_json(path))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
 
-def _statistics(values: dict[str, Any]) -> DocumentStatistics:
-    return DocumentStatistics(**{**values, "sources": tuple(map(_statistics, values["sources"]))})
+def write_manifest(folder: Path, fingerprint: Fingerprint) -> None:
+    """Create the folder and the manifest. Raises `OSError`."""
+    write_json(folder / MANIFEST_FILE, {"version": VERSION, **asdict(fingerprint)})
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """The manifest of a folder of segments."""
+def has_manifest(folder: Path, fingerprint: Fingerprint) -> bool:
+    """Return whether the folder has a manifest.
 
-    folder: Path
-    fingerprint: Fingerprint = field(repr=False)
-
-    def save(self) -> None:
-        """Create the folder and the manifest. Raises `OSError`."""
-        write_json(self.folder / MANIFEST_FILE, {"version": VERSION, **asdict(self.fingerprint)})
-
-    def exists(self) -> bool:
-        """Return whether the folder has this manifest.
-
-        Raises `ResumeError` if its manifest is damaged, or has another fingerprint.
-        """
-        path = self.folder / MANIFEST_FILE
-        try:
-            values = read_json(path)
-            if (version := values["version"]) != VERSION:
-                raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
-            earlier = Fingerprint(values["settings"], values["inputs"])
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            raise ResumeError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ResumeError(
-                f"{path} is damaged, or not a manifest of bpeflow ({error}): its segments cannot be resumed. Start "
-                "over with --restart or in another out_dir"
-            ) from None
-        if earlier.digest != self.fingerprint.digest:
-            raise ResumeError(
-                f"the unfinished run in {self.folder.parent} counts something else: "
-                + "; ".join(self.fingerprint.differences(earlier))
-                + ". Undo the change to resume it, or start over with --restart or in another out_dir"
-            )
-        return True
+    Raises `ResumeError` if that is damaged, or has another fingerprint.
+    """
+    path = folder / MANIFEST_FILE
+    try:
+        values = read_json(path)
+        if (version := values["version"]) != VERSION:
+            raise ValueError(f"it has version {version}, this bpeflow reads {VERSION}")
+        changes = fingerprint.differences(Fingerprint(values["settings"], values["inputs"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ResumeError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResumeError(
+            f"{path} is damaged, or not a manifest of bpeflow ({error}): its segments cannot be resumed. Start over "
+            "with --restart or in another out_dir"
+        ) from None
+    if changes:
+        raise ResumeError(
+            f"the unfinished run in {folder.parent} counts something else: {'; '.join(changes)}. Undo the change to "
+            "resume it, or start over with --restart or in another out_dir"
+        )
+    return True
 
 
 def write_segment(path: Path, sums: Iterable[Shard], reports: Sequence[WorkerReport]) -> SegmentCounts:

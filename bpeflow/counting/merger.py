@@ -10,7 +10,7 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.shards import Scratch, Shard, Spilled
-from bpeflow.counting.shared_tables import SharedTables, TablePart
+from bpeflow.counting.table import SharedTables, TablePart
 
 if TYPE_CHECKING:
     from bpeflow.counting.counts import PretokenCounts  # numpy, which workers do without

@@ -26,7 +26,7 @@ from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.counter import ChunkCounter
 from bpeflow.counting.merger import CountMerger
 from bpeflow.counting.shards import PARTITIONS, Scratch, Shard, Spilled, divide_shards
-from bpeflow.counting.shared_tables import SharedTables
+from bpeflow.counting.table import SharedTables
 from bpeflow.flow import (
     Executor,
     Monitor,

@@ -27,11 +27,12 @@ from bpeflow.corpus.sources import CorpusEntry
 from bpeflow.counting.fingerprint import Fingerprint
 from bpeflow.counting.manifest import (
     MANIFEST_FILE,
-    Manifest,
     Position,
     SegmentCounts,
     SegmentRecord,
     cannot_write_segment,
+    has_manifest,
+    write_manifest,
     write_segment,
 )
 from bpeflow.counting.pipelines import PipelineRunner, sum_reports
@@ -100,8 +101,8 @@ class SegmentFolder:
         """
         self.path = folder
         self._plan = plan
-        self._manifest = Manifest(folder, fingerprint)
-        self._is_new = not self._manifest.exists()
+        self._fingerprint = fingerprint
+        self._is_new = not has_manifest(folder, fingerprint)
         self._records: list[SegmentRecord] = []
         self._resumed: list[SegmentRecord] = []
         self._recounted = 0
@@ -117,7 +118,7 @@ class SegmentFolder:
             if self._is_new:
                 if self.path.is_dir() and _remove_unknown(self.path, frozenset()):  # a run was killed at its start
                     sync_folder(self.path)  # records must not come back beside the new manifest
-                self._manifest.save()
+                write_manifest(self.path, self._fingerprint)
             else:
                 self._resume()
         except OSError as error:

@@ -131,7 +131,7 @@ def count_pretokens(
     sources = [entry for entry in inputs if not isinstance(entry, str)]
     corpus = {"sources": [*sources, *({"paths": path} for path in inputs if isinstance(path, str))]} if sources else {}
     values = {**options, **(corpus or {"input": list(inputs)})}
-    return CorpusCounter(count_settings(tokenizer, values)).count(observer or Observer()).counts
+    return CorpusCounter(count_settings(tokenizer, values), learns=False).count(observer or Observer()).counts
 
 
 def count_settings(tokenizer: Tokenizer, values: Mapping[str, Any]) -> CountSettings:

@@ -12,8 +12,7 @@ from bpeflow.corpus.documents import Delimiters
 from bpeflow.counting.counts import PretokenCounts
 from bpeflow.counting.kway import kway_sum
 from bpeflow.counting.shards import PARTITIONS, Shard
-from bpeflow.counting.shared_tables import SharedTables, TablePart
-from bpeflow.counting.table import NativeTable
+from bpeflow.counting.table import NativeTable, SharedTables, TablePart
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, native_instructions, why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer
 

@@ -17,8 +17,7 @@ from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.counting.budget import MemoryBudget
 from bpeflow.counting.merger import CountMerger, reduce_shards
 from bpeflow.counting.shards import MAX_COUNT, Shard, new_scratch, owned_partitions
-from bpeflow.counting.shared_tables import SharedTables, TablePart
-from bpeflow.counting.table import NativeTable
+from bpeflow.counting.table import NativeTable, SharedTables, TablePart
 from bpeflow.errors import CountOverflowError, NativeError
 from bpeflow.pretokenize.native import why_regex
 from bpeflow.pretokenize.regex import load_pretokenizer

@@ -131,7 +131,7 @@ def test_segments_of_another_policy_are_not_resumed(tmp_path: Path, monkeypatch:
 def test_the_policy_does_not_matter_for_a_named_pattern(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     fingerprints = [counter(tmp_path, None, unmatched=policy).fingerprint for policy in ("isolate", "drop", "error")]
-    assert len({fingerprint.digest for fingerprint in fingerprints}) == 1
+    assert fingerprints[0] == fingerprints[1] == fingerprints[2]
 
 
 def test_counts_keep_their_pattern(tmp_path: Path) -> None:

@@ -102,10 +102,6 @@ def disk(tmp_path: Path) -> Iterator[Path | None]:
 
 #: The place where the disk fills up, and the message.
 FULL = {
-    "merger": (
-        Place("bpeflow.counting.merger:CountMerger.sum_partition", segment_size="300kb"),
-        r"stage 'merger', worker \d: cannot write counts to .*: {}. Set scratch_dir to a folder with more room",
-    ),
     "segment": (MAIN["segment"], r"cannot write .*/segments/000001.shard: {}. Make room on its disk.*--resume"),
     "record": (
         Place("bpeflow.counting.manifest:SegmentRecord.save", 2, segment_size="300kb"),

@@ -200,6 +200,13 @@ def test_a_corpus_without_text_has_no_figures(tmp_path: Path) -> None:
     assert {derived[name] for name in names} == {None}
 
 
+def test_end_of_text_strings_of_other_tokenizers_are_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    evaluate(make_tokenizer(special_tokens=()), write_files(tmp_path, [f"hello{EOT}".encode() * 9]))
+    assert not caplog.records
+
+
 def test_text_that_is_not_utf8_is_replaced_skipped_or_refused(tmp_path: Path) -> None:
     [path] = write_files(tmp_path, [b"hello \xff" + EOT.encode() + b"hello"])
     [row] = evaluate(make_tokenizer(), path, invalid_utf8="replace")

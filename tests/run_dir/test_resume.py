@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -266,11 +265,11 @@ def test_the_scratch_folder_of_a_killed_run_is_removed(large: Path, tmp_path: Pa
     """Wherever it is. That of another, living run stays."""
     out, scratch = tmp_path / "run", tmp_path / "scratch"
     (scratch / ".scratch-0123456789abcdef").mkdir(parents=True)
-    arguments = command(large, out, "--set", "segment_size=1gb", "--set", f"scratch_dir={scratch}")  # which spills
-    program = ForkedProgram(arguments, os.environ)
-    while not list(scratch.glob("*/*")):
-        assert program.poll() is None
-        time.sleep(0.005)
+    program = start(command(large, out, "--set", f"scratch_dir={scratch}"), tmp_path / "held", segments=1)
+    folder = Path(json.loads((out / ".lock").read_text(encoding="utf-8"))["scratch"])
+    assert folder.parent == scratch
+    folder.mkdir()
+    (folder / "counter-0123456789abcdef.shard").write_bytes(b"?")
     program.kill()
     program.communicate()
     assert_resumes(large, out, expected)
