@@ -119,7 +119,7 @@ class InputFile:
             fsspec = load_extra("fsspec", "fsspec", f"URLs such as {self.name}")
             opened: AbstractContextManager[BinaryIO] = fsspec.open(self.name, "rb")
             return opened
-        return Path(self.name).open("rb")
+        return open(self.name, "rb")  # noqa: PTH123 -- a corpus may have millions of files
 
 
 @dataclass(frozen=True, slots=True)

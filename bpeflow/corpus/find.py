@@ -9,22 +9,34 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from bpeflow._util.extras import load_extra
 from bpeflow._util.text import InvalidUtf8Policy, short_repr
 from bpeflow.corpus.compression import without_compression_suffix
-from bpeflow.corpus.files import STDIN, Format, InputFile, SampledFiles, convert_errors, open_blocks, standard_input
+from bpeflow.corpus.files import (
+    STDIN,
+    Format,
+    InputFile,
+    Location,
+    SampledFiles,
+    convert_errors,
+    open_blocks,
+    standard_input,
+)
 from bpeflow.errors import CorpusError
 
 InputFormat = Literal["auto", "text", "jsonl", "parquet"]
 _FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(//|:)")
-_MATCHES_NOTHING = r"(?!)"
 
 #: The order of inputs, unless they stay in the order in which they are named.
-_ORDER = ("file", "stdin", "url")
+_ORDER: tuple[Location, ...] = ("file", "stdin", "url")
+
+#: What an input expands to: the index of its location in `_ORDER`, its path, URL or ``-``, and its size if known.
+_Found = tuple[int, Any, int | None]
 
 #: The most bytes of a file's name, on all common file systems, and of an input.
 _LONGEST_NAME, _LONGEST_INPUT = 255, 4000
@@ -86,32 +98,32 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
     """
     if not inputs:
         raise CorpusError("no input is given; name at least one file, folder or glob")
-    named = [file for entry in inputs for path in _listed(entry) for file in _files_of(path)]
-    excluded = re.compile("|".join(_exclude_patterns(rules)) or _MATCHES_NOTHING)
-    kept = [file for file in named if file.location == "stdin" or not _is_excluded(file, excluded)]
-    if not kept:
-        patterns = ", ".join(map(repr, rules.exclude))
-        raise CorpusError(f"all {len(named)} input files are excluded by {patterns}; exclude less")
+    named = [found for entry in inputs for path in _listed(entry) for found in _expand_input(path)]
+    kept = _without_excluded(named, rules.exclude) if rules.exclude else named
     if rules.sampled or not rules.in_order:
-        kept.sort(key=_sort_key)
-    found: dict[str, InputFile] = {}
-    for file in kept:
-        found.setdefault(os.path.realpath(file.name) if file.location == "file" else file.name, file)
-    files = [_classified(file, rules) for file in found.values()]
+        kept.sort(key=itemgetter(0, 1))
+    found = set()
+    files = []
+    for order, path, size in kept:
+        name, location = str(path), _ORDER[order]
+        key = os.path.realpath(name) if location == "file" else name
+        if key not in found:
+            found.add(key)
+            files.append(_input_file(name, location, size, rules))
     return [SampledFiles(tuple(files))] if rules.sampled else [*files]
 
 
-def _exclude_patterns(rules: InputRules) -> Iterator[str]:
-    for pattern in rules.exclude:
-        yield translate(pattern if _URL.match(pattern) else str(Path(pattern).expanduser()))
-
-
-def _is_excluded(file: InputFile, excluded: re.Pattern[str]) -> bool:
-    return bool(excluded.match(file.name) or excluded.match(file.absolute().name))
-
-
-def _sort_key(file: InputFile) -> tuple[int, Any]:
-    return _ORDER.index(file.location), Path(file.name) if file.location == "file" else file.name
+def _without_excluded(named: list[_Found], exclude: Sequence[str]) -> list[_Found]:
+    patterns = (pattern if _URL.match(pattern) else str(Path(pattern).expanduser()) for pattern in exclude)
+    excluded = re.compile("|".join(map(translate, patterns)))
+    kept = [
+        (order, path, size)
+        for order, path, size in named
+        if path == STDIN or not (excluded.match(str(path)) or excluded.match(str(Path(path).absolute())))
+    ]
+    if not kept:
+        raise CorpusError(f"all {len(named)} input files are excluded by {', '.join(map(repr, exclude))}; exclude less")
+    return kept
 
 
 def _listed(entry: str | Path) -> Iterator[str]:
@@ -148,39 +160,50 @@ def _check_is_path(text: str) -> None:
         raise CorpusError(f"the input {short_repr(text)} looks like text, not like a path: {_TEXT_REMEDY}")
 
 
-def _files_of(entry: str) -> list[InputFile]:
-    """Return the files of an input, sorted by name and not yet classified."""
+def _expand_input(entry: str) -> list[_Found]:
+    """Return the files of an input, sorted by name."""
     if entry == STDIN:
         standard_input()  # raises if it is closed
-        return [InputFile(STDIN, None, location="stdin")]
+        return [(_ORDER.index("stdin"), STDIN, None)]
     if _URL.match(entry) and not os.path.lexists(entry):
-        return [InputFile(name, size, location="url") for name, size in sorted(_expand_url(entry))]
-    return [InputFile(str(path), None) for path in sorted(_expand(_expand_home(entry)))]
+        return [(_ORDER.index("url"), name, size) for name, size in sorted(_expand_url(entry))]
+    return [(_ORDER.index("file"), path, None) for path in sorted(_expand(_expand_home(entry)))]
 
 
-def _classified(file: InputFile, rules: InputRules) -> InputFile:
+def _input_file(name: str, location: Location, size: int | None, rules: InputRules) -> InputFile:
     """Return a file with its format and, of a local file, its status, after a look at its first bytes."""
-    name = file.name.partition("?")[0] if file.location == "url" else file.name
-    suffix = PurePath(without_compression_suffix(name)).suffix.lower()
-    file_format: Format = _FORMATS.get(suffix, "text") if rules.format == "auto" else rules.format
-    file = replace(file, format=file_format, source=rules.source, guessed=rules.format == "auto")
-    if file.location != "file":
-        return file
+    guessed = rules.format == "auto"
+    if rules.format == "auto":
+        path = name.partition("?")[0] if location == "url" else name
+        file_format = _FORMATS.get(PurePath(without_compression_suffix(path)).suffix.lower(), "text")
+    else:
+        file_format = rules.format
+    if location != "file":
+        return InputFile(name, size, file_format, location, rules.source, guessed=guessed)
     try:
-        status = os.stat(file.name)  # noqa: PTH116
+        status = os.stat(name)  # noqa: PTH116
     except OSError as error:
-        raise CorpusError(f"cannot read the input {file.name}: {error.strerror}") from error
+        raise CorpusError(f"cannot read the input {name}: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode):
         raise CorpusError(
-            f"the input {file.name} is not a regular file (a device, pipe or socket); save its content to a file first"
+            f"the input {name} is not a regular file (a device, pipe or socket); save its content to a file first"
         )
-    file = replace(file, size=status.st_size, modified=status.st_mtime_ns, inode=status.st_ino)
+    file = InputFile(
+        name,
+        status.st_size,
+        file_format,
+        source=rules.source,
+        modified=status.st_mtime_ns,
+        inode=status.st_ino,
+        guessed=guessed,
+    )
     if file_format == "parquet":
         return file
     with open_blocks(file) as blocks:
         if rules.invalid_utf8 == "error":
             blocks.check()
-        return replace(file, plain=file_format == "text" and blocks.compression is None)
+        plain = file_format == "text" and blocks.compression is None
+    return replace(file, plain=True) if plain else file
 
 
 # ---- local files ----

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
-from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.records import DocumentIterable, split_off_documents
 from bpeflow.corpus.sources import Corpus, find_corpus
@@ -34,7 +34,7 @@ from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
-from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
+from bpeflow.pretokenize.regex import unicode_version
 from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
@@ -120,12 +120,10 @@ class CorpusCounter:
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
-        pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        if reason := why_regex(pretokenizer):
-            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
-        delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
-        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources)
+        self.rules = TextRules.of(settings, self.corpus.sources)
+        if reason := why_regex(self.rules.pretokenizer):
+            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property

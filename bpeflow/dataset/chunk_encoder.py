@@ -26,24 +26,10 @@ Rest = Literal["none", "blank", "text"]
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedChunk:
-    """A chunk and its index among the chunks of the corpus."""
-
-    number: int
-    chunk: Chunk
-
-    @property
-    def length(self) -> int:
-        """The length of the chunk in bytes."""
-        return self.chunk.length
-
-
-@dataclass(frozen=True, slots=True)
 class EncodedChunk:
     """The ids of a chunk.
 
     Attributes:
-        number: the index of the chunk among the chunks of the corpus.
         ids: the ids, one-dimensional.
         ends: for each document that a separator ends in the chunk, the position in `ids` after its last id (its end
             token, if there is one), ascending. Skipped documents have no entry.
@@ -53,7 +39,6 @@ class EncodedChunk:
         weight: the chunk's share of the corpus, in bytes of its files.
     """
 
-    number: int
     ids: Ids
     ends: NDArray[np.int64]
     rest: Rest
@@ -81,20 +66,18 @@ class ChunkEncoder:
     rules: TextRules
     end_id: int | None
 
-    def __call__(self, chunks: Iterable[NumberedChunk]) -> Iterator[EncodedChunk]:
-        """Encode chunks."""
+    def __call__(self, chunks: Iterable[tuple[int, Chunk]]) -> Iterator[tuple[int, EncodedChunk]]:
+        """Encode chunks. Each has its number among the chunks of the corpus."""
         buffer = ChunkBuffer()
-        for chunk in chunks:
-            yield self.encode(chunk, buffer)
+        for number, chunk in chunks:
+            yield number, self.encode(chunk, buffer)
 
-    def encode(self, numbered: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
+    def encode(self, chunk: Chunk, buffer: ChunkBuffer) -> EncodedChunk:
         """Read and encode a chunk.
 
         Raises `CorpusError`, with the file, if it is unreadable, has changed, or is not UTF-8.
         """
-        chunk = numbered.chunk
-        encoded = self.encode_text(open_chunk(chunk, self.rules, buffer))
-        return replace(encoded, number=numbered.number, weight=chunk.weight)
+        return replace(self.encode_text(open_chunk(chunk, self.rules, buffer)), weight=chunk.weight)
 
     def encode_text(self, opened: OpenChunk) -> EncodedChunk:
         """Encode the text of a chunk: in one call if possible, else document by document.
@@ -124,7 +107,7 @@ class ChunkEncoder:
             ids[marks] = self.end_id
             ends = marks + 1
         ends = ends.astype(np.int64, copy=False)
-        return EncodedChunk(0, ids, ends, rest, opened.chunk.ends_file, opened.statistics(0, 0))
+        return EncodedChunk(ids, ends, rest, opened.chunk.ends_file, opened.statistics(0, 0))
 
     def _rest_of(self, ids: NDArray[Any]) -> Rest:
         """Describe the text of the ids after the last separator. All text has ids, as the pattern matches all of it."""
@@ -159,7 +142,7 @@ class ChunkEncoder:
         ids = np.concatenate(parts) if parts else np.empty(0, self._dtype)
         ends_file = opened.has_records or opened.chunk.ends_file
         statistics = opened.statistics(documents, skipped)
-        return EncodedChunk(0, ids, np.array(ends, np.int64), rest, ends_file, statistics)
+        return EncodedChunk(ids, np.array(ends, np.int64), rest, ends_file, statistics)
 
     def _encode_document(self, data: bytes, document: Document, texts: list[bytes]) -> Iterator[NDArray[Any]]:
         """Yield the ids of a document's texts, and of the special tokens between them."""

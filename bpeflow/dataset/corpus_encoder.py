@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import starmap
-from operator import attrgetter
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bpeflow import flow
 from bpeflow.corpus.checks import FirstLook
+from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.reader import LONGEST_TEXT, CorpusReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry
-from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk, Rest
+from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, Rest
 from bpeflow.dataset.token_file import Ids
 from bpeflow.dataset.token_writer import NO_ENDS, TokenSetWriter
 from bpeflow.flow import Pipeline, QueueSpec, Stage, in_order, stall_watch
@@ -80,7 +80,7 @@ class CorpusEncoder:
                 Stage(
                     "encoder",
                     self.encoder,
-                    reads=QueueSpec("chunk_queue", max_items=_CHUNKS_PER_WORKER * workers, route=attrgetter("number")),
+                    reads=QueueSpec("chunk_queue", max_items=_CHUNKS_PER_WORKER * workers, route=itemgetter(0)),
                     workers=workers,
                 )
             ],
@@ -88,12 +88,13 @@ class CorpusEncoder:
             preload=("bpeflow.dataset.chunk_encoder",),
         )
         with stall_watch(pipeline), closing(pipeline.run("threads" if use_threads else "processes")) as chunks:
-            yield from in_order(chunks, attrgetter("number"))
+            for _, chunk in in_order(chunks, itemgetter(0)):
+                yield chunk
 
 
-def _numbered_chunks(reader: CorpusReader, entries: Sequence[CorpusEntry]) -> Iterator[NumberedChunk]:
+def _numbered_chunks(reader: CorpusReader, entries: Sequence[CorpusEntry]) -> Iterator[tuple[int, Chunk]]:
     """Number the chunks of a corpus, so that their order can be restored."""
-    return starmap(NumberedChunk, enumerate(reader.read(entries)))
+    return enumerate(reader.read(entries))
 
 
 def _releases_interpreter_lock(tokenizer: Tokenizer) -> bool:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from bpeflow._util.atomic import atomic_path, check_replaceable, hold_part, remove_dead_parts
-from bpeflow.dataset.token_file import Ids, TokenFile, index_path, open_token_files, read_ids, sidecar_path
+from bpeflow.dataset.token_file import DTYPES, Ids, TokenFile, index_path, open_token_files, sidecar_path
 from bpeflow.dataset.token_set import already_exists, check_not_input
 from bpeflow.errors import FormatError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import tokenizer_hash
@@ -101,10 +103,16 @@ def decode_file(
 
 
 def _read(file: TokenFile) -> Iterator[Ids]:
+    """Yield the ids of a token file, some at a time. They are not mapped, as the file may become shorter meanwhile."""
+    dtype = DTYPES[file.dtype]
     with file.path.open("rb") as stream:
         stream.seek(file.start)
         for first in range(0, file.tokens, IDS_AT_A_TIME):
-            yield read_ids(file, stream, min(IDS_AT_A_TIME, file.tokens - first))
+            count = min(IDS_AT_A_TIME, file.tokens - first)
+            ids = np.fromfile(stream, dtype, count)
+            if len(ids) < count:
+                raise FormatError(f"{file.path}: became shorter while it was read; run again when it is complete")
+            yield ids.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _decode(tokenizer: Tokenizer, ids: Ids, file: TokenFile, before: int) -> bytes:

@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -285,18 +285,6 @@ def read_sidecar(path: Path) -> TokenFile:
         ),
         facts=facts,
     )
-
-
-def read_ids(file: TokenFile, stream: BinaryIO, count: int) -> Ids:
-    """Read the next `count` ids of a token file that is open as `stream`.
-
-    Raises `FormatError` if there are fewer, because the file was truncated meanwhile.
-    """
-    dtype = DTYPES[file.dtype]
-    ids = np.fromfile(stream, dtype, count)
-    if len(ids) < count:
-        raise FormatError(f"{file.path}: became shorter while it was read; run again when it is complete")
-    return ids.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _map_ids(file: TokenFile) -> Ids:

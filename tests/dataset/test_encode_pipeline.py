@@ -13,23 +13,26 @@ import pytest
 from available import skip_missing
 from token_corpora import CUSTOM, EOT, make_tokenizer, write_files
 
+from bpeflow.corpus.chunk import Chunk
 from bpeflow.corpus.open_chunk import ChunkBuffer
 from bpeflow.dataset import corpus_encoder
-from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, NumberedChunk
+from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk
 from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import OutOfMemoryError
 from bpeflow.flow import in_order
+
+Numbered = tuple[int, EncodedChunk]
 
 
 @pytest.mark.threads
 def test_a_failure_in_a_thread_ends_all_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [path] = write_files(tmp_path, [b"hello " * 50])
     encode_chunk = ChunkEncoder.encode
-    started: list[int] = []
+    started: list[Chunk] = []
 
-    def fail_on_the_fourth(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
-        started.append(chunk.number)
-        if chunk.number == 3:
+    def fail_on_the_fourth(self: ChunkEncoder, chunk: Chunk, buffer: ChunkBuffer) -> EncodedChunk:
+        started.append(chunk)
+        if len(started) == 4:
             raise MemoryError
         return encode_chunk(self, chunk, buffer)
 
@@ -49,8 +52,8 @@ def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monk
     monkeypatch.setattr(corpus_encoder, "SMALL_INPUT", 0)
     encode_chunk = ChunkEncoder.encode
 
-    def slow_at_first(self: ChunkEncoder, chunk: NumberedChunk, buffer: ChunkBuffer) -> EncodedChunk:
-        if chunk.number == 0:
+    def slow_at_first(self: ChunkEncoder, chunk: Chunk, buffer: ChunkBuffer) -> EncodedChunk:
+        if chunk.offset == 0:
             assert another_arrived.wait(20)
         return encode_chunk(self, chunk, buffer)
 
@@ -64,7 +67,7 @@ def test_a_slow_encoder_holds_the_others_back(pattern: str, tmp_path: Path, monk
         arrived.append(number)
         another_arrived.set()
 
-    def spy(chunks: Iterable[EncodedChunk], number: Callable[[EncodedChunk], int]) -> Iterator[EncodedChunk]:
+    def spy(chunks: Iterable[Numbered], number: Callable[[Numbered], int]) -> Iterator[Numbered]:
         return in_order((note(number(chunk)) or chunk for chunk in chunks), number)  # type: ignore[func-returns-value]
 
     monkeypatch.setattr(corpus_encoder, "in_order", spy)
