@@ -180,25 +180,21 @@ class RunDir:
         elif self.unfinished is None:
             yield observer.monitored
         else:
-            path = self.unfinished / MONITOR_FILE
-            with closing(_SampleFile(path, append)) as file:
-
-                def record(sample: MonitorSample) -> None:
-                    observer.monitored(sample)
-                    file.append(sample)
-
-                yield record
+            with closing(_SampleFile(self.unfinished / MONITOR_FILE, append, observer)) as file:
+                yield file
 
 
 class _SampleFile:
     """``monitor.jsonl``, in whole lines. If the disk is full, the file ends with a warning and the run goes ahead."""
 
-    def __init__(self, path: Path, append: bool) -> None:
+    def __init__(self, path: Path, append: bool, observer: Observer) -> None:
         self._path = path
+        self._observer = observer
         self._file = path.open("ab" if append else "wb", buffering=0)  # a buffer would fail again on close
         self._ended = False
 
-    def append(self, sample: MonitorSample) -> None:
+    def __call__(self, sample: MonitorSample) -> None:
+        self._observer.monitored(sample)
         if self._ended:
             return
         line = (json.dumps(asdict(sample)) + "\n").encode()
