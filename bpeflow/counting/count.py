@@ -28,7 +28,7 @@ from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
 from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
-from bpeflow.counting.shards import PARTITIONS, RECORD, new_scratch, removed_at_end
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
@@ -187,23 +187,14 @@ class CorpusCounter:
         segments = self._segments(memory, cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
-            if cluster is not None and segments is not None:
-                cluster.count(segments, build, runner)
-                if segments.statistics().bytes > _SMALL_SUM:
-                    shards = cluster.sum(segments, build, runner)
-                else:
-                    shards = runner.run(build.summing(segments.shards(), limit), "threads")
-            elif segments is None:
+            if segments is None:  # one segment, which is not durable
                 runner.report_progress()
-                shards = runner.run(build.counting(self.corpus.entries, shared), executor)
+                sums = runner.run(build.counting(self.corpus.entries, shared), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-                segments.count(runner, lambda entries: runner.run(build.counting(entries), executor), self.scratch)
-                shards = runner.run(build.summing(segments.shards(), limit), executor)
-            if segments is not None:
-                shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
+                sums = self._count_segments(segments, build, runner, limit, cluster)
             reducing = perf_counter()
-            counts, documents = reduce_shards(shards, memory, shared)
+            counts, documents = reduce_shards(sums, memory, shared)
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
@@ -234,6 +225,26 @@ class CorpusCounter:
                 engine=cluster.report() if cluster else None,
             ),
         )
+
+    def _count_segments(
+        self,
+        segments: SegmentFolder,
+        build: PipelineBuilder,
+        runner: PipelineRunner,
+        limit: int,
+        cluster: ClusterCounting | None,
+    ) -> list[Shard]:
+        """Count the segments that are missing. Returns the sums of all partitions of all segments."""
+        executor: Executor = "threads" if build.in_process or cluster else "processes"
+        if cluster is not None:
+            cluster.count(segments, build, runner)
+        else:
+            segments.count(runner, lambda entries: runner.run(build.counting(entries), executor), self.scratch)
+        if cluster is not None and segments.statistics().bytes > _SMALL_SUM:
+            sums = cluster.sum(segments, build, runner)
+        else:
+            sums = runner.run(build.summing(segments.shards(), limit), executor)
+        return [replace(sums[0], statistics=segments.documents()), *sums[1:]]
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         return CorpusReport(
