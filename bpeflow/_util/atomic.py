@@ -246,11 +246,15 @@ def make_folder(folder: Path) -> list[Path]:
     return missing
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8; atomically. Raises `OSError`."""
+    with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
 def write_json(path: Path, values: Mapping[str, Any], indent: int | None = 1) -> None:
     """Write a JSON object with its checksum; atomically. Raises `OSError`."""
-    text = json.dumps(checksummed(values), indent=indent, ensure_ascii=False) + "\n"
-    with atomic_path(path) as temporary:  # backslashreplace: undecodable bytes in file names become \udcXX in JSON
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+    write_text(path, json.dumps(checksummed(values), indent=indent, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

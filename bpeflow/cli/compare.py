@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import write_text
 from bpeflow._util.machine import available_cores
 from bpeflow._util.text import format_count, format_size
 from bpeflow.backends import BACKENDS
@@ -74,8 +74,7 @@ def run(options: Namespace) -> None:
             "merges": len(learned),
             "contenders": [contender.to_dict() for contender in entrants],
         }
-        with atomic_path(options.json) as temporary:
-            temporary.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_text(options.json, json.dumps(figures, indent=2) + "\n")
     print_comparison(output_console(), counts, learned, entrants)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_count, format_size, one_line, short_names, show_token
 from bpeflow.cli.parser import Parser, add_description_flags, add_quiet_flag, description, size
 from bpeflow.cli.progress import observing
@@ -69,9 +69,8 @@ def run(options: Namespace) -> None:
             tokenizers = {names[path]: Tokenizer.load(path, **described) for path in dict.fromkeys(tokenizers)}
         report = evaluate(tokenizers, corpus.pop("inputs"), baseline=options.baseline, observer=observer, **corpus)
     if options.json_path is not None:
-        text = json.dumps(report.to_dict(options.for_size), indent=2, ensure_ascii=False) + "\n"
-        with atomic_path(options.json_path) as temporary:
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        figures = report.to_dict(options.for_size)
+        write_text(options.json_path, json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
     print_report(report, output_console(), options.for_size)
 
 

@@ -198,11 +198,6 @@ def _messages() -> IO[str]:
 def explain_missing(error: ModuleNotFoundError) -> str:
     """Explain that a library is missing. In a clone, the reason is often another Python than that of its ``.venv``."""
     problem = f"bpeflow's dependencies are not installed for {sys.executable} ({error})"
-    if not (_HOME / "pyproject.toml").exists():
-        return f"{problem}; install bpeflow again"
-    if Path(sys.prefix).resolve() != (_HOME / ".venv").resolve():
-        for python in (_HOME / ".venv/bin/python", _HOME / ".venv/Scripts/python.exe"):
-            if python.exists():
-                shown = os.path.relpath(python) if python.is_relative_to(Path.cwd()) else python
-                return f"{problem}; use {shown} -m bpeflow (or: pip install .)"
-    return f"{problem}; run make quickstart, or pip install ."
+    if (_HOME / "pyproject.toml").exists():
+        return f"{problem}; run make quickstart, and use .venv/bin/python -m bpeflow (or: pip install .)"
+    return f"{problem}; install bpeflow again"

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_size
 from bpeflow.cli.parser import Parser, add_description_flags, description, size
 from bpeflow.cli.progress import set_up_logging
@@ -77,9 +77,7 @@ def run(options: Namespace) -> None:
         text = os.fsencode(text).decode(errors="replace")
     explanation = tokenizer.explain(text)
     if options.html is not None:
-        page = explanation.to_page(options.tokenizer.resolve().name, options.explain)
-        with atomic_path(options.html) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        write_text(options.html, explanation.to_page(options.tokenizer.resolve().name, options.explain))
         return
     console, table = Console(), explanation.table(options.explain)
     if console.is_terminal and console.color_system is not None and not console.no_color:

@@ -218,7 +218,7 @@ class CountSettings(CorpusSettings, TokenSettings):
     )
     num_merger: int | None = _pipeline(
         None,
-        "mergers, each with a partition of the counts",
+        "mergers, each with some partitions of the counts, at most 32",
         unset="one process, or a thread per counter",
         example=2,
         flags=("-m",),

@@ -79,25 +79,22 @@ class FirstLook:
             if known is None or (file.size or 0) > (known.size or 0):
                 largest[file.source] = file
         for file in largest.values():
-            start = _Start(self._separator(file))
             with closing(self._blocks(file)) as blocks:
-                any(map(start.add, blocks))  # up to the first that is enough
-            self._warn(file, start)
+                self._check(file, blocks)
 
     def watch(self, entry: CorpusEntry, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
         """Yield the chunks of an entry, and look at the first ones if the entry can be read only once."""
-        file = entry.files[0]
-        start = _Start(self._separator(file)) if file.main_process_only else None
+        first: list[bytearray] = []
+        size = 0
         for chunk in chunks:
-            if start is not None and start.add(chunk.data):
-                self._warn(file, start)
-                start = None
             yield chunk
-        if start is not None:
-            self._warn(file, start)
-
-    def _separator(self, file: InputFile) -> bytes:
-        return self._rules.delimiters.separator_bytes if file.format == "text" else b""
+            if entry.main_process_only and size < LOOK_BYTES:
+                first.append(chunk.data)
+                size += len(chunk.data)
+                if size >= LOOK_BYTES:
+                    self._check(entry.files[0], first)
+        if first and size < LOOK_BYTES:
+            self._check(entry.files[0], first)
 
     def _blocks(self, file: InputFile) -> Generator[bytes, None, None]:
         if file.format == "parquet":
@@ -115,22 +112,23 @@ class FirstLook:
                 return
             yield from blocks
 
-    def _warn(self, file: InputFile, start: _Start) -> None:
+    def _check(self, file: InputFile, blocks: Iterable[bytes | bytearray]) -> None:
         """Log warnings about the start of a file."""
-        name, data = file.title, bytes(start.data[:_USUAL_BYTES])
-        separator = self._rules.delimiters.separator
-        if start.undivided:
+        delimiters = self._rules.delimiters
+        start, undivided = _first_bytes(blocks, delimiters.separator_bytes if file.format == "text" else b"")
+        name, data, separator = file.title, bytes(start[:_USUAL_BYTES]), delimiters.separator
+        if undivided:
             self.undivided = True
             log.warning(
                 "%s: no %r in its first %s: if it has several documents, set separator to the text between them",
                 name,
                 separator,
-                format_size(len(start.data)),
+                format_size(len(start)),
             )
-        known = set(self._rules.delimiters.all)
+        known = set(delimiters.all)
         found = Counter(match.decode() for match in _END_OF_TEXT.findall(data) if match not in known)
         if found and self._remedy is not None:
-            special = list(self._rules.delimiters.special_tokens)
+            special = list(delimiters.special_tokens)
             tokens = sorted(found, key=lambda token: "start" in token or "begin" in token)
             # The first one separates documents: of the known ones, if it does so here.
             tokens = [*special, *tokens] if separator and separator.encode() in data else [*tokens, *special]
@@ -153,27 +151,17 @@ class FirstLook:
                 log.warning("%s: the pattern matches nothing in its first %s", name, format_size(len(text)))
 
 
-class _Start:
-    """The first bytes of a text, as many as are needed.
-
-    Attributes:
-        data: the bytes.
-        undivided: whether there are `LOOK_BYTES` without a separator.
-    """
-
-    def __init__(self, separator: bytes) -> None:
-        self.data = bytearray()
-        self.undivided = False
-        self._missing = separator  # empty when it was found
-
-    def add(self, block: bytes | bytearray) -> bool:
-        """Add a block. Return whether there are enough."""
-        searched = max(len(self.data) - len(self._missing) + 1, 0)
-        self.data += block
-        if self.data.find(self._missing, searched) >= 0:
-            self._missing = b""
-        self.undivided = bool(self._missing) and len(self.data) >= LOOK_BYTES
-        return len(self.data) >= (LOOK_BYTES if self._missing else _USUAL_BYTES)
+def _first_bytes(blocks: Iterable[bytes | bytearray], separator: bytes) -> tuple[bytearray, bool]:
+    """Return as many bytes as are needed for warnings, and whether they are many without a separator."""
+    data, missing = bytearray(), separator  # `missing` is empty when the separator was found
+    for block in blocks:
+        searched = max(len(data) - len(missing) + 1, 0)
+        data += block
+        if data.find(missing, searched) >= 0:
+            missing = b""
+        if len(data) >= (LOOK_BYTES if missing else _USUAL_BYTES):
+            break
+    return data, bool(missing) and len(data) >= LOOK_BYTES
 
 
 # ---- after counting ----

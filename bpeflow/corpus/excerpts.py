@@ -86,12 +86,8 @@ def sample_corpus(settings: Mapping[str, Any], wanted: int = SAMPLE_BYTES) -> Te
 
 def _sample(settings: CountSettings, wanted: int) -> dict[str, tuple[str, ...]]:
     corpus = find_corpus(settings)
-    rules = TextRules(
-        load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer),
-        Delimiters(settings.document_separator, settings.special_tokens),
-        "replace",
-        [replace(source, bad_records="skip") for source in corpus.sources],
-    )
+    sources = [replace(source, bad_records="skip") for source in corpus.sources]
+    rules = replace(TextRules.of(settings, sources), invalid_utf8="replace")
     reader = CorpusReader(rules, max(wanted // _PLACES, 1), _LONGEST)
     local = [entry for entry in corpus.entries if all(file.location == "file" for file in entry.files)]
     total = sum(entry.weight for entry in local)

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase, translate
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -100,7 +101,7 @@ def find_inputs(inputs: Sequence[str | Path], rules: InputRules) -> list[InputFi
     named = [found for entry in inputs for path in _listed(entry) for found in _expand_input(path)]
     kept = _without_excluded(named, rules.exclude) if rules.exclude else named
     if rules.sampled or not rules.in_order:
-        kept.sort()
+        kept.sort(key=itemgetter(0, 1))
     found = set()
     files = []
     for order, path, size in kept:

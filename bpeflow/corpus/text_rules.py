@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
 from bpeflow._util.text import BadRecordsPolicy, InvalidUtf8Policy
 from bpeflow.corpus.documents import RECORD_END, Delimiters
 from bpeflow.pretokenize.native import Scanner, why_regex
-from bpeflow.pretokenize.regex import Pretokenizer
+from bpeflow.pretokenize.regex import Pretokenizer, load_pretokenizer
+
+if TYPE_CHECKING:
+    from bpeflow.config import CountSettings  # pydantic, which workers do without
 
 #: Bits for the size of a document in an entry of the heap that selects a sample. More than any document needs.
 _SIZE_BITS = 48
@@ -99,6 +103,16 @@ class TextRules:
     invalid_utf8: InvalidUtf8Policy = "error"
     sources: Sequence[Source] = (Source(),)
     keep_separator: bool = False
+
+    @classmethod
+    def of(cls, settings: CountSettings, sources: Sequence[Source]) -> TextRules:
+        """Return the rules that settings describe. Raises `PatternError` or `ConfigError` if they are invalid."""
+        return cls(
+            load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer),
+            Delimiters(settings.document_separator, settings.special_tokens),
+            settings.invalid_utf8,
+            sources,
+        )
 
     @cached_property
     def scanner(self) -> Scanner:

@@ -1,7 +1,7 @@
 """The memory limit of counting, and how counters and mergers share it.
 
-The limit covers the memory that grows with the number of distinct pre-tokens: the counters' tables, and the shards that
-mergers hold and sort. It does not cover:
+The limit covers the memory that grows with the number of distinct pre-tokens: the counters' tables, the shards that
+mergers hold, and their sums. It does not cover:
 
 * the processes themselves, about 30 MB each;
 * the text in flight, which is one chunk per counter; chunks are small compared to a counter's share;
@@ -49,7 +49,7 @@ class MemoryBudget:
 
     Attributes:
         counter: for a counter's table, including growth and sorting.
-        merger: for a merger's shards, buffers and sorting.
+        merger: for a merger's shards, buffers and sums.
     """
 
     counter: int
@@ -82,7 +82,7 @@ class MemoryBudget:
 
     @property
     def largest_sent_result(self) -> int:
-        """Maximum size of a merger's result that is sent in memory, as sending copies it. A larger one is spilled."""
+        """Maximum size of a merger's sums that are sent in memory, as sending copies them. Others go to files."""
         return self.merger // 8
 
     def buffer_size(self, files: int) -> int:

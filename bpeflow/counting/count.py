@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bpeflow._util.machine import available_cores, explain_memory_error
 from bpeflow.config import CountSettings, make_settings
 from bpeflow.corpus.checks import FirstLook, report_unmatched, warn_of_empty_sources, why_nothing
-from bpeflow.corpus.documents import Delimiters, DocumentStatistics
+from bpeflow.corpus.documents import DocumentStatistics
 from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.records import DocumentIterable, split_off_documents
 from bpeflow.corpus.sources import Corpus, find_corpus
@@ -28,13 +28,13 @@ from bpeflow.counting.pipelines import PipelineBuilder, PipelineRunner
 from bpeflow.counting.plan import SegmentPlan
 from bpeflow.counting.report import CorpusReport, CountingReport, describe_sources, describe_stages
 from bpeflow.counting.segments import SegmentFolder, has_segments, remove_segments
-from bpeflow.counting.shards import PARTITIONS, RECORD, new_scratch, removed_at_end
+from bpeflow.counting.shards import PARTITIONS, RECORD, Shard, new_scratch, removed_at_end
 from bpeflow.counting.table import SharedTables
 from bpeflow.errors import ConfigError, CorpusError
 from bpeflow.flow import Executor, MonitorSample, WorkerReport
 from bpeflow.pretokenize.native import chosen_instructions, native_unicode_version, why_regex
 from bpeflow.pretokenize.normalizer import UNICODE_VERSION
-from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
+from bpeflow.pretokenize.regex import unicode_version
 from bpeflow.progress import Observer, observer_for
 
 if TYPE_CHECKING:
@@ -120,12 +120,10 @@ class CorpusCounter:
         self.scratch = new_scratch(settings.scratch_dir or scratch_in)
         if (folder := settings.scratch_dir) and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise ConfigError(f"scratch_dir: {folder} is not a writable folder")
-        pretokenizer = load_pretokenizer(settings.pattern, settings.unmatched, settings.normalizer)
-        if reason := why_regex(pretokenizer):
-            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
-        delimiters = Delimiters(settings.document_separator, settings.special_tokens)
         self.corpus: Corpus = find_corpus(settings, documents)
-        self.rules = TextRules(pretokenizer, delimiters, settings.invalid_utf8, self.corpus.sources)
+        self.rules = TextRules.of(settings, self.corpus.sources)
+        if reason := why_regex(self.rules.pretokenizer):
+            log.info("pre-tokenizing with the regex module, which is slow: %s", reason)
         self.total_bytes = self.corpus.known_bytes
 
     @cached_property
@@ -189,23 +187,14 @@ class CorpusCounter:
         segments = self._segments(memory, cluster)
         with explain_memory_error("counting the corpus", _MEMORY_REMEDY), removed_at_end(self.scratch):
             look.look_at(self.corpus.entries)
-            if cluster is not None and segments is not None:
-                cluster.count(segments, build, runner)
-                if segments.statistics().bytes > _SMALL_SUM:
-                    shards = cluster.sum(segments, build, runner)
-                else:
-                    shards = runner.run(build.summing(segments.shards(), limit), "threads")
-            elif segments is None:
+            if segments is None:  # one segment, which is not durable
                 runner.report_progress()
-                shards = runner.run(build.counting(self.corpus.entries, shared), executor)
+                sums = runner.run(build.counting(self.corpus.entries, shared), executor)
                 check_unchanged(self.corpus.entries, "run again when it is complete", may_grow=True)
             else:
-                segments.count(runner, lambda entries: runner.run(build.counting(entries), executor), self.scratch)
-                shards = runner.run(build.summing(segments.shards(), limit), executor)
-            if segments is not None:
-                shards = [replace(shards[0], statistics=segments.documents()), *shards[1:]]
+                sums = self._count_segments(segments, build, runner, limit, cluster)
             reducing = perf_counter()
-            counts, documents = reduce_shards(shards, memory, shared)
+            counts, documents = reduce_shards(sums, memory, shared)
         ended = perf_counter()
         documents.log_left_out(log)
         warn_of_empty_sources(self.corpus.sources, documents)
@@ -236,6 +225,26 @@ class CorpusCounter:
                 engine=cluster.report() if cluster else None,
             ),
         )
+
+    def _count_segments(
+        self,
+        segments: SegmentFolder,
+        build: PipelineBuilder,
+        runner: PipelineRunner,
+        limit: int,
+        cluster: ClusterCounting | None,
+    ) -> list[Shard]:
+        """Count the segments that are missing. Returns the sums of all partitions of all segments."""
+        executor: Executor = "threads" if build.in_process or cluster else "processes"
+        if cluster is not None:
+            cluster.count(segments, build, runner)
+        else:
+            segments.count(runner, lambda entries: runner.run(build.counting(entries), executor), self.scratch)
+        if cluster is not None and segments.statistics().bytes > _SMALL_SUM:
+            sums = cluster.sum(segments, build, runner)
+        else:
+            sums = runner.run(build.summing(segments.shards(), limit), executor)
+        return [replace(sums[0], statistics=segments.documents()), *sums[1:]]
 
     def _describe_corpus(self, documents: DocumentStatistics, counts: PretokenCounts) -> CorpusReport:
         return CorpusReport(

@@ -137,14 +137,6 @@ def cannot_read(path: Path, error: OSError) -> ScratchError:
     return ScratchError(f"cannot read back the counts in {path}: {error.strerror}")
 
 
-def damaged(path: Path) -> ScratchError:
-    """Return the error for a file that has changed since it was written."""
-    return ScratchError(
-        f"the counts in {path} have been damaged or truncated since they were written: check whether the disk is "
-        "faulty, or whether another program writes to the scratch folder"
-    )
-
-
 @contextmanager
 def explain_write_error(path: Path) -> Iterator[None]:
     """Turn an `OSError` in the block, which writes to `path`, into a `ScratchError`."""
@@ -285,7 +277,12 @@ class Shard:
 
     def damaged(self) -> ScratchError | FormatError:
         """Return the error for records that are not a valid shard. In memory that can only be a bug of ours."""
-        return damaged(self.path) if self.path is not None else FormatError("an invalid shard (please report this)")
+        if self.path is None:
+            return FormatError("an invalid shard (please report this)")
+        return ScratchError(
+            f"the counts in {self.path} have been damaged or truncated since they were written: check whether the disk "
+            "is faulty, or whether another program writes to the scratch folder"
+        )
 
 
 def owned_partitions(mergers: int) -> list[range]:

@@ -201,33 +201,33 @@ class _Corpus:
     ) -> None:
         self.source = source
         self._tokenizers = tokenizers
-        self._ways: dict[str, CountSettings] = {}
-        self._counters: dict[CountSettings, CorpusCounter] = {}
+        self._counters: dict[str, CorpusCounter] = {}
+        counters: dict[CountSettings, CorpusCounter] = {}
         for name, tokenizer in tokenizers.items():
             values = {**options, "sources": (source.model_copy(update={"weight": 1}),)}
             if values.get("separator") is None:
                 values["separator"] = next(iter(tokenizer.special_tokens), None)
-            self._ways[name] = way = count_settings(tokenizer, values)
-            if way not in self._counters:
-                self._counters[way] = CorpusCounter(way, documents=documents, learns=False)
+            settings = count_settings(tokenizer, values)
+            if settings not in counters:
+                counters[settings] = CorpusCounter(settings, documents=documents, learns=False)
+            self._counters[name] = counters[settings]
 
     def measure(self, observer: Observer) -> dict[str, _Measure]:
         """Read and count the corpus, and return what is known of each tokenizer."""
         texts: dict[Delimiters, _Text] = {}
-        counts: dict[CountSettings, PretokenCounts] = {}
+        counts: dict[CorpusCounter, PretokenCounts] = {}
         measures = {}
         for name, tokenizer in self._tokenizers.items():
-            settings = self._ways[name]
-            counter = self._counters[settings]
+            counter = self._counters[name]
             delimiters = counter.rules.delimiters
             if delimiters not in texts:
                 texts[delimiters] = _read_text(counter, observer)
             text = texts[delimiters]
-            if text.figures.bytes and settings not in counts:
-                counts[settings] = counter.count(observer).counts
             occurrences = np.zeros(tokenizer.vocab_size, np.int64)
-            if text.figures.bytes:
-                occurrences = token_occurrences(tokenizer, counts[settings])
+            if text.figures.bytes:  # otherwise there is nothing to count, which is an error
+                if counter not in counts:
+                    counts[counter] = counter.count(observer).counts
+                occurrences = token_occurrences(tokenizer, counts[counter])
             measures[name] = _Measure(text.figures, occurrences, text.encoding_seconds(tokenizer, counter.rules))
         return measures
 

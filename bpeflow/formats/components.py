@@ -5,7 +5,7 @@ pieces of the one before, and a `ByteLevel`, which turns bytes into printable ch
 pattern. `Split` has a regular expression. `Digits` is the same as a `Split`. Source: HuggingFace tokenizers 0.23,
 ``pre_tokenizers/split.rs``, ``digits.rs``, ``byte_level.rs`` and ``tokenizer/normalizer.rs`` (the behaviors).
 
-A *normalizer* becomes names of normalizers. This module also refuses one for the formats that cannot hold any.
+A *normalizer* becomes names of normalizers.
 """
 
 from __future__ import annotations
@@ -176,12 +176,3 @@ def check_normalized_tokens(tokens: Iterable[str], normalizer: Sequence[Normaliz
                 f"({', '.join(normalizer)}), and bpeflow searches for special tokens before normalizing; set its "
                 '"normalized" to false in the file if that is what you want'
             )
-
-
-def refuse_normalizer(spec: TokenizerSpec, path: Path, format_: str) -> None:
-    """Raise `FormatError` if a tokenizer has a normalizer, for a format that has none."""
-    if spec.normalizer:
-        raise FormatError(
-            f"{path}: {format_} has no normalizers, and this tokenizer has {', '.join(spec.normalizer)}; use the "
-            "format huggingface or gpt2"
-        )

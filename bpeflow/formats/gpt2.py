@@ -31,7 +31,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import write_text
 from bpeflow._util.byte_level import BYTE_CHARACTERS, UTF8_BYTES, describe_byte_conflict
 from bpeflow._util.text import UnmatchedPolicy
 from bpeflow.errors import ConfigError, FormatError
@@ -111,8 +111,7 @@ def save(spec: TokenizerSpec, folder: Path) -> list[Path]:
         TOKENIZER_FILE: lines + "\n}\n",
     }
     for name, text in texts.items():
-        with atomic_path(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+        write_text(folder / name, text)
     return [folder / name for name in texts]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import write_text
 from bpeflow._util.byte_level import BYTE_CHARACTERS, from_printable
 from bpeflow._util.text import NormalizerName, short_repr
 from bpeflow.errors import FormatError
@@ -112,8 +112,7 @@ def save(spec: TokenizerSpec, path: Path, post_processor: Mapping[str, Any] | No
             "merges": [line.split(" ") for line in merge_lines(spec.vocab.merges).splitlines()],
         },
     }
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
     return [path]
 
 

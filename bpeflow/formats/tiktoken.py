@@ -25,11 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import atomic_path, write_text
 from bpeflow._util.packed import PackedBytes
 from bpeflow._util.text import Pattern, short_repr
 from bpeflow.errors import FormatError, NativeUnavailableError
-from bpeflow.formats.components import refuse_normalizer
 from bpeflow.formats.published import PUBLISHED, Description, find_ranks
 from bpeflow.formats.ranks import first_difference, read_natively, recover_merge_ids
 from bpeflow.formats.regex_dialects import (
@@ -113,7 +112,11 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
             id has two strings, there is a normalizer, or tiktoken's engine reads the pattern differently or cannot keep
             the text that it does not match. Nothing has been written.
     """
-    refuse_normalizer(spec, path, "tiktoken")
+    if spec.normalizer:
+        raise FormatError(
+            f"{path}: tiktoken has no normalizers, and this tokenizer has {', '.join(spec.normalizer)}; use the format "
+            "huggingface or gpt2"
+        )
     vocab = spec.vocab
     ordinary = vocab.ordinary_tokens
     _check_ids(vocab, ordinary, path)
@@ -130,8 +133,7 @@ def save(spec: TokenizerSpec, path: Path) -> list[Path]:
     }
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.writelines(b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(ordinary) if token)
-    with atomic_path(sidecar_path(path)) as temporary:
-        temporary.write_text(json.dumps(arguments, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_text(sidecar_path(path), json.dumps(arguments, ensure_ascii=False, indent=1) + "\n")
     return [path, sidecar_path(path)]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import write_text
 from bpeflow._util.text import close_matches, short_repr
 from bpeflow.errors import ConfigError, FormatError
 from bpeflow.formats import huggingface
@@ -51,8 +51,7 @@ def save(spec: TokenizerSpec, folder: Path, options: TransformersOptions) -> lis
     template = _put_first(roles["bos"], spec) if options.add_bos else None
     paths = huggingface.save(spec, folder / huggingface.FILE, template)
     for name, content in ((CONFIG_FILE, config), (SPECIAL_TOKENS_FILE, _special_tokens(spec, roles))):
-        with atomic_path(folder / name) as temporary:
-            temporary.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        write_text(folder / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
         paths.append(folder / name)
     return paths
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,8 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
         for token in dict.fromkeys([*specials[0], *specials[1]])
         if specials[0].get(token) != specials[1].get(token)
     ]
-    rank = _first_difference(first.merges, second.merges)
+    merges = enumerate(zip_longest(first.merges, second.merges))
+    rank, there = next(((rank, pair) for rank, pair in merges if pair[0] != pair[1]), (None, (None, None)))
     specs = first.to_spec(), second.to_spec()
     return VocabDifference(
         shared=len(shared),
@@ -118,7 +120,7 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
         special_tokens={token: (specials[0].get(token), specials[1].get(token)) for token in different},
         shared_merges=len({*first.merges} & {*second.merges}),
         first_difference=rank,
-        merges_there=(None, None) if rank is None else (_merge_at(first, rank), _merge_at(second, rank)),
+        merges_there=there,
         settings={
             name: (getattr(specs[0], name), getattr(specs[1], name))
             for name in _SETTINGS
@@ -179,13 +181,3 @@ def compare_pretokens(
 
 def _ordinary_ids(tokenizer: Tokenizer) -> dict[bytes, int]:
     return {token: token_id for token_id, token in enumerate(tokenizer.vocab.ordinary_tokens) if token}
-
-
-def _first_difference(first: tuple[Merge, ...], second: tuple[Merge, ...]) -> int | None:
-    shorter = min(len(first), len(second))
-    different = (rank for rank in range(shorter) if first[rank] != second[rank])
-    return next(different, None if len(first) == len(second) else shorter)
-
-
-def _merge_at(tokenizer: Tokenizer, rank: int) -> Merge | None:
-    return tokenizer.merges[rank] if rank < len(tokenizer.merges) else None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bpeflow import __version__
-from bpeflow._util.atomic import atomic_path
+from bpeflow._util.atomic import write_text
 from bpeflow._util.text import format_count, format_size
 from bpeflow.config import Settings
 from bpeflow.look.charts import Charts, chart_figures
@@ -62,8 +62,7 @@ def write_page(folder: Path, path: Path, sample: Sequence[str] = ()) -> None:
             *_vocabulary(run),
         ]
     )
-    with atomic_path(path) as temporary:
-        temporary.write_text(make_page(f"bpeflow: {run.name}", body), encoding="utf-8", errors="backslashreplace")
+    write_text(path, make_page(f"bpeflow: {run.name}", body))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = False) -> str:

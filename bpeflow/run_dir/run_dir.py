@@ -74,7 +74,6 @@ class RunDir:
         self.unfinished = path and path / UNFINISHED
         self._scratch = scratch
         self._locked = ExitStack()
-        self._written: list[str] = []
         self._began = False
         self._reads_once = False  # standard input or an iterable, so that it cannot be resumed from its settings
         self._earlier_record: bytes | None = None
@@ -137,20 +136,20 @@ class RunDir:
         if self.unfinished is not None:
             with atomic_path(self.unfinished / name) as temporary:
                 dump(temporary)
-            self._written.append(name)
 
     def write_report(self, report: RunReport, started: float, name: str = REPORT_FILE) -> RunReport:
         """Bring a report up to date, write it, and return it. `started` is by `perf_counter`."""
         if self.path is None or self.unfinished is None:
             return report
-        counted_in = self.unfinished if (self.unfinished / COUNTS_FILE).exists() else self.path
-        present = [name for name in (COUNTS_FILE, MONITOR_FILE) if (counted_in / name).exists()]
+        files = [os.fspath(file) for file in _results(self.unfinished)]
+        if COUNTS_FILE not in files:  # then they stay where they are, with the samples taken in counting
+            files = [name for name in (COUNTS_FILE, MONITOR_FILE) if (self.path / name).exists()] + files
         report = replace(
             report,
             seconds=perf_counter() - started,
             peak_memory_bytes=peak_memory(),
             finished=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            files=tuple(dict.fromkeys([*present, *self._written])),
+            files=tuple(files),
         )
         report.write(self.unfinished / name)
         return report
@@ -167,10 +166,9 @@ class RunDir:
         if self.unfinished is None:
             return
         folder = self.unfinished / subfolder
-        paths = formats.write(spec, folder, "gpt2")
+        formats.write(spec, folder, "gpt2")
         for name in output.formats:
-            paths += _write_if_it_fits(spec, folder, name, TransformersOptions.of(output))
-        self._written += [os.fspath(path.relative_to(self.unfinished)) for path in paths]
+            _write_if_it_fits(spec, folder, name, TransformersOptions.of(output))
 
     @contextmanager
     def monitor(
@@ -182,26 +180,21 @@ class RunDir:
         elif self.unfinished is None:
             yield observer.monitored
         else:
-            path = self.unfinished / MONITOR_FILE
-            with closing(_SampleFile(path, append)) as file:
-
-                def record(sample: MonitorSample) -> None:
-                    observer.monitored(sample)
-                    file.append(sample)
-
-                yield record
-            self._written.append(MONITOR_FILE)
+            with closing(_SampleFile(self.unfinished / MONITOR_FILE, append, observer)) as file:
+                yield file
 
 
 class _SampleFile:
     """``monitor.jsonl``, in whole lines. If the disk is full, the file ends with a warning and the run goes ahead."""
 
-    def __init__(self, path: Path, append: bool) -> None:
+    def __init__(self, path: Path, append: bool, observer: Observer) -> None:
         self._path = path
+        self._observer = observer
         self._file = path.open("ab" if append else "wb", buffering=0)  # a buffer would fail again on close
         self._ended = False
 
-    def append(self, sample: MonitorSample) -> None:
+    def __call__(self, sample: MonitorSample) -> None:
+        self._observer.monitored(sample)
         if self._ended:
             return
         line = (json.dumps(asdict(sample)) + "\n").encode()
@@ -220,13 +213,12 @@ class _SampleFile:
         self._file.close()
 
 
-def _write_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: TransformersOptions) -> list[Path]:
+def _write_if_it_fits(spec: TokenizerSpec, folder: Path, name: str, options: TransformersOptions) -> None:
     """Write another format, or warn that it cannot represent the tokenizer: hours of work are not lost for that."""
     try:
-        return formats.write(spec, folder, name, options)
+        formats.write(spec, folder, name, options)
     except (FormatError, ConfigError) as error:
         log.warning("output.formats: %s was not written: %s", name, error)
-        return []
 
 
 # ---- results, and what a run leaves behind ----
@@ -252,7 +244,7 @@ def publish_results(folder: Path, report: RunReport | None = None) -> None:
         report = report or read_report(unfinished, DONE_FILE)
     except FormatError as error:
         raise ResumeError(f"{unfinished / DONE_FILE} is damaged: start over with --restart") from error
-    new = [path.relative_to(unfinished) for path in _found(unfinished, RUN_FILES) if path.name != REPORT_FILE]
+    new = _results(unfinished)
     kept = {*map(Path, report.files if report else ())} - {*new}
     stale = [path for path in _found(folder, RUN_FILES) if path.relative_to(folder) not in kept]
     _empty(unfinished, DONE_FILE, *map(os.fspath, new))
@@ -300,6 +292,11 @@ def _empty(unfinished: Path, *kept: str) -> None:
     remove_parts(unfinished)
     _remove(unfinished, (CHECKPOINT_FILE, *RUN_FILES, SETTINGS_FILE, DONE_FILE), kept)
     _remove_empty_folders(unfinished)
+
+
+def _results(unfinished: Path) -> list[Path]:
+    """Return the files to publish, but for the report, relative to the folder."""
+    return [path.relative_to(unfinished) for path in _found(unfinished, RUN_FILES) if path.name != REPORT_FILE]
 
 
 def _found(folder: Path, patterns: Sequence[str]) -> list[Path]:

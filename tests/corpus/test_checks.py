@@ -87,11 +87,11 @@ def test_nothing_is_said_about_usual_texts(
 
 
 def test_a_separator_that_two_blocks_share_is_found() -> None:
-    start = checks._Start(b"<|end|>")
-    for block in (b"a" * 400 + b"<|e", b"nd", b"|>" + b"a" * 80):
-        assert not start.add(block)
-    assert start.add(b"a" * 100)
-    assert not start.undivided
+    blocks = iter([b"a" * 400 + b"<|e", b"nd", b"|>" + b"a" * 80, b"a" * 100, b"not read"])
+    start, undivided = checks._first_bytes(blocks, b"<|end|>")
+    assert not undivided
+    assert len(start) == 587
+    assert list(blocks) == [b"not read"]
 
 
 # ---- end-of-text strings ----

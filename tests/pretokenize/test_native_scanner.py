@@ -221,6 +221,9 @@ def test_instructions_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen_instructions() == native_instructions()[0]
     monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "scalar")
     assert chosen_instructions() == "scalar"
+    monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "regex")
+    assert chosen_instructions() == native_instructions()[0], "encoding stays native"
+    assert why_regex(load_pretokenizer("gpt2")) == "BPEFLOW_INSTRUCTIONS is regex"
     monkeypatch.setenv(INSTRUCTIONS_VARIABLE, "abacus")
     with pytest.raises(ConfigError, match=r"BPEFLOW_INSTRUCTIONS=abacus is not available; choose from .*scalar"):
         NativeTable()

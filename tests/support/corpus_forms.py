@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def zstd(data: bytes) -> bytes:
 
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
-    "gz": gzip.compress,
+    "gz": partial(gzip.compress, mtime=0),
     "bz2": bz2.compress,
     "xz": lzma.compress,
     "zst": zstd,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import BYTES, small, special_text
+from small import BYTES, small, small_spec, special_text
 
 from bpeflow.errors import (
     ConfigError,
@@ -23,7 +23,9 @@ from bpeflow.errors import (
     SpecialTokenError,
     UnknownTokenError,
 )
+from bpeflow.tokenizer.encoder_choice import new_encoder
 from bpeflow.tokenizer.parallel import group_texts
+from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS
 from bpeflow.tokenizer.tokenizer import Tokenizer
 from bpeflow.vocab import Vocab
 
@@ -304,3 +306,16 @@ def test_arrays_of_any_integers_are_decoded(tokenizer: Tokenizer, dtype: Any) ->
     assert tokenizer.decode(ids[::2]) == "ab"
     assert tokenizer.decode(list(ids)) == "a\0b\0"
     assert tokenizer.decode(tuple(ids[:1])) == "a"
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", r"\w+"])
+@pytest.mark.parametrize("whole_tokens", [False, True])
+def test_pretokens_are_encoded_as_they_are(encoder: str, pattern: str, whole_tokens: bool) -> None:
+    """They are not split, whatever the pattern, and special tokens in them are ordinary text."""
+    chosen = new_encoder(small_spec(pattern, whole_tokens), encoder)
+    alone = new_encoder(small_spec("(?s).+", whole_tokens), "python")
+    pretokens = [b"aaaa word", b"word\n", b"", b"<a>the", "日é123".encode()]
+    ids, ends = chosen.encode_pretokens(pretokens, np.dtype(np.uint32))
+    expected = [alone.encode(pretoken, NO_SPECIAL_TOKENS) for pretoken in pretokens]
+    assert [part.tolist() for part in np.split(ids, ends[:-1])] == expected
+    assert ends[-1] == len(ids)
