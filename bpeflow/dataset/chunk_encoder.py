@@ -10,8 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Document, DocumentStatistics
+from bpeflow.corpus.documents import Chunk, Document, DocumentStatistics
 from bpeflow.corpus.open_chunk import ChunkBuffer, OpenChunk, open_chunk
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.dataset.token_file import Ids

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bpeflow import flow
 from bpeflow.corpus.checks import FirstLook
-from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.documents import Chunk
 from bpeflow.corpus.reader import CorpusReader
 from bpeflow.corpus.sources import Corpus, CorpusEntry
 from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk, Rest
