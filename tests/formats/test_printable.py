@@ -32,7 +32,7 @@ def place(index: int) -> str:
 def test_a_form_with_another_character_is_found(form: str) -> None:
     ids = {"a": 0, form: 1, f"a{form}": 2}
     for merge in ("a b", f"a {form}", ["a", form], ["a"], ["a", 1], None):
-        with pytest.raises(FormatError, match=r"merge 1: .*(is not|need two tokens, found))"):
+        with pytest.raises(FormatError, match=r"merge 1: .*(is not|need two tokens, found)"):
             read_merges(["a a", merge], ids | {"aa": 3}, place)
 
 
