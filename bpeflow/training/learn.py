@@ -20,7 +20,7 @@ from bpeflow.counting.thinning import Thinned
 from bpeflow.errors import ConfigError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
 from bpeflow.progress import Observer, observer_for
-from bpeflow.run_dir.checkpoint import MergeCheckpoint
+from bpeflow.run_dir.run_files import MergeCheckpoint
 from bpeflow.training.forecast import describe_need, warn_of_need
 from bpeflow.training.task import learning_task
 from bpeflow.vocab import Merge, Vocab
