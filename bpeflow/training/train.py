@@ -46,8 +46,8 @@ from bpeflow.run_dir.run_files import (
     learning_fingerprint,
     start_report,
 )
-from bpeflow.training.initial import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.training.learn import LearnedMerges, learn_with_settings
+from bpeflow.training.task import check_formats, resolve_initial, spec_of, split_off_tokenizer
 from bpeflow.vocab import Merge, Vocab
 
 if TYPE_CHECKING:
