@@ -7,6 +7,7 @@ their bytes. In a pipeline with several processes, one stage plans and other one
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -45,13 +46,14 @@ class CorpusReader:
     Attributes:
         rules: how text becomes documents, and where they may be cut.
         chunk_size: bytes of text in a chunk, approximately.
-        longest: upper bound on the bytes of text or of a line that cannot be divided. More are an error.
+        longest: upper bound on the bytes of text or of a line that cannot be divided. More are an error. By default
+            this is `LONGEST_TEXT` in streams, and plain files have no limit.
         look: looks at entries that can be read only once.
     """
 
     rules: TextRules
     chunk_size: int
-    longest: int
+    longest: int | None = None
     look: FirstLook | None = None
 
     def read(self, entries: Iterable[CorpusEntry]) -> Iterator[Chunk]:
@@ -86,8 +88,12 @@ class CorpusReader:
             else:
                 yield from self.read([item])
 
+    @property
+    def _longest_in_stream(self) -> int:
+        return self.longest or LONGEST_TEXT
+
     def _planned(self, file: InputFile) -> Iterator[Chunk]:
-        return plan_chunks([file], self.chunk_size, self.rules, self.longest)
+        return plan_chunks([file], self.chunk_size, self.rules, self.longest or sys.maxsize)
 
     def _streamed(self, entry: CorpusEntry) -> Iterator[StreamChunk]:
         if isinstance(entry, DocumentIterable):
@@ -100,9 +106,9 @@ class CorpusReader:
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
-                yield from cut_lines(blocks, self.chunk_size, self.longest, file.source)
+                yield from cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source)
             else:
-                yield from cut_text(blocks, self.chunk_size, self.rules, self.longest, file.source)
+                yield from cut_text(blocks, self.chunk_size, self.rules, self._longest_in_stream, file.source)
 
     @contextmanager
     def _open(self, file: InputFile) -> Iterator[Blocks]:
@@ -139,11 +145,11 @@ class CorpusReader:
             return
         with self._open(file) as blocks:
             if file.format == "jsonl":
-                for lines in cut_lines(blocks, self.chunk_size, self.longest, file.source):
+                for lines in cut_lines(blocks, self.chunk_size, self._longest_in_stream, file.source):
                     yield from (text for _, text in parse_lines(lines, self.rules))
                 return
             whole = replace(self.rules, invalid_utf8="skip")  # under which no document is cut
-            for chunk in cut_text(blocks, self.chunk_size, whole, self.longest):
+            for chunk in cut_text(blocks, self.chunk_size, whole, self._longest_in_stream):
                 data = bytes(chunk.data)
                 for document in self.rules.delimiters.documents(data):
                     start, end = document.pieces[0][0], document.pieces[-1][1]

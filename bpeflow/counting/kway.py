@@ -87,15 +87,14 @@ class NativeSum:
 
     def write(self, path: Path | None = None) -> Shard:
         """Return the sum of the shards, in memory or in a new file at `path`."""
-        data = bytearray(sum(shard.size for shard in self._shards)) if path is None else None
-        target = (None, os.fsencode(path)) if path else (data and address(data), None)
+        data = bytearray(0 if path else sum(shard.size for shard in self._shards))
+        target = (None, os.fsencode(path)) if path else (address(data), None)
         tokens, size = c_uint64(), c_uint64()
         with self._file_errors(path):
             self._library.bpeflow_kway_write(self._handle, *target, byref(tokens), byref(size))
         partitions = self._shards[0].partitions
-        if path is not None:
+        if path:
             return Shard.in_file(partitions, [tokens.value], [size.value], path)
-        assert data is not None  # noqa: S101 -- for the type checker
         del data[size.value :]
         return Shard(partitions, (tokens.value,), (size.value,), data)
 

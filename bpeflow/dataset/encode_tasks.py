@@ -22,8 +22,7 @@ from bpeflow.corpus.split import find_boundary
 from bpeflow.counting.cluster import OTHER_FILE_REMEDY, connect, task_folder
 from bpeflow.counting.manifest import Position
 from bpeflow.counting.plan import SegmentPlan
-from bpeflow.dataset.chunk_encoder import EncodedChunk
-from bpeflow.dataset.corpus_encoder import CorpusEncoder
+from bpeflow.dataset.corpus_encoder import CorpusEncoder, EncodedChunk
 from bpeflow.dataset.token_set import TokenSet
 from bpeflow.errors import ConfigError
 

@@ -74,18 +74,10 @@ class NativeEncoder:
         instructions: str | None = None,
         model: Handle | None = None,
     ) -> None:
-        """Prepare a vocabulary.
+        """Prepare a vocabulary, unless `model` has it already.
 
-        Args:
-            spec: the vocabulary, the pattern and `whole_tokens`.
-            cache_bytes: size of the cache of merged pre-tokens, in bytes. Sessions share three quarters of it. When
-                these are full, each session adds a quarter of its own.
-            instructions: one of `native_instructions`; by default `chosen_instructions`.
-            model: the vocabulary in native memory, if it is there already.
-
-        Raises:
-            NativeUnavailableError: the native library is not available.
-            FormatError: a byte, or a part or the result of a merge, has no id.
+        `instructions` are one of `native_instructions`; by default `chosen_instructions`. Raises
+        `NativeUnavailableError`, or `FormatError` if a byte, or a part or the result of a merge, has no id.
         """
         self._spec = spec
         self._library = load_library("encode")
@@ -145,7 +137,8 @@ class NativeEncoder:
     def encode_batch(
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
-        if self._takes_any_text or all(self._is_taken_as_is(text) for text in texts):
+        native = self._pattern != NO_PATTERN
+        if self._takes_any_text or (native and all(self._normalize(text) is text for text in texts)):
             return self._encode_pieces(texts, specials, dtype, self._pattern)
         return self._encode_in_pieces(texts, specials, dtype)
 
@@ -196,8 +189,7 @@ class NativeEncoder:
         """Encode a text of up to `SHORT_TEXT` bytes. Return the number of its ids, which `session.ids` begins with."""
         if specials is not session.specials:
             session.set_specials(specials, self._native_specials(specials))
-        encode = session.encode_prepared
-        count = encode(session.prepared, text, len(text))
+        count = session.encode_prepared(session.prepared, text, len(text))
         if count < 0:
             _raise(-count, self._library.bpeflow_encode_prepared, text)
         return count
@@ -210,8 +202,7 @@ class NativeEncoder:
         ids: NDArray[np.unsignedinteger[Any]] | None,
     ) -> int:
         """Encode one text into `ids`, or only count its ids. Return their number."""
-        native = self._native_specials(specials)
-        encoding = session.encoding(self._pattern, native, ids)
+        encoding = session.encoding(self._pattern, self._native_specials(specials), ids)
         function = self._library.bpeflow_encoder_encode
         status = function(session.handle, byref(encoding), _address(text), len(text))
         if status:
@@ -254,9 +245,6 @@ class NativeEncoder:
             return text, specials
         return (normalized, NO_SPECIAL_TOKENS) if specials.first_match(text) is None else None
 
-    def _is_taken_as_is(self, text: bytes) -> bool:
-        return self._pattern != NO_PATTERN and self._normalize(text) is text
-
     def _normalize(self, text: bytes) -> bytes:
         try:
             return self._pretokenizer.normalizer.utf8(text)
@@ -267,33 +255,41 @@ class NativeEncoder:
         self, texts: Sequence[bytes], specials: SpecialTokens, dtype: np.dtype[Any]
     ) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
         """Encode texts that are split here: at special tokens, and, with a custom pattern, into pre-tokens."""
+        # A normalizer may make special tokens of other text. Without one, native code finds the special ones again.
+        found = NO_SPECIAL_TOKENS if self._spec.normalizer else specials
         pieces: list[bytes] = []
         special_ids: list[int] = []
         pieces_before_special: list[int] = []
-        before_end: list[tuple[int, int]] = []  # pieces and special tokens before the end of each text
+        pieces_before_end: list[int] = []
+        specials_before_end: list[int] = []
         for text in texts:
             try:
                 for piece, special_id in specials.split(text):
                     if special_id is None:
                         pieces += self._pieces(piece)
+                    elif found:
+                        pieces.append(piece)
                     else:
                         special_ids.append(special_id)
                         pieces_before_special.append(len(pieces))
             except (UnicodeDecodeError, UnmatchedTextError) as error:
                 raise text_error(error, text, specials, self._pretokenizer) from None
-            before_end.append((len(pieces), len(special_ids)))
-        ids, piece_ends = self._encode_pieces(pieces, NO_SPECIAL_TOKENS, dtype, self._pattern)
+            pieces_before_end.append(len(pieces))
+            specials_before_end.append(len(special_ids))
+        ids, piece_ends = self._encode_pieces(pieces, found, dtype, self._pattern)
+        if len(texts) == 1 and not special_ids:  # without the arrays below, whose cost a short text would notice
+            return ids, np.array([len(ids)], np.int64)
         ends = np.concatenate([[0], piece_ends])
-        if special_ids:
-            ids = np.insert(ids, ends[pieces_before_special], np.array(special_ids, dtype))
-        pieces_before, specials_before = np.array(before_end, np.int64).reshape(-1, 2).T
-        return ids, ends[pieces_before] + specials_before
+        if not special_ids:
+            return ids, ends[pieces_before_end]
+        ids = np.insert(ids, ends[pieces_before_special], np.array(special_ids, dtype))
+        return ids, ends[pieces_before_end] + np.array(specials_before_end, np.int64)
 
     def _pieces(self, text: bytes) -> Iterable[bytes]:
-        normalized = self._pretokenizer.normalizer.utf8(text)
+        normalizer = self._pretokenizer.normalizer
         if self._pattern != NO_PATTERN:
-            return [normalized]
-        return map(str.encode, self._pretokenizer.pretokens(normalized.decode()))
+            return [normalizer.utf8(text)]
+        return map(str.encode, self._pretokenizer.pretokens(normalizer(text.decode())))
 
     def _take_session(self) -> Session:
         """Return a session for one call, which must return it to `_idle`."""

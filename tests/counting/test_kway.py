@@ -218,6 +218,11 @@ def test_arbitrary_bytes_are_read_or_refused(new_sum: NewSum, data: bytes, token
         assert len(found) == tokens
 
 
+def test_records_without_bytes_are_an_error_in_memory_too(new_sum: NewSum) -> None:
+    with pytest.raises((FormatError, ScratchError)):
+        new_sum([Shard(range(1), (3,), (0,), bytearray())], 64).write()
+
+
 def test_a_pretoken_in_two_partitions_is_an_error(new_sum: NewSum) -> None:
     shard = shard_of(1, 13, data=record(b"a", 1))
     with pytest.raises(FormatError):
