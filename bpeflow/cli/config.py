@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from bpeflow._util.yaml import read_yaml
 from bpeflow.cli.parser import Parser
-from bpeflow.config import Setting, Settings, SourceSettings, all_settings
+from bpeflow.config import Setting, Settings, SourceSettings, all_settings, load_values
 
 _DESCRIPTION = """\
 Print every setting with its description, default and an example, as a commented YAML config.
@@ -29,8 +28,8 @@ _WIDTH = 100
 _GROUPS = ("corpus", "pre-tokens", "pipeline", "learning", "run")
 
 
-def make_parser() -> Parser:
-    """Return the parser of the command's flags."""
+def config_parser() -> Parser:
+    """Return the parser of its flags."""
     parser = Parser("config", _DESCRIPTION)
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--print", action="store_true", help="as a commented YAML config (default)")
@@ -39,9 +38,9 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(options: Namespace) -> None:
+def run_config(options: Namespace) -> None:
     """Print the settings."""
-    values = read_yaml(options.config) if options.config else {}
+    values = load_values(options.config)
     print(as_markdown() if options.markdown else as_yaml(values), end="")  # noqa: T201
 
 

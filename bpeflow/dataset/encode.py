@@ -18,8 +18,7 @@ from bpeflow.corpus.reader import check_unchanged
 from bpeflow.corpus.records import check_iterable, split_off_documents
 from bpeflow.corpus.sources import Corpus, find_corpus
 from bpeflow.corpus.text_rules import Source, TextRules
-from bpeflow.dataset.chunk_encoder import ChunkEncoder
-from bpeflow.dataset.corpus_encoder import ChunkJoiner, CorpusEncoder
+from bpeflow.dataset.corpus_encoder import ChunkEncoder, ChunkJoiner, CorpusEncoder
 from bpeflow.dataset.encode_tasks import check_distributable, encoded_chunks
 from bpeflow.dataset.token_file import DtypeName, choose_dtype, choose_layout
 from bpeflow.dataset.token_set import TokenSet, check_not_input

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from bpeflow._util.text import short_names
 from bpeflow.config import CorpusSettings, CountSettings, SourceSettings, make_settings
 from bpeflow.config.settings import UNNAMED_SOURCE
-from bpeflow.corpus.chunk import Chunk
-from bpeflow.corpus.documents import Delimiters
+from bpeflow.corpus.documents import Chunk, Delimiters
 from bpeflow.corpus.files import STDIN, standard_input
 from bpeflow.corpus.open_chunk import ChunkBuffer, open_chunk
 from bpeflow.corpus.reader import CorpusReader
@@ -26,7 +25,7 @@ from bpeflow.corpus.records import DOCUMENTS, DocumentIterable, split_off_docume
 from bpeflow.corpus.text_rules import TextRules
 from bpeflow.counting.count import CorpusCounter
 from bpeflow.counting.counts import PretokenCounts
-from bpeflow.dataset.chunk_encoder import ChunkEncoder
+from bpeflow.dataset.corpus_encoder import ChunkEncoder
 from bpeflow.dataset.evaluation_report import CorpusText, Evaluation, EvaluationReport
 from bpeflow.errors import ConfigError
 from bpeflow.look.usage import count_settings, token_occurrences
@@ -99,17 +98,17 @@ def evaluate(
     with ExitStack() as copies, observer_for(progress, observer) as watching:
         sources = _sources(values) if documents is None else (SourceSettings(name=UNNAMED_SOURCE, paths=(DOCUMENTS,)),)
         rest = {key: value for key, value in values.items() if key not in ("input", "sources")}
-        corpora = [_Corpus(_rereadable(source, copies), rest, documents, loaded) for source in sources]
-        measured = [(corpus.source, corpus.measure(watching or Observer())) for corpus in corpora]
+        corpora = [_counters(_rereadable(source, copies), rest, documents, loaded) for source in sources]
+        measured = [_measure(loaded, counters, watching or Observer()) for counters in corpora]
     rows = [
-        measures[name].evaluation(tokenizer, name, source.name)
-        for source, measures in measured
+        _evaluation(tokenizer, name, source.name, [measures[name]])
+        for source, measures in zip(sources, measured, strict=True)
         for name, tokenizer in loaded.items()
     ]
-    if len(measured) > 1:
+    if len(sources) > 1:
+        weights = [source.weight for source in sources]
         for name, tokenizer in loaded.items():
-            first, *others = [measures[name] * source.weight for source, measures in measured]
-            rows.append(sum(others, start=first).evaluation(tokenizer, name, None))
+            rows.append(_evaluation(tokenizer, name, None, [measures[name] for measures in measured], weights))
     if base is not None:
         to_compare = {row.corpus: row for row in rows if row.tokenizer == base}
         rows = [row.relative_to(to_compare[row.corpus]) for row in rows]
@@ -182,115 +181,92 @@ def _rereadable(source: SourceSettings, copies: ExitStack) -> SourceSettings:
 # ---- measuring ----
 
 
-class _Corpus:
-    """A corpus that tokenizers are evaluated on. It is counted once for each way in which they split it.
-
-    Args:
-        source: where it is.
-        options: the other settings of the corpus.
-        documents: the corpus, if it is an iterable.
-        tokenizers: the tokenizers by name.
-    """
-
-    def __init__(
-        self,
-        source: SourceSettings,
-        options: Mapping[str, Any],
-        documents: DocumentIterable | None,
-        tokenizers: Mapping[str, Tokenizer],
-    ) -> None:
-        self.source = source
-        self._tokenizers = tokenizers
-        self._counters: dict[str, CorpusCounter] = {}
-        counters: dict[CountSettings, CorpusCounter] = {}
-        for name, tokenizer in tokenizers.items():
-            values = {**options, "sources": (source.model_copy(update={"weight": 1}),)}
-            if values.get("separator") is None:
-                values["separator"] = next(iter(tokenizer.special_tokens), None)
-            settings = count_settings(tokenizer, values)
-            if settings not in counters:
-                counters[settings] = CorpusCounter(settings, documents=documents, learns=False)
-            self._counters[name] = counters[settings]
-
-    def measure(self, observer: Observer) -> dict[str, _Measure]:
-        """Read and count the corpus, and return what is known of each tokenizer."""
-        texts: dict[Delimiters, _Text] = {}
-        counts: dict[CorpusCounter, PretokenCounts] = {}
-        measures = {}
-        for name, tokenizer in self._tokenizers.items():
-            counter = self._counters[name]
-            delimiters = counter.rules.delimiters
-            if delimiters not in texts:
-                texts[delimiters] = _read_text(counter, observer)
-            text = texts[delimiters]
-            occurrences = np.zeros(tokenizer.vocab_size, np.int64)
-            if text.figures.bytes:  # otherwise there is nothing to count, which is an error
-                if counter not in counts:
-                    counts[counter] = counter.count(observer).counts
-                occurrences = token_occurrences(tokenizer, counts[counter])
-            measures[name] = _Measure(text.figures, occurrences, text.encoding_seconds(tokenizer, counter.rules))
-        return measures
-
-
-@dataclass(frozen=True)
-class _Measure:
+class _Measure(NamedTuple):
     """A text, how often each id of a tokenizer occurs in it, and the time that encoding it takes."""
 
     text: CorpusText
     occurrences: NDArray[np.int64]
     seconds: float
 
-    def __add__(self, other: _Measure) -> _Measure:
-        occurrences = self.occurrences + other.occurrences
-        return _Measure(self.text + other.text, occurrences, self.seconds + other.seconds)
 
-    def __mul__(self, weight: int) -> _Measure:
-        return _Measure(self.text * weight, self.occurrences * weight, self.seconds * weight)
-
-    def evaluation(self, tokenizer: Tokenizer, name: str, corpus: str | None) -> Evaluation:
-        specials = set(tokenizer.special_tokens.values())
-        tokens = enumerate(tokenizer.vocab.tokens)
-        single = [i for i, token in tokens if len(token) == 1 and i not in specials]
-        return Evaluation(
-            tokenizer=name,
-            corpus=corpus,
-            text=self.text,
-            tokens=int(self.occurrences.sum()),
-            single_byte_tokens=int(self.occurrences[single].sum()),
-            used_tokens=int(np.count_nonzero(self.occurrences)),
-            vocab_size=tokenizer.vocab_size,
-            seconds=self.seconds,
-        )
+def _counters(
+    source: SourceSettings,
+    options: Mapping[str, Any],
+    documents: DocumentIterable | None,
+    tokenizers: Mapping[str, Tokenizer],
+) -> dict[str, CorpusCounter]:
+    """Return what counts a corpus as each tokenizer splits it; the same for those that split it alike."""
+    counters: dict[CountSettings, CorpusCounter] = {}
+    chosen = {}
+    for name, tokenizer in tokenizers.items():
+        values = {**options, "sources": (source.model_copy(update={"weight": 1}),)}
+        if values.get("separator") is None:
+            values["separator"] = next(iter(tokenizer.special_tokens), None)
+        settings = count_settings(tokenizer, values)
+        if settings not in counters:
+            counters[settings] = CorpusCounter(settings, documents=documents, learns=False)
+        chosen[name] = counters[settings]
+    return chosen
 
 
-@dataclass(frozen=True)
-class _Text:
-    """What is known of a text.
-
-    Attributes:
-        figures: its figures.
-        beginning: its first chunks.
-        measured: bytes of text in these.
-    """
-
-    figures: CorpusText
-    beginning: Sequence[Chunk]
-    measured: int
-
-    def encoding_seconds(self, tokenizer: Tokenizer, rules: TextRules) -> float:
-        """Return the time that a tokenizer takes on one thread, without reading: as for each byte at the beginning."""
-        rules = replace(rules, keep_separator=True)
-        encoder, seconds = ChunkEncoder(tokenizer, rules, None), 0.0
-        for chunk in self.beginning:
-            opened = open_chunk(chunk, rules)
-            started = perf_counter()
-            encoder.encode_text(opened)
-            seconds += perf_counter() - started
-        return seconds * self.figures.bytes / max(self.measured, 1)
+def _measure(
+    tokenizers: Mapping[str, Tokenizer], counters: Mapping[str, CorpusCounter], observer: Observer
+) -> dict[str, _Measure]:
+    """Read and count a corpus, and return what is known of each tokenizer."""
+    texts: dict[Delimiters, tuple[CorpusText, list[Chunk], int]] = {}
+    counts: dict[CorpusCounter, PretokenCounts] = {}
+    measures = {}
+    for name, tokenizer in tokenizers.items():
+        counter = counters[name]
+        delimiters = counter.rules.delimiters
+        if delimiters not in texts:
+            texts[delimiters] = _read_text(counter, observer)
+        text, beginning, measured = texts[delimiters]
+        occurrences = np.zeros(tokenizer.vocab_size, np.int64)
+        if text.bytes:  # otherwise there is nothing to count, which is an error
+            if counter not in counts:
+                counts[counter] = counter.count(observer).counts
+            occurrences = token_occurrences(tokenizer, counts[counter])
+        seconds = _encoding_seconds(tokenizer, counter.rules, beginning) * text.bytes / max(measured, 1)
+        measures[name] = _Measure(text, occurrences, seconds)
+    return measures
 
 
-def _read_text(counter: CorpusCounter, observer: Observer) -> _Text:
-    """Read the corpus of a counter, and count its bytes, words and documents."""
+def _evaluation(
+    tokenizer: Tokenizer, name: str, corpus: str | None, measures: Sequence[_Measure], weights: Sequence[int] = (1,)
+) -> Evaluation:
+    """Return the results on corpora, of which each counts as many times as its weight."""
+    texts, counted, seconds = zip(*measures, strict=True)
+    occurrences = np.dot(weights, counted)
+    specials = set(tokenizer.special_tokens.values())
+    tokens = enumerate(tokenizer.vocab.tokens)
+    single = [i for i, token in tokens if len(token) == 1 and i not in specials]
+    return Evaluation(
+        tokenizer=name,
+        corpus=corpus,
+        text=CorpusText(*np.dot(weights, [astuple(text) for text in texts]).tolist()),
+        tokens=int(occurrences.sum()),
+        single_byte_tokens=int(occurrences[single].sum()),
+        used_tokens=int(np.count_nonzero(occurrences)),
+        vocab_size=tokenizer.vocab_size,
+        seconds=float(np.dot(weights, seconds)),
+    )
+
+
+def _encoding_seconds(tokenizer: Tokenizer, rules: TextRules, chunks: Iterable[Chunk]) -> float:
+    """Return the time that a tokenizer takes for chunks on one thread, without reading."""
+    rules = replace(rules, keep_separator=True)
+    encoder, seconds = ChunkEncoder(tokenizer, rules, None), 0.0
+    for chunk in chunks:
+        opened = open_chunk(chunk, rules)
+        started = perf_counter()
+        encoder.encode_text(opened)
+        seconds += perf_counter() - started
+    return seconds
+
+
+def _read_text(counter: CorpusCounter, observer: Observer) -> tuple[CorpusText, list[Chunk], int]:
+    """Return the figures of a corpus, its first chunks, in which speed is measured, and the bytes of text in these."""
     size = words = documents = skipped = done = measured = 0
     total = counter.corpus.total_bytes
     beginning = []
@@ -317,4 +293,4 @@ def _read_text(counter: CorpusCounter, observer: Observer) -> _Text:
             measured = size
         done += chunk.weight
         observer.counting(done, total)
-    return _Text(CorpusText(size, words, documents, skipped), beginning, measured)
+    return CorpusText(size, words, documents, skipped), beginning, measured

@@ -6,7 +6,7 @@ Stanford CS336 asks for them in its tokenizer experiments.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bpeflow import __version__
@@ -32,12 +32,6 @@ class CorpusText:
     words: int = 0
     documents: int = 0
     skipped_documents: int = 0
-
-    def __add__(self, other: CorpusText) -> CorpusText:
-        return CorpusText(*map(sum, zip(astuple(self), astuple(other), strict=True)))
-
-    def __mul__(self, weight: int) -> CorpusText:
-        return CorpusText(*(number * weight for number in astuple(self)))
 
 
 @dataclass(frozen=True)

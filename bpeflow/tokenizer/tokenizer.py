@@ -19,7 +19,7 @@ import bpeflow
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy, close_matches
 from bpeflow.errors import ConfigError, InputTypeError, NativeUnavailableError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES, Encoder
 from bpeflow.tokenizer.native_encoder import NativeEncoder

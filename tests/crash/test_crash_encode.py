@@ -14,7 +14,7 @@ from small_tokenizer import save_tokenizer
 from bpeflow.tokenizer.tokenizer import Tokenizer
 
 READER = "bpeflow.corpus.reader:CorpusReader._planned"
-ENCODER = "bpeflow.dataset.chunk_encoder:ChunkEncoder.encode"
+ENCODER = "bpeflow.dataset.corpus_encoder:ChunkEncoder.encode"
 WRITER = "bpeflow.dataset.token_writer:TokenWriter.write"
 SIDECAR = "bpeflow.dataset.token_writer:TokenSetWriter._write_sidecar"
 

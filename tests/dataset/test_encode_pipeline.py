@@ -13,10 +13,10 @@ import pytest
 from available import skip_missing
 from token_corpora import CUSTOM, EOT, make_tokenizer, write_files
 
-from bpeflow.corpus.chunk import Chunk
+from bpeflow.corpus.documents import Chunk
 from bpeflow.corpus.open_chunk import ChunkBuffer
 from bpeflow.dataset import corpus_encoder
-from bpeflow.dataset.chunk_encoder import ChunkEncoder, EncodedChunk
+from bpeflow.dataset.corpus_encoder import ChunkEncoder, EncodedChunk
 from bpeflow.dataset.encode import encode_file
 from bpeflow.errors import OutOfMemoryError
 from bpeflow.flow import in_order

@@ -127,7 +127,7 @@ def test_chunks_threads_and_forms_of_the_corpus_do_not_matter(pattern: str, tmp_
     texts = [f"hello there {number} " * (number % 7) + "hé\n" * (number % 3) for number in range(24)]
     (tmp_path / "a.txt").write_text("".join(text + EOT for text in texts) + " \n \n ", encoding="utf-8")
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    options: dict[str, Any] = {"index": True, "shard_tokens": 100, "val_fraction": 0.2, "seed": 3}
+    options: dict[str, Any] = {"index": True, "shard_tokens": 1e2, "val_fraction": 0.2, "seed": 3}
     written = []
     for number, (chunk_size, threads) in enumerate([(10, 1), (100, 3), (1 << 20, 1)]):
         out = tmp_path / str(number) / "train.bin"
