@@ -3,7 +3,6 @@
 import gc
 import os
 import sys
-from contextlib import suppress
 
 # numpy's linear algebra library is not used here, but would start one thread per core, and these spin for a while.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,11 +15,6 @@ gc.set_threshold(100_000)
 def run() -> None:
     """Run the command line and exit the process."""
     try:
-        from bpeflow.cli.commands import answer
-
-        with suppress(OSError):  # which main() reports
-            if (status := answer(sys.argv[1:])) is not None:  # before anything else is imported
-                sys.exit(status)
         from bpeflow.cli.exit import leave
         from bpeflow.cli.main import main
 
@@ -29,10 +23,6 @@ def run() -> None:
         except SystemExit as end:  # of the parser of arguments
             status = end.code if isinstance(end.code, int) else 0
         leave(status)
-    except ModuleNotFoundError as error:
-        from bpeflow.cli.exit import explain_missing
-
-        sys.exit(f"error: {explain_missing(error)}")
     except KeyboardInterrupt:  # during the imports
         import signal
 

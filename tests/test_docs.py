@@ -18,8 +18,7 @@ import yaml
 
 import bpeflow
 from bpeflow import errors
-from bpeflow.cli.commands import COMMANDS
-from bpeflow.cli.main import main
+from bpeflow.cli.main import COMMANDS, main
 from bpeflow.config import Settings, make_settings
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bpeflow.cli.commands import COMMANDS, GROUPS
+from bpeflow.cli.main import COMMANDS, GROUPS
 
 ROOT = Path(__file__).parents[1]
 

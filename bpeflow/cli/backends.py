@@ -1,31 +1,60 @@
-"""`bpeflow backends`: list the merge backends and the scanner, and why any is unavailable."""
+"""`bpeflow backends`: list the merge backends and the scanner, and why any is unavailable; how bpeflow was built."""
 
 from __future__ import annotations
 
+import platform
+import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from importlib.metadata import version
 
+from bpeflow._util.native import build_records
 from bpeflow.backends import BACKENDS
 from bpeflow.cli.parser import Parser
-from bpeflow.cli.tables import output_console, print_table
-from bpeflow.pretokenize.native import chosen_instructions, why_regex
-from bpeflow.pretokenize.regex import load_pretokenizer
+from bpeflow.cli.tables import output_console, print_fields, print_table
+from bpeflow.errors import NativeUnavailableError
+from bpeflow.pretokenize.native import chosen_instructions, native_instructions, native_unicode_version, why_regex
+from bpeflow.pretokenize.regex import load_pretokenizer, unicode_version
 
 
 def make_parser() -> Parser:
     """Return the parser of the command's flags."""
-    return Parser("backends", "List the merge backends, and why any is unavailable.", "")
+    parser = Parser("backends", "List the merge backends, and why any is unavailable.")
+    parser.add_argument("--verbose", action="store_true", help="also print how bpeflow was built, and what it uses")
+    return parser
 
 
-def run(options: Namespace) -> None:  # noqa: ARG001
+def run(options: Namespace) -> None:
     """List the backends."""
+    console = output_console()
     reasons = {backend: backend.unavailable() for backend in BACKENDS}
     rows = [(b.name, "no" if reason else "yes", reason or b.describe()) for b, reason in reasons.items()]
-    print_table(output_console(), ("backend", "available", "description, or the reason"), rows, "lll")
-    print(f"backend: auto selects {next(b.name for b, reason in reasons.items() if reason is None)}")  # noqa: T201
-    print(f"counting: {scanner_in_use()}")  # noqa: T201
-
-
-def scanner_in_use() -> str:
-    """Return what counts pre-tokens of the named patterns: native code and its instructions, or why not."""
+    print_table(console, ("backend", "available", "description, or the reason"), rows, "lll")
     reason = why_regex(load_pretokenizer("gpt2"))
-    return f"by the regex module: {reason}" if reason else f"native, {chosen_instructions()}"
+    fields = [
+        ("backend: auto", f"selects {next(b.name for b, reason in reasons.items() if reason is None)}"),
+        ("counting", f"by the regex module: {reason}" if reason else f"native, {chosen_instructions()}"),
+    ]
+    print_fields(console, [*fields, *(_details() if options.verbose else ())])
+
+
+def _details() -> Iterator[tuple[str, str]]:
+    yield "Python", f"{platform.python_version()}, {sys.executable}"
+    yield "platform", platform.platform()
+    yield "numpy", version("numpy")
+    yield "regex", f"{version('regex')}, Unicode {unicode_version()}"
+    for folder, record in build_records():
+        libraries = sorted(path.stem.removeprefix("libbpeflow_") for path in folder.glob("libbpeflow_*"))
+        yield "libraries", f"{folder}: {', '.join(libraries) or 'none'}"
+        yield "built with", f"C {record['c_compiler']}, C++ {record['cxx_compiler']}, {record['build_type']}"
+        yield "instructions", f"compiled: {record['instructions']}; {_usable_instructions()}"
+        yield "OpenMP", record["openmp"] or "not compiled"
+        return
+    yield "libraries", "none were built"
+
+
+def _usable_instructions() -> str:
+    try:
+        return f"usable here: {' '.join(native_instructions())}; Unicode {native_unicode_version()}"
+    except NativeUnavailableError:
+        return "no library uses them"

@@ -10,7 +10,7 @@ from typing import Any
 
 from bpeflow._util.extras import load_extra
 from bpeflow.backends import BACKENDS
-from bpeflow.cli.commands import COMMANDS
+from bpeflow.cli.main import COMMANDS
 from bpeflow.cli.parser import Parser
 from bpeflow.cli.settings import SETTING
 from bpeflow.config import Settings, all_settings

@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from bpeflow._util.yaml import read_yaml
 from bpeflow.cli.parser import Parser
-from bpeflow.config import Setting, Settings, SourceSettings, all_settings
+from bpeflow.config import Setting, Settings, SourceSettings, all_settings, load_values
 
 _DESCRIPTION = """\
 Print every setting with its description, default and an example, as a commented YAML config.
@@ -41,7 +40,7 @@ def make_parser() -> Parser:
 
 def run(options: Namespace) -> None:
     """Print the settings."""
-    values = read_yaml(options.config) if options.config else {}
+    values = load_values(options.config)
     print(as_markdown() if options.markdown else as_yaml(values), end="")  # noqa: T201
 
 

@@ -12,7 +12,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, NoReturn, cast
 
 from bpeflow._util.machine import explain, is_memory_error
@@ -47,16 +46,9 @@ _REMEDIES = {
     errno.ENOSPC: "make room on its disk, or write elsewhere",
     errno.EDQUOT: "your quota is used up: make room, or write elsewhere",
     errno.EFBIG: "a limit of file sizes (ulimit -f), or of the file system: raise it, or write elsewhere",
-    errno.EROFS: "write elsewhere",
-    errno.EACCES: "change its permissions, or use another one",
-    errno.EPERM: "change its permissions, or use another one",
     errno.EMFILE: "raise the limit (ulimit -n), or use fewer workers",
-    errno.ENFILE: "the whole system has too many files open: close some",
     errno.EIO: "check the disk or the network",
 }
-
-#: The folder that holds the package: a clone, or a folder of installed packages.
-_HOME = Path(__file__).parents[2]
 
 
 class SignalInterrupt(KeyboardInterrupt):
@@ -162,7 +154,8 @@ def _expected(error: BaseException) -> str | None:
     if is_memory_error(error):
         return f"{explain(error)}: add memory, or raise the limits (ulimit -v, ulimit -u, the container's)"
     if isinstance(error, ModuleNotFoundError):
-        return explain_missing(error)
+        problem = f"bpeflow's dependencies are not installed for {sys.executable} ({error})"
+        return f"{problem}: pip install bpeflow; in a clone, make quickstart, and use .venv/bin/python -m bpeflow"
     if isinstance(error, ImportError):
         return f"{error}: the installation is incomplete (install bpeflow again), or there was too little memory"
     if isinstance(error, OSError):
@@ -193,11 +186,3 @@ def _fail(lines: Sequence[str], status: int) -> int:
 
 def _messages() -> IO[str]:
     return cast("IO[str]", LenientStream(sys.stderr))
-
-
-def explain_missing(error: ModuleNotFoundError) -> str:
-    """Explain that a library is missing. In a clone, the reason is often another Python than that of its ``.venv``."""
-    problem = f"bpeflow's dependencies are not installed for {sys.executable} ({error})"
-    if (_HOME / "pyproject.toml").exists():
-        return f"{problem}; run make quickstart, and use .venv/bin/python -m bpeflow (or: pip install .)"
-    return f"{problem}; install bpeflow again"

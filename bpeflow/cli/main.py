@@ -1,4 +1,4 @@
-"""The command line's entry point: set up the process, find the command, run it, turn failures into exit statuses."""
+"""The command line's entry point: the commands, and how one is found and run. Imports none of the dependencies."""
 
 from __future__ import annotations
 
@@ -11,11 +11,55 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module
 from typing import IO, cast
 
+from bpeflow import __version__
 from bpeflow._util.streams import LenientStream, OutputStream
 from bpeflow._util.text import close_matches
-from bpeflow.cli.commands import COMMANDS, answer
 from bpeflow.cli.exit import end_on_signals, exit_status
 from bpeflow.errors import ConfigError
+
+#: Each command has a module with `make_parser` and `run`, imported when the command is called.
+GROUPS = {
+    "Train": {
+        "train": "train a tokenizer from a corpus (the default command)",
+        "merge": "learn merges again from saved counts",
+        "compare": "compare merge backends on saved counts",
+        "counts": "convert counts to JSON or TSV, and back",
+    },
+    "Use tokenizers": {
+        "encode": "encode a corpus to a token file",
+        "decode": "decode a token file to text",
+        "evaluate": "compare tokenizers on corpora",
+        "report": "write a page about a run, or about several",
+        "convert": "write a tokenizer in another format",
+    },
+    "Look at tokenizers": {
+        "show": "show the tokens of a text, and the merges that made them",
+        "inspect": "describe a vocabulary, and how it fits a corpus",
+        "diff": "compare two vocabularies",
+    },
+    "Look up": {
+        "config": "print every setting with its description and default",
+        "backends": "list the merge backends, and why any is unavailable",
+        "completion": "print a completion script for bash, zsh or fish",
+        "help": "describe a command and its flags",
+    },
+}
+
+#: All commands with a module of their own, in the order in which they are listed.
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items() if name != "help"}
+
+_HEAD = """\
+Train byte-level BPE tokenizers from corpora of any size, and encode with them.
+
+usage: bpeflow COMMAND [flags]
+"""
+_TAIL = """\
+Examples
+  bpeflow train --input 'corpus/*.txt' --vocab_size 32k --out_dir runs/mine
+  bpeflow encode --tokenizer runs/mine --input 'corpus/*.txt' --out train.bin
+
+`bpeflow help COMMAND` describes a command and its flags; --version prints the
+version, with --verbose also how it was built."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,28 +80,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    if (status := answer(argv)) is not None:
-        return status
-    name, rest = _command(argv)
+    name, rest = (argv[0], argv[1:]) if argv else ("", [])
+    if name in ("-V", "--version"):
+        print(f"bpeflow {__version__}")  # noqa: T201
+        if not rest:
+            return 0
+        name = "backends"  # with --verbose
+    elif name in ("", "help", "-h", "--help") and (not rest or rest[0] in ("help", "-h", "--help")):
+        print(_list_commands())  # noqa: T201
+        return 0 if argv else 2
+    elif name == "help":
+        name, rest = rest[0], ["--help"]
+    elif name.startswith("-"):
+        name, rest = "train", argv
+    if name not in COMMANDS:
+        close = close_matches(name, COMMANDS)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
+        raise ConfigError(f"unknown command {name!r}; {hint}")
     command = import_module(f"bpeflow.cli.{name}")
     command.run(command.make_parser().parse(rest))
     return 0
 
 
-def _command(argv: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return the command and its arguments."""
-    name, rest = argv[0], argv[1:]
-    if name in ("-V", "--version"):
-        return "version", rest
-    if name.startswith("-"):
-        return "train", argv
-    if name == "help":
-        name, rest = rest[0], ["--help"]
-    if name not in COMMANDS:
-        close = close_matches(name, COMMANDS)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
-        raise ConfigError(f"unknown command {name!r}; {hint}")
-    return name, rest
+def _list_commands() -> str:
+    lines = [_HEAD]
+    for title, commands in GROUPS.items():
+        lines += [title, *(f"  {name:<12}{summary}" for name, summary in commands.items()), ""]
+    return "\n".join([*lines, _TAIL])
 
 
 def _with_underscores(argument: str) -> str:

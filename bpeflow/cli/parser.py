@@ -16,29 +16,9 @@ from bpeflow.errors import ConfigError
 #: Width of help on wide terminals: longer lines are harder to read.
 _WIDTH = 100
 
-#: What other tools call a flag, and what it is called here, depending on the command.
-_ELSEWHERE = {
-    "--output": ("--out_dir", "--out"),
-    "--output_dir": ("--out_dir", "--out"),
-    "--size": ("--vocab_size",),
-    "--file": ("--input",),
-    "--files": ("--input",),
-    "--corpus": ("--input",),
-    "--model": ("--tokenizer",),
-    "--vocab": ("--tokenizer", "--vocab_size"),
-    "--jobs": ("--threads", "--num_counter"),
-    "--num_workers": ("--num_counter", "--threads"),
-    "--workers": ("--num_counter", "--threads"),
-    "--force": ("--overwrite",),
-}
-
 
 class Parser(argparse.ArgumentParser):
-    """A parser that knows its arguments, and raises `ConfigError` instead of printing usage.
-
-    Attributes:
-        hints: what to say about words that look like flags but are none.
-    """
+    """A parser that knows its arguments, and raises `ConfigError` instead of printing usage."""
 
     def __init__(self, command: str, description: str, arguments: str = "[flags]") -> None:
         """Prepare for the flags of a command.
@@ -52,7 +32,6 @@ class Parser(argparse.ArgumentParser):
         paragraphs = (
             text if text.startswith(" ") else fill(" ".join(text.split()), width) for text in description.split("\n\n")
         )
-        self.hints: dict[str, str] = {}
         super().__init__(
             prog=f"bpeflow {command}",
             description="\n\n".join(paragraphs),
@@ -72,19 +51,12 @@ class Parser(argparse.ArgumentParser):
         for word in argv[: argv.index("--") if "--" in argv else None]:
             if (flag := word.partition("=")[0]).startswith("--") and flag not in known:
                 self._refuse(flag, known)
-        required = [argument for argument in self.arguments if argument.required and argument.option_strings]
-        for argument in required:
-            argument.required = False  # until it is known that nothing is unexpected, which explains more
         options, rest = self.parse_known_intermixed_args(argv)  # an optional argument may follow flags
-        missing = [argument.option_strings[0] for argument in required if getattr(options, argument.dest) is None]
         for word in rest:
             if word.startswith("-"):
                 self._refuse(word, known)
-            likely = [name for name in (*missing, "--input") if name in known]
-            hint = f"; did you mean {likely[0]} {quote(word)}?" if likely else ""
+            hint = f"; did you mean --input {quote(word)}?" if "--input" in known else ""
             self.error(f"unexpected argument {word!r}{hint}")
-        if missing:
-            self.error(f"missing: {', '.join(missing)}")
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -92,15 +64,12 @@ class Parser(argparse.ArgumentParser):
         message = message.removeprefix("argument ").replace("the following arguments are required:", "missing:")
         for expected in ("expected one argument", "expected at least one argument"):
             message = message.replace(expected, "needs a value (--flag=VALUE if that begins with a dash)")
-        raise ConfigError(f"{message}{self._pointer()}")
+        raise ConfigError(f"{message} (see {self.prog} --help)")
 
     def _refuse(self, flag: str, known: Sequence[str]) -> NoReturn:
-        close = [name for name in _ELSEWHERE.get(flag, ()) if name in known] or close_matches(flag, known)
-        hint = self.hints.get(flag) or (f"did you mean {close[0]}?" if close else "")
-        raise ConfigError(f"unknown flag {flag}" + (f"; {hint}" if hint else self._pointer()))
-
-    def _pointer(self) -> str:
-        return f" (see {self.prog} --help)"
+        if close := close_matches(flag, known):
+            raise ConfigError(f"unknown flag {flag}; did you mean {close[0]}?")
+        self.error(f"unknown flag {flag}")
 
 
 # ---- flags of several commands ----

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from bpeflow._util.text import one_line
 from bpeflow.errors import OutputError
-from bpeflow.progress import Observer
-from bpeflow.progress.plain import PlainObserver
+from bpeflow.progress.observer import Observer, PlainObserver
 
 if TYPE_CHECKING:
     from rich.console import Console

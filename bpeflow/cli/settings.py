@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from pathlib import Path
-from shlex import quote
 from typing import Any, get_origin
 
 from pydantic import BaseModel
 
 from bpeflow.cli.parser import Parser, add_quiet_flag
 from bpeflow.config import CorpusSettings, Settings, all_settings, load_values, override
+from bpeflow.config.reading import parse_yaml
 from bpeflow.errors import ConfigError
 
 #: What the destination of a setting's flag begins with; its key follows.
@@ -75,10 +75,6 @@ def add_run_flags(parser: Parser, without: Collection[str] = ()) -> None:
         "--special_tokens_file", metavar="FILE", type=Path,
         help="file with a special token per line, instead of --special_tokens",
     )  # fmt: skip
-    for setting in all_settings(Settings):
-        if setting.group and not setting.flags:
-            flag = f"--set {setting.key}={quote(setting.example)}"
-            parser.hints[f"--{setting.key}"] = f"the setting {setting.key} is given by {flag}"
     add_quiet_flag(parser)
 
 
@@ -87,15 +83,10 @@ def _assignment(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"need KEY=VALUE, found {text!r}")
     key = key.replace("-", "_")
-    from bpeflow._util.yaml import parse_yaml  # PyYAML, which a command may do without
-
     try:
         return key, parse_yaml(value)
     except ConfigError as error:
-        problem = getattr(error.__cause__, "problem", None) or error
-        example = next((quote(setting.example) for setting in all_settings(Settings) if setting.key == key), "")
-        hint = f"; for example --set {key}={example}" if example else ""
-        raise argparse.ArgumentTypeError(f"{key}: {value!r} is not valid YAML ({problem}){hint}") from error
+        raise argparse.ArgumentTypeError(f"{key}: {value!r} is not valid YAML ({error})") from error
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,18 +16,15 @@ from bpeflow.config.sections import all_settings
 from bpeflow.config.settings import Settings
 from bpeflow.errors import ConfigError, SettingsError
 
+if TYPE_CHECKING:
+    import yaml
+
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
 _SIZES = frozenset({"vocab_size", "vocab_sizes"})
 _SECTIONS = frozenset({"engine", "monitor", "output"})
 
-#: Settings of earlier versions, and what to do without them.
-_REMOVED = {
-    "engine.partitions": "the counts of segments are divided by their size",
-    "queue": "the bounds of queues are fixed",
-    "scanner": "native code is used where it can; BPEFLOW_INSTRUCTIONS=regex forces the regex module",
-    "small_input": "use executor: auto, threads or processes",
-    "start_method": "workers are always forked from a server",
-}
+#: Limit on the text of a config: far above any real config, and far below the memory of any machine.
+_MAX_CHARACTERS = 1 << 20
 
 
 def make_settings(
@@ -67,8 +64,6 @@ def load_values(path: Path | None, overrides: Mapping[str, Any] | None = None) -
     """Return the values that `load_settings` validates. Raises `ConfigError` for a missing or malformed file."""
     values: dict[str, Any] = {}
     if path is not None:
-        from bpeflow._util.yaml import read_yaml  # PyYAML, which settings from keywords do not need
-
         values = read_yaml(path)
     return override(values, overrides or {})
 
@@ -111,25 +106,12 @@ def _explain(model: type[BaseModel], details: Any) -> str:
 
 def _nearest(model: type[BaseModel], key: str) -> str:
     """Suggest the known key that is most like an unknown one, in any section."""
-    if remedy := _REMOVED.get(key) or _REMOVED.get(key.partition(".")[0]):
-        return f" (removed: {remedy})"
     names = [setting.key for setting in all_settings(model)]
-    section, _, last = key.rpartition(".")
-    prefix = _without_indices(f"{section}." if section else "")
-    inside = [name.removeprefix(prefix) for name in names if prefix and name.startswith(prefix)]
-    known = {name: f"{section}.{name}" for name in inside}
-    if not known:
-        last = key
-        sections = {name.partition(".")[0] for name in names}
-        known = {name.rpartition(".")[2]: name for name in reversed(names)} | {
-            name: name for name in (*sections, *names)
-        }
-    close = close_matches(last, known)
-    return (
-        f" (did you mean {known[close[0]]}?)"
-        if close and known[close[0]] != key
-        else " (`bpeflow config` lists all settings)"
-    )
+    known = {name.rpartition(".")[2]: name for name in reversed(names)} | {name: name for name in (*_SECTIONS, *names)}
+    close = close_matches(_without_indices(key), known)
+    if close and known[close[0]] != key:
+        return f" (did you mean {known[close[0]]}?)"
+    return " (`bpeflow config` lists all settings)"
 
 
 def _meaning(model: type[BaseModel], key: str) -> str:
@@ -141,3 +123,61 @@ def _meaning(model: type[BaseModel], key: str) -> str:
 def _without_indices(key: str) -> str:
     """Return a key without the numbers of list entries: ``sources.weight`` for ``sources.2.weight``."""
     return ".".join(part for part in key.split(".") if not part.isdigit())
+
+
+# ---- YAML from users: plain values only ----
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping from a file. Raises `ConfigError` if it cannot be read or cannot be a config."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MAX_CHARACTERS + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read the config {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from error
+    if len(text) > _MAX_CHARACTERS:
+        raise ConfigError(f"{path} is not a config: it has more than {_MAX_CHARACTERS:,} characters")
+    try:
+        values = parse_yaml(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from error.__cause__
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: need lines of the form `key: value`, found a {type(values).__name__}")
+    if wrong_keys := [key for key in values if not isinstance(key, str)]:
+        raise ConfigError(f"{path}: {wrong_keys[0]!r} is not the name of a setting")
+    return values
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the value of a YAML text. Raises `ConfigError` if it is malformed or has aliases."""
+    import yaml
+
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):  # which could make a few lines more values than fit in memory
+                problem = f"*{event.anchor} is an alias: quote it if it is text, or else repeat the values"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=cast("yaml.error.Mark", event.start_mark))
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_explain_yaml(error)) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(" ".join(str(error).split())) from error
+    except RecursionError as error:
+        raise ConfigError("it is nested too deeply") from error
+    except ValueError as error:  # an impossible date, such as the 31st of February
+        raise ConfigError(str(error)) from error
+
+
+def _explain_yaml(error: yaml.MarkedYAMLError) -> str:
+    """Return a problem with its place and its context: a bracket that is never closed may be many lines before."""
+    place, problem = _place(error.problem_mark), error.problem or "malformed"
+    context = f" ({error.context}{_place(error.context_mark, ' from ')})" if error.context else ""
+    return f"{place}{': ' if place else ''}{problem}{context}"
+
+
+def _place(mark: yaml.Mark | None, before: str = "") -> str:
+    return f"{before}line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -1,11 +1,30 @@
-"""`Observer`: the one protocol of progress."""
+"""`Observer`, the one protocol of progress, and `PlainObserver`, which prints it as lines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from bpeflow._util.machine import available_cores
+from bpeflow._util.text import format_size
 
 if TYPE_CHECKING:
     from bpeflow.flow import MonitorSample
+
+#: Seconds between two lines: short enough to see that the run is alive, long enough for a log file.
+PLAIN_INTERVAL = 10.0
+
+#: What helps if a stage is the slow one. `-c` and `-m` are flags for `num_counter` and `num_merger`.
+_REMEDIES = {
+    "chunk reader": "the input is slow to read",
+    "stream reader": "split large files: they are read in parallel",
+    "counter": "add -c",
+    "merger": "add -m",
+}
+
+#: Share of all cores that counts as all of them: more workers would not help.
+_ALL_CORES = 0.9
 
 
 class Observer:
@@ -52,3 +71,81 @@ class Observer:
 
     def monitored(self, sample: MonitorSample) -> None:
         """Receive a sample of the queue monitor (`monitor.enabled`)."""
+
+
+@dataclass
+class _Activity:
+    """When an activity began, how much an earlier run had done by then, and when its last line was printed."""
+
+    started: float
+    at_first: int
+    printed: float
+    is_finished: bool = False
+
+
+class PlainObserver(Observer):
+    """Prints a line at an interval, for log files and pipes."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._activities: dict[str, _Activity] = {}
+        self._share = ""
+
+    def counting(self, counted_bytes: int, total_bytes: int | None) -> None:
+        self._report("counting", counted_bytes, total_bytes)
+
+    def encoding(self, encoded_bytes: int, total_bytes: int | None) -> None:
+        self._report("encoding", encoded_bytes, total_bytes)
+
+    def decoding(self, decoded_bytes: int, total_bytes: int | None) -> None:
+        self._report("decoding", decoded_bytes, total_bytes)
+
+    def learning(self, learned: int, wanted: int) -> None:
+        self._report("learning", learned, wanted)
+
+    def monitored(self, sample: MonitorSample) -> None:
+        parts = [f"{time.strftime('%H:%M:%S')} {sample.line()}", self._share, bottleneck_line(sample)]
+        self._print(" | ".join(filter(None, parts)))
+
+    def _report(self, name: str, done: int, total: int | None) -> None:
+        """Print a line if one is due: at an interval, and once at the end of the activity."""
+        now = time.monotonic()
+        activity = self._activities.setdefault(name, _Activity(now, done, now))
+        elapsed, new = now - activity.started, done - activity.at_first
+        left = "" if total is None else time_left(elapsed, new, total - done)
+        self._share = ", ".join(filter(None, [f"{done / total:.0%}", left])) if total else ""
+        ends = total is not None and done >= total
+        if activity.is_finished or not (ends or now - activity.printed >= PLAIN_INTERVAL):
+            return
+        activity.printed, activity.is_finished = now, ends
+        merges = name == "learning"
+        amounts = [f"{number:,}" if merges else format_size(number) for number in (done, total) if number is not None]
+        rate = f"{format_size(new / elapsed)}/s" if elapsed > 0.05 and not merges else ""
+        amount = " of ".join(amounts) + " merges" * merges
+        self._print(f"{name}: {', '.join(filter(None, [amount, rate, left]))}")
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+
+def time_left(elapsed: float, done: float, left: float) -> str:
+    """Return how long `left` will take if `done` took `elapsed` seconds: `2:05 left`; nothing if it is unknown."""
+    if done <= 0 or left <= 0:
+        return ""
+    minutes, seconds = divmod(round(elapsed * left / done), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
+
+
+def bottleneck_line(sample: MonitorSample) -> str:
+    """Return the slow stage with what helps, as in `bottleneck: counter, add -c`; nothing if no stage is."""
+    stage = sample.bottleneck
+    if stage is None:
+        return ""
+    cores = available_cores()
+    if sample.processes:
+        busy = sum(process.cpu_percent for process in sample.processes) / 100
+    else:
+        busy = sum(rate.workers_busy for rate in sample.stages.values())
+    remedy = f"all {cores} cores are busy" if busy >= _ALL_CORES * cores else _REMEDIES.get(stage)
+    return f"bottleneck: {stage}" + (f", {remedy}" if remedy else "")

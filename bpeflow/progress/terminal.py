@@ -21,8 +21,7 @@ from rich.text import Text
 from bpeflow._util.streams import LenientStream
 from bpeflow._util.text import format_size, show_token
 from bpeflow.flow import MAIN, MonitorSample
-from bpeflow.progress.observer import Observer
-from bpeflow.progress.plain import PlainObserver, bottleneck_line, time_left
+from bpeflow.progress.observer import Observer, PlainObserver, bottleneck_line, time_left
 
 #: Seconds between two samples of the monitor where they are redrawn in place.
 TABLE_INTERVAL = 2.0

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from bpeflow.cli.commands import COMMANDS
-from bpeflow.cli.main import main
+from bpeflow.cli.main import COMMANDS, main
 
 pytest.importorskip("shtab")
 

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from bpeflow.flow import MonitorSample, ProcessUse, QueueDepth, StageRate
-from bpeflow.progress import plain
-from bpeflow.progress.plain import PlainObserver, bottleneck_line, time_left
+from bpeflow.progress import observer
+from bpeflow.progress.observer import PlainObserver, bottleneck_line, time_left
 from bpeflow.progress.terminal import TerminalObserver, View
 
 
@@ -52,7 +52,7 @@ def drawn_samples(*samples: MonitorSample, columns: int = 120) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "available_cores", lambda: 2)
+    monkeypatch.setattr(observer, "available_cores", lambda: 2)
 
 
 def test_the_table_has_depths_rates_and_busy_workers() -> None:
