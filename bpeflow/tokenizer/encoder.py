@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bpeflow.errors import InvalidTextError, UnknownTokenError, UnmatchedTextError
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.special_tokens import SpecialTokens
 

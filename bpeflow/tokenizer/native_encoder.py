@@ -27,8 +27,8 @@ from bpeflow._util.native import (
 )
 from bpeflow.errors import UnmatchedTextError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec
-from bpeflow.pretokenize.cuts import Utf8
 from bpeflow.pretokenize.native import NATIVE_PATTERNS, chosen_instructions
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, invalid_utf8_error, text_error, unknown_token_error
 from bpeflow.tokenizer.special_tokens import NO_SPECIAL_TOKENS, SpecialTokens

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bpeflow._util.machine import available_cores
 from bpeflow.errors import ConfigError, InvalidTextError, UnmatchedTextError
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import Pretokenizer
 from bpeflow.tokenizer.encoder import Encoder, invalid_utf8_error
 from bpeflow.tokenizer.special_tokens import SpecialTokens

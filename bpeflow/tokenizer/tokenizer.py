@@ -19,7 +19,7 @@ import bpeflow
 from bpeflow._util.text import NormalizerName, Pattern, UnmatchedPolicy
 from bpeflow.errors import InputTypeError, SpecialTokenError, UnknownTokenError
 from bpeflow.formats.tokenizer_spec import TokenizerSpec, add_special_tokens, tokenizer_hash
-from bpeflow.pretokenize.cuts import Utf8
+from bpeflow.pretokenize.patterns import Utf8
 from bpeflow.pretokenize.regex import load_pretokenizer
 from bpeflow.tokenizer.encoder import DEFAULT_CACHE_BYTES, STREAM_CACHE_BYTES
 from bpeflow.tokenizer.encoder_choice import new_encoder
