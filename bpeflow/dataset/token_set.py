@@ -99,7 +99,8 @@ class TokenSet:
             path, is_part = self.owner(name)
             if path is None or not any(file.exists() for file in self.files_of(path)):
                 continue
-            if is_part == self.divided or (place := _place(path)) and ("shard" in place) == is_part:
+            place = {} if is_part == self.divided else _place(path)
+            if is_part == self.divided or (place and ("shard" in place) == is_part):
                 found.add(path)
         return sorted(found, key=lambda path: (path != self.first, path))
 
